@@ -1,0 +1,86 @@
+// (min, +) products with a dense matrix of costs, one matrix for a whole batch.
+//
+// The matrix is stored by columns: column j is the row Mt + j * stride of costs M_ij, padded with +inf. A problem reads
+// only the columns of its own support, in place.
+#pragma once
+
+#include <algorithm>
+
+#include "simd.hpp"
+
+namespace gibbsot {
+
+template <class T>
+struct DenseMatrix {
+    const T* data;
+    std::size_t stride;  // also the padded number of rows
+    const T* column(std::size_t j) const { return data + j * stride; }
+};
+
+inline constexpr std::size_t kColumns = 8;  // columns taken together, so that g and U are read once for all of them
+
+// least[c] = min_i (M_ij + x_i) for the columns j = columns[c], c < N
+template <std::size_t N, class T>
+inline void least_of_columns(const DenseMatrix<T>& M, const std::uint32_t* columns, const T* x, T* least) {
+    const T* col[N];
+    Vec<T> acc[N];
+    for (std::size_t c = 0; c < N; ++c) {
+        col[c] = M.column(columns[c]);
+        acc[c] = splat(kInf<T>);
+    }
+    for (std::size_t i = 0; i < M.stride; i += kLanes<T>) {
+        const Vec<T> xi = load(x + i);
+        for (std::size_t c = 0; c < N; ++c) acc[c] = minimum(acc[c], load(col[c] + i) + xi);
+    }
+    for (std::size_t c = 0; c < N; ++c) least[c] = lowest<T>(acc[c]);
+}
+
+// out_i = min(out_i, M_ij + y_c) over the columns j = columns[c], c < N
+template <std::size_t N, class T>
+inline void lower_by_columns(const DenseMatrix<T>& M, const std::uint32_t* columns, const T* y, T* out) {
+    const T* col[N];
+    Vec<T> yc[N];
+    for (std::size_t c = 0; c < N; ++c) {
+        col[c] = M.column(columns[c]);
+        yc[c] = splat(y[c]);
+    }
+    for (std::size_t i = 0; i < M.stride; i += kLanes<T>) {
+        Vec<T> least = load(out + i);
+        for (std::size_t c = 0; c < N; ++c) least = minimum(least, load(col[c] + i) + yc[c]);
+        store(out + i, least);
+    }
+}
+
+// Calls work.template operator()<N>(first) for blocks of N = kColumns, then single columns.
+template <class Work>
+inline void for_column_blocks(std::size_t n, Work work) {
+    std::size_t k = 0;
+    for (; k + kColumns <= n; k += kColumns) work.template operator()<kColumns>(k);
+    for (; k < n; ++k) work.template operator()<1>(k);
+}
+
+template <class T>
+inline void dense_columns(const DenseMatrix<T>& M, const std::uint32_t* columns, std::size_t n, const T* x, T* least) {
+    for_column_blocks(n, [&]<std::size_t N>(std::size_t k) { least_of_columns<N>(M, columns + k, x, least + k); });
+}
+
+template <class T>
+inline void dense_rows(const DenseMatrix<T>& M, const std::uint32_t* columns, std::size_t n, const T* y, T* out) {
+    std::fill(out, out + M.stride, kInf<T>);
+    for_column_blocks(n, [&]<std::size_t N>(std::size_t k) { lower_by_columns<N>(M, columns + k, y + k, out); });
+}
+
+// One pass for both: each block of columns gives its least[], then between(k, N) has y ready, and out is lowered by it
+// while the columns are still in the cache.
+template <class T, class Between>
+inline void dense_both(const DenseMatrix<T>& M, const std::uint32_t* columns, std::size_t n, const T* x, T* least,
+                       const T* y, T* out, Between between) {
+    std::fill(out, out + M.stride, kInf<T>);
+    for_column_blocks(n, [&]<std::size_t N>(std::size_t k) {
+        least_of_columns<N>(M, columns + k, x, least + k);
+        between(k, N);
+        lower_by_columns<N>(M, columns + k, y + k, out);
+    });
+}
+
+}  // namespace gibbsot

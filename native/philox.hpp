@@ -1,0 +1,146 @@
+// Standard exponential variates from Philox 4x32 (Salmon, Moraes, Dror and Shaw, SC 2011), a counter-based generator.
+//
+// The variate number i of a side of a sweep of a problem depends on (seed, problem, sweep, side, i) and on nothing else.
+// Words come in groups of 32, from 8 consecutive counters: the group's word 16 a + 2 c + b is output 2 a + b of counter c.
+// That order is the one in which vectors of 64-bit lanes produce them, and philox.py spells out the same order.
+#pragma once
+
+#if defined(__SSE2__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+#include "simd.hpp"
+
+namespace gibbsot {
+
+inline constexpr int kRounds = 7;
+inline constexpr std::size_t kGroup = 32;  // words
+
+struct Stream {
+    std::uint64_t seed;
+    std::uint64_t problem;
+    std::uint32_t sweep_and_side;  // 2 * sweep + side
+};
+
+// The 64-bit products of the low halves of the lanes with a 32-bit constant.
+inline Vec<std::uint64_t> multiply_low(Vec<std::uint64_t> a, std::uint32_t b) {
+#if defined(__AVX512F__)
+    return (Vec<std::uint64_t>)_mm512_maskz_mul_epu32(0xFF, (__m512i)a, _mm512_set1_epi64(b));
+#elif defined(__AVX2__)
+    return (Vec<std::uint64_t>)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(b));
+#elif defined(__SSE2__) && defined(__GNUC__)
+    return (Vec<std::uint64_t>)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(b));
+#else
+    return (a & 0xFFFFFFFFu) * std::uint64_t{b};
+#endif
+}
+
+// The keys of all rounds, and what of the counter is the same for a whole stream.
+struct Philox {
+    explicit Philox(const Stream& stream)
+        : c1(stream.sweep_and_side), c2(stream.problem & 0xFFFFFFFFu), c3(stream.problem >> 32) {
+        for (int round = 0; round < kRounds; ++round) {
+            const auto r = static_cast<std::uint32_t>(round);
+            k0[round] = static_cast<std::uint32_t>(stream.seed) + r * 0x9E3779B9u;
+            k1[round] = static_cast<std::uint32_t>(stream.seed >> 32) + r * 0xBB67AE85u;
+        }
+    }
+
+    // Hands the group's 32 words, from the counters 8 * group .. 8 * group + 7, to take(first, words), a vector a call.
+    template <class Take>
+    void operator()(std::uint32_t group, Take take) const {
+        static_assert(std::endian::native == std::endian::little);
+        using V = Vec<std::uint64_t>;
+        static constexpr std::uint64_t steps[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+        for (std::size_t first = 0; first < 8; first += kLanes<std::uint64_t>) {
+            V x0 = splat(std::uint64_t{group} * 8) + load(steps + first);
+            V x1 = splat(c1), x2 = splat(c2), x3 = splat(c3);
+            for (int round = 0; round < kRounds; ++round) {
+                const V even = multiply_low(x0, 0xD2511F53u);
+                const V odd = multiply_low(x2, 0xCD9E8D57u);
+                // the high halves of the lanes hold rubbish from here on; multiply_low does not look at them
+                x0 = (odd >> 32) ^ x1 ^ splat(k0[round]);
+                x1 = odd;
+                x2 = (even >> 32) ^ x3 ^ splat(k1[round]);
+                x3 = even;
+            }
+            take(2 * first, (x0 & 0xFFFFFFFFu) | (x1 << 32));
+            take(16 + 2 * first, (x2 & 0xFFFFFFFFu) | (x3 << 32));
+        }
+    }
+
+private:
+    std::uint64_t c1, c2, c3;
+    std::uint64_t k0[kRounds], k1[kRounds];  // 32 bits each, in the width of the lanes
+};
+
+// -log(u) for u in (0, 1), strictly positive: u = m * 2^e with m in [sqrt(1/2), sqrt(2)), f = m - 1, and
+// -log(1 + f) = -f + f^2 (1/2 - f P(f)) with P the Chebyshev fit of degree 6 (error of the product below 9e-8).
+template <class F, class I>
+inline F minus_log_float(F u) {
+    const I bits = std::bit_cast<I>(u);
+    const I e = (bits - 0x3F3504F3) >> 23;
+    const F f = std::bit_cast<F>(bits - (e << 23)) - 1.0f;
+    F P = f * 0.0904878443f - 0.140308922f;
+    P = P * f + 0.147038992f;
+    P = P * f - 0.166027189f;
+    P = P * f + 0.199842232f;
+    P = P * f - 0.250007026f;
+    P = P * f + 0.333334154f;
+    return ((0.5f - P * f) * (f * f) - f) - convert<F>(e) * 0.693147181f;
+}
+
+// The same in double precision: log(1 + f) = 2 atanh(s) = 2 s + 2 s^3 R(s^2) with s = f / (2 + f), R of degree 6.
+template <class F, class I>
+inline F minus_log_double(F u) {
+    const I bits = std::bit_cast<I>(u);
+    const I top = bits - 0x3FE6A09E667F3BCD;
+    // an arithmetic shift by 52 without one: bias, shift, unbias
+    const I e = std::bit_cast<I>((std::bit_cast<typename VecOf<std::uint64_t, sizeof(I)>::type>(top) + (1ull << 63)) >> 52) - 2048;
+    const F f = std::bit_cast<F>(bits - (e << 52)) - 1.0;
+    const F s = f / (f + 2.0);
+    const F z = s * s;
+    F R = z * 0x1.2b584aae78a57p-4 + 0x1.39fe606542ddep-4;
+    R = R * z + 0x1.7462b4ab2ef6bp-4;
+    R = R * z + 0x1.c71c62e5800a1p-4;
+    R = R * z + 0x1.2492492df148dp-3;
+    R = R * z + 0x1.99999999952e2p-3;
+    R = R * z + 0x1.5555555555558p-2;
+    // e as a floating-point number, through the bits of 2^52 + 2^51 + e
+    const F exponent = std::bit_cast<F>(e + 0x4338000000000000) - 0x1.8p52;
+    const F small = s * z * R * 2.0 + exponent * 1.90821492927058770002e-10;
+    return -((small + s * 2.0) + exponent * 6.93147180369123816490e-01);
+}
+
+// The exponentials of as many words as fill a vector: u = (floor(word / 2^9) + 1/2) / 2^23 in single precision,
+// (word + 1/2) / 2^32 in double precision.
+template <class T, class Words>
+inline void exponentials_of(Words words, T* out) {
+    if constexpr (sizeof(T) == 4) {
+        using F = typename VecOf<float, sizeof(Words)>::type;
+        using I = typename VecOf<std::int32_t, sizeof(Words)>::type;
+        store(out, minus_log_float<F, I>((convert<F>(std::bit_cast<I>(words >> 9)) + 0.5f) * 0x1p-23f));
+    } else {
+        using F = typename VecOf<double, 2 * sizeof(Words)>::type;
+        using I = typename VecOf<std::int64_t, 2 * sizeof(Words)>::type;
+        using Signed = typename VecOf<std::int32_t, sizeof(Words)>::type;
+        const Signed w = std::bit_cast<Signed>(words) ^ std::numeric_limits<std::int32_t>::min();
+        store(out, minus_log_double<F, I>((convert<F>(w) + 2147483648.5) * 0x1p-32));
+    }
+}
+
+// The first n exponentials of a stream, and up to kGroup - 1 more: out has room for whole groups.
+template <class T>
+inline void exponentials(const Stream& stream, T* out, std::size_t n) {
+    using Words = typename VecOf<std::uint32_t, sizeof(Vec<T>) / sizeof(T) * sizeof(std::uint32_t)>::type;
+    constexpr std::size_t count = sizeof(Words) / sizeof(std::uint32_t), all = sizeof(Vec<std::uint64_t>) / sizeof(std::uint32_t);
+    const Philox philox(stream);
+    for (std::size_t i = 0; i < n; i += kGroup)
+        philox(static_cast<std::uint32_t>(i / kGroup), [&](std::size_t first, Vec<std::uint64_t> words) {
+            Words parts[all / count];
+            std::memcpy(parts, &words, sizeof(words));
+            for (std::size_t k = 0; k < all / count; ++k) exponentials_of<T>(parts[k], out + i + first + k * count);
+        });
+}
+
+}  // namespace gibbsot

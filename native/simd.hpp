@@ -1,0 +1,135 @@
+// Vectors of the widest native width, by the compiler's vector extension; plain scalars elsewhere.
+//
+// Every operation used on them is exact (min) or IEEE elementwise, and sums run over a fixed number of lanes, so the
+// result has the same bits whatever the width: one source, the same numbers on every machine.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace gibbsot {
+
+inline constexpr std::size_t kLine = 64;  // bytes; rows are padded to it and sums have kLine / sizeof(T) lanes
+
+#if defined(__AVX512F__)
+inline constexpr std::size_t kVectorBytes = 64;
+#elif defined(__AVX__)
+inline constexpr std::size_t kVectorBytes = 32;
+#else
+inline constexpr std::size_t kVectorBytes = 16;
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+template <class T, std::size_t Bytes>
+struct VecOf {
+    typedef T type __attribute__((vector_size(Bytes)));
+};
+template <class T>
+inline constexpr std::size_t kLanes = kVectorBytes / sizeof(T);
+template <class To, class From>
+inline To convert(From x) {
+    return __builtin_convertvector(x, To);
+}
+#else
+template <class T, std::size_t Bytes>
+struct VecOf {
+    typedef T type;
+};
+template <class T>
+inline constexpr std::size_t kLanes = 1;
+template <class To, class From>
+inline To convert(From x) {
+    return static_cast<To>(x);
+}
+#endif
+
+template <class T>
+using Vec = typename VecOf<T, kVectorBytes>::type;
+
+template <class T>
+inline constexpr std::size_t kLineLanes = kLine / sizeof(T);
+
+template <class T>
+inline constexpr T kInf = std::numeric_limits<T>::infinity();
+
+template <class T>
+constexpr std::size_t padded(std::size_t n) {
+    return (n + kLineLanes<T> - 1) / kLineLanes<T> * kLineLanes<T>;
+}
+
+template <class V, class T>
+inline V load_as(const T* p) {
+    V v;
+    std::memcpy(&v, p, sizeof(V));
+    return v;
+}
+
+template <class T>
+inline Vec<T> load(const T* p) {
+    return load_as<Vec<T>>(p);
+}
+
+template <class T, class V>
+inline void store(T* p, V v) {
+    std::memcpy(p, &v, sizeof(V));
+}
+
+template <class T>
+inline Vec<T> splat(T x) {
+    return x - Vec<T>{};
+}
+
+template <class V>
+inline V minimum(V a, V b) {
+    return b < a ? b : a;
+}
+
+template <class T>
+inline T lowest(Vec<T> v) {
+    T lanes[kLanes<T>];
+    store(lanes, v);
+    for (std::size_t step = kLanes<T> / 2; step > 0; step /= 2)
+        for (std::size_t l = 0; l < step; ++l) lanes[l] = minimum(lanes[l], lanes[l + step]);
+    return lanes[0];
+}
+
+// A sum in kLineLanes lanes that are added up as a tree: the same bits for every vector width.
+template <class T>
+class Sum {
+public:
+    // Adds a * b where keep is positive; elsewhere b may be infinite and counts as zero.
+    void add_product(const T* a, const T* b, const T* keep) {
+        for (std::size_t part = 0; part < kParts; ++part) {
+            const std::size_t at = part * kLanes<T>;
+            const Vec<T> product = load(a + at) * load(b + at);
+            acc_[part] = acc_[part] + (load(keep + at) > Vec<T>{} ? product : Vec<T>{});
+        }
+    }
+
+    double value() const {
+        T lanes[kLineLanes<T>];
+        std::memcpy(lanes, acc_, sizeof(lanes));
+        double tree[kLineLanes<T>];
+        for (std::size_t l = 0; l < kLineLanes<T>; ++l) tree[l] = lanes[l];
+        for (std::size_t step = kLineLanes<T> / 2; step > 0; step /= 2)
+            for (std::size_t l = 0; l < step; ++l) tree[l] += tree[l + step];
+        return tree[0];
+    }
+
+private:
+    static constexpr std::size_t kParts = kLineLanes<T> / kLanes<T>;
+    Vec<T> acc_[kParts] = {};
+};
+
+// <w, x> over n padded entries; entries of no weight do not count, whatever x is there.
+template <class T>
+inline double weighted_sum(const T* w, const T* x, std::size_t n) {
+    Sum<T> sum;
+    for (std::size_t i = 0; i < n; i += kLineLanes<T>) sum.add_product(w + i, x + i, w + i);
+    return sum.value();
+}
+
+}  // namespace gibbsot

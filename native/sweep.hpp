@@ -1,0 +1,134 @@
+// Algorithm 1 of the paper for one problem: many sweeps of the Gibbs sampler, warm from h.
+//
+// sampler.py's `step` is the specification: the same noise, the same order, the same results up to rounding.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "buffer.hpp"
+#include "philox.hpp"
+
+namespace gibbsot {
+
+// What the chains of a batch share.
+struct Plan {
+    std::size_t sweeps;
+    std::size_t tau;  // the mixing test's lag in sweeps, 0 for no test
+    bool pinned;      // g of the first row with weight stays 0
+    std::uint64_t seed;
+};
+
+// One problem: what comes in (p, q, a temperature a sweep, id), what is carried (h, sweep), what goes out.
+template <class T>
+struct Chain {
+    const T *p, *q;
+    const double* temperatures;
+    std::uint64_t id;
+    T* h;
+    std::int64_t* sweep;
+    T *U, *L, *g;
+    double *values, *energy;  // V(z) of every sweep; V(g, h) of the last
+};
+
+template <class T>
+struct Workspace {
+    template <class Operator>
+    explicit Workspace(const Operator& M)
+        : p(M.row_room()), over_p(M.row_room()), U(M.row_room()), next_U(M.row_room()), minus_g(M.row_room()),
+          noise_g(M.row_room()), q(M.column_room()), over_q(M.column_room()), h(M.column_room()),
+          minus_L(M.column_room()), noise_h(M.column_room()),
+          drawn(std::max(M.row_count(), M.column_count()) + kGroup), scratch(M.scratch_room()) {}
+
+    Buffer<T> p, over_p, U, next_U, minus_g, noise_g;
+    Buffer<T> q, over_q, h, minus_L, noise_h;
+    Buffer<T> drawn, scratch;
+};
+
+// x = theta T / w - (bound - shift), and +inf where there is no weight; the bound keeps the shift. V: a vector or a scalar.
+template <class V, class T>
+inline void sample_at(std::size_t i, const T* theta, const T* weight, const T* over_weight, T temperature, T shift,
+                      T* bound, T* x) {
+    const V zero{};
+    const V b = load_as<V>(bound + i) - (shift - zero);
+    const V noise = load_as<V>(theta + i) * ((temperature - zero) * load_as<V>(over_weight + i));
+    store(bound + i, b);
+    store(x + i, load_as<V>(weight + i) > zero ? noise - b : kInf<T> - zero);
+}
+
+template <class T>
+inline void sample(std::size_t first, std::size_t n, const T* theta, const T* weight, const T* over_weight,
+                   T temperature, T shift, T* bound, T* x) {
+    std::size_t i = first;
+    for (; i + kLanes<T> <= first + n; i += kLanes<T>)
+        sample_at<Vec<T>>(i, theta, weight, over_weight, temperature, shift, bound, x);
+    for (; i < first + n; ++i) sample_at<T>(i, theta, weight, over_weight, temperature, shift, bound, x);
+}
+
+template <class T>
+inline void reciprocals(const T* x, T* over_x, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) over_x[i] = T(1) / x[i];
+}
+
+template <class T, class Operator>
+void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T>& work) {
+    M.set_support(chain.q);
+    const std::size_t m1 = M.row_length(), m2 = M.column_length();
+    T *p = work.p.get(), *q = work.q.get(), *h = work.h.get(), *minus_g = work.minus_g.get();
+    T *U = work.U.get(), *next_U = work.next_U.get(), *minus_L = work.minus_L.get(), *drawn = work.drawn.get();
+
+    M.pack_rows(chain.p, p);
+    std::fill(q, q + m2, T(0));
+    M.pack_columns(chain.q, q);
+    reciprocals(p, work.over_p.get(), m1);
+    reciprocals(q, work.over_q.get(), m2);
+    M.pack_columns(chain.h, h);
+    for (std::size_t j = 0; j < m2; ++j)
+        if (!(q[j] > 0)) h[j] = kInf<T>;
+    const std::size_t pin = static_cast<std::size_t>(std::find_if(p, p + m1, [](T w) { return w > 0; }) - p);
+
+    M.rows(h, U, work.scratch.get());
+    for (std::size_t s = 0; s < plan.sweeps; ++s) {
+        const T temperature = static_cast<T>(chain.temperatures[s]);
+        const std::uint32_t stream = static_cast<std::uint32_t>(*chain.sweep) * 2;
+
+        const double level = weighted_sum(p, U, m1);
+        const T shift = plan.pinned ? T(0) : static_cast<T>(level);
+        exponentials({plan.seed, chain.id, stream}, drawn, M.row_count());
+        M.pack_rows(drawn, work.noise_g.get());
+        sample(0, m1, work.noise_g.get(), p, work.over_p.get(), temperature, shift, U, minus_g);
+        if (plan.pinned) minus_g[pin] = T(0);
+
+        exponentials({plan.seed, chain.id, stream + 1}, drawn, M.column_count());
+        M.pack_columns(drawn, work.noise_h.get());
+        const auto sample_h = [&](std::size_t k, std::size_t n) {
+            sample(k, n, work.noise_h.get(), q, work.over_q.get(), temperature, T(0), minus_L, h);
+        };
+        const bool last = s + 1 == plan.sweeps;
+        if (last) {
+            M.columns(minus_g, minus_L, work.scratch.get());
+            sample_h(0, m2);
+        } else {
+            M.both(minus_g, minus_L, h, next_U, work.scratch.get(), sample_h);
+        }
+
+        ++*chain.sweep;
+        chain.values[s] = level - static_cast<double>(shift) + weighted_sum(q, minus_L, m2);
+        const bool mixed = plan.tau > 0 && s >= plan.tau &&
+                           chain.values[s] - chain.values[s - plan.tau] < 0.01 * static_cast<double>(plan.tau) * temperature;
+        if (last || mixed) break;
+        std::swap(U, next_U);
+    }
+
+    *chain.energy = -weighted_sum(p, minus_g, m1) - weighted_sum(q, h, m2);
+    M.unpack_rows(U, chain.U);
+    M.unpack_rows(minus_g, chain.g);
+    std::fill(chain.h, chain.h + M.column_count(), kInf<T>);
+    M.unpack_columns(h, chain.h);
+    M.unpack_columns(minus_L, chain.L);
+    M.complete(minus_g, minus_L, chain.L);
+    for (std::size_t i = 0; i < M.row_count(); ++i) chain.g[i] = -chain.g[i];
+    for (std::size_t j = 0; j < M.column_count(); ++j) chain.L[j] = -chain.L[j];
+}
+
+}  // namespace gibbsot

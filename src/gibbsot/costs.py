@@ -1,0 +1,460 @@
+"""Costs: what one can take a (min, +) product with.
+
+Everything the sampler asks of a cost matrix ``M`` is
+
+.. math:: \\min_j (M_{ij} + h_j) \\qquad\\text{and}\\qquad \\max_i (g_i - M_{ij}),
+
+so a cost is an object with the two products ``row_min`` and ``col_max``; a grid gives them without its matrix.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.spatial.distance import cdist
+
+from . import kernels
+
+Array = NDArray[np.floating]
+
+
+class Cost(ABC):
+    """A cost between ``shape[0]`` points of one measure and ``shape[1]`` points of the other.
+
+    Attributes
+    ----------
+    shape : pair of int
+        Number of rows (points of p) and of columns (points of q).
+    dtype : numpy.dtype
+        float32 or float64: the precision of all that is computed with this cost.
+    finite : bool
+        Whether no pair is forbidden by an infinite cost.
+    depth : int
+        Number of additions behind one entry of a product; rounding errors grow with it.
+    work : int
+        Number of additions in one sweep of the sampler.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    finite: bool
+    depth: int
+    work: int
+
+    def row_min(self, h: ArrayLike, n_jobs: int | None = None) -> Array:
+        """Return ``min_j (M_ij + h_j)`` for each row i, for one h or a batch of them.
+
+        Parameters
+        ----------
+        h : array of shape (m2,) or (n, m2)
+            ``inf`` leaves a column out.
+        n_jobs : int, optional
+            Threads over the batch.
+        """
+        return self._product(h, True, n_jobs)
+
+    def col_max(self, g: ArrayLike, n_jobs: int | None = None) -> Array:
+        """Return ``max_i (g_i - M_ij)`` for each column j, for one g or a batch of them.
+
+        Parameters
+        ----------
+        g : array of shape (m1,) or (n, m1)
+            ``-inf`` leaves a row out.
+        n_jobs : int, optional
+            Threads over the batch.
+        """
+        return -self._product(-np.asarray(g), False, n_jobs)
+
+    def row_argmin(self, h: ArrayLike) -> NDArray[np.intp]:
+        """Return the first ``j`` that attains ``row_min(h)`` for each row, for one h."""
+        return self._least(np.asarray(h, self.dtype), True)[1]
+
+    def col_argmax(self, g: ArrayLike) -> NDArray[np.intp]:
+        """Return the first ``i`` that attains ``col_max(g)`` for each column, for one g."""
+        return self._least(-np.asarray(g, self.dtype), False)[1]
+
+    def mean(self, p: ArrayLike, q: ArrayLike, n_jobs: int | None = None) -> NDArray[np.float64]:
+        """Return the mean of the finite costs under independent p and q, for each problem of a batch.
+
+        .. math:: \\sum_{ij} p_i q_j M_{ij} \\Big/ \\sum_{ij} p_i q_j
+
+        Parameters
+        ----------
+        p, q : arrays of shape (n, m1) and (n, m2)
+        n_jobs : int, optional
+            Threads over the batch.
+        """
+        p = np.ascontiguousarray(p, self.dtype)
+        q = np.ascontiguousarray(q, self.dtype)
+        return self._mean(p, q, kernels.threads(n_jobs))
+
+    def _product(self, x: ArrayLike, by_rows: bool, n_jobs: int | None) -> Array:
+        x = np.asarray(x, self.dtype)
+        name, size = ("h", self.shape[1]) if by_rows else ("g", self.shape[0])
+        if x.ndim not in (1, 2) or x.shape[-1] != size:
+            raise ValueError(f"{name}: expected shape ({size},) or (n, {size}), got {x.shape}")
+        batch = np.ascontiguousarray(np.atleast_2d(x))
+        native = kernels.native()
+        if native is None:
+            out = np.stack([self._least(row, by_rows)[0] for row in batch])
+        else:
+            out = np.empty((len(batch), self.shape[0 if by_rows else 1]), self.dtype)
+            kind, operand = self.operand()
+            getattr(native, f"product_{kind}")(operand, by_rows, batch, out, kernels.threads(n_jobs))
+        return out.reshape(*x.shape[:-1], -1)
+
+    @abstractmethod
+    def operand(self) -> tuple[str, Any]:
+        """Return the kind of kernel for this cost and what to give it."""
+
+    @abstractmethod
+    def _least(self, x: Array, by_rows: bool) -> tuple[Array, NDArray[np.intp]]:
+        """Minimum and first minimiser of M_ij + x over j (by rows) or over i, in NumPy: the specification."""
+
+    @abstractmethod
+    def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]: ...
+
+    @abstractmethod
+    def at(self, i: ArrayLike, j: ArrayLike) -> Array:
+        """Return the costs ``M[i, j]`` of pairs of points."""
+
+    @abstractmethod
+    def matrix(self) -> Array:
+        """Return the matrix of costs: for tests and small problems."""
+
+
+class DenseCost(Cost):
+    """A cost given as a matrix.
+
+    Parameters
+    ----------
+    M : array of shape (m1, m2)
+        The costs; ``inf`` forbids a pair. Every row and every column has a finite cost.
+    dtype : {float32, float64}, optional
+        By default that of ``M`` if it is one of the two, else float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cost = DenseCost([[0, 1, 4], [1, 0, 1]])
+    >>> cost.row_min([0, 0, -3])
+    array([ 0., -2.])
+    >>> cost.col_max([0, 2])
+    array([1., 2., 1.])
+    """
+
+    depth = 1
+
+    def __init__(self, M: ArrayLike, dtype: DTypeLike | None = None) -> None:
+        matrix = _real(M, "M")
+        if matrix.ndim != 2 or 0 in matrix.shape:
+            raise ValueError(f"M: expected a matrix with rows and columns, got shape {matrix.shape}")
+        _check_costs(matrix, "M")
+        self.dtype = _precision(dtype, matrix)
+        self.shape = (matrix.shape[0], matrix.shape[1])
+        self.finite = bool(np.isfinite(matrix).all())
+        self.work = 2 * matrix.size
+        lanes = 64 // self.dtype.itemsize
+        # by columns, each padded to whole cache lines: the order in which a sweep reads them
+        self._columns = kernels.aligned((self.shape[1], -(-self.shape[0] // lanes) * lanes), self.dtype)
+        self._columns[:, : self.shape[0]] = matrix.T
+        self._columns[:, self.shape[0] :] = np.inf
+
+    def operand(self) -> tuple[str, Any]:
+        return "dense", self._columns
+
+    def _least(self, x: Array, by_rows: bool) -> tuple[Array, NDArray[np.intp]]:
+        Mt = self._columns[:, : self.shape[0]]
+        if not by_rows:
+            sums = Mt + x
+            return sums.min(axis=1), sums.argmin(axis=1)
+        kept = np.flatnonzero(x < np.inf)
+        if len(kept) == 0:
+            return np.full(self.shape[0], np.inf, self.dtype), np.zeros(self.shape[0], np.intp)
+        sums = Mt[kept] + x[kept, None]
+        return sums.min(axis=0), kept[sums.argmin(axis=0)]
+
+    def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
+        out = np.empty(len(p))
+        native = kernels.native()
+        if native is not None:
+            native.means_dense(self._columns, p, q, out, threads)
+            return out
+        Mt = self._columns[:, : self.shape[0]]
+        for b, (source, target) in enumerate(zip(p.astype(np.float64), q.astype(np.float64), strict=True)):
+            kept = np.flatnonzero(target)
+            weight = target[kept, None] * source
+            finite = np.isfinite(Mt[kept])
+            out[b] = (weight * np.where(finite, Mt[kept], 0)).sum() / (weight * finite).sum()
+        return out
+
+    def at(self, i: ArrayLike, j: ArrayLike) -> Array:
+        return self._columns[np.asarray(j), np.asarray(i)]
+
+    def matrix(self) -> Array:
+        return self._columns[:, : self.shape[0]].T.copy()
+
+
+class PointCost(DenseCost):
+    """The cost between two clouds of points.
+
+    Parameters
+    ----------
+    X : array of shape (m1, d) or (m1,)
+        Points of the first measure; a vector stands for points on the line.
+    Y : array of shape (m2, d) or (m2,), optional
+        Points of the second measure, by default those of the first.
+    metric : str
+        A metric of :func:`scipy.spatial.distance.cdist`, the squared Euclidean distance by default.
+    dtype : {float32, float64}, optional
+        By default that of ``X`` if it is one of the two, else float64.
+
+    Examples
+    --------
+    >>> PointCost([0.0, 1.0, 3.0]).matrix()
+    array([[0., 1., 9.],
+           [1., 0., 4.],
+           [9., 4., 0.]])
+    """
+
+    def __init__(
+        self, X: ArrayLike, Y: ArrayLike | None = None, metric: str = "sqeuclidean", dtype: DTypeLike | None = None
+    ) -> None:
+        first = _points(X, "X")
+        second = first if Y is None else _points(Y, "Y")
+        if first.shape[1] != second.shape[1]:
+            raise ValueError(f"Y: expected points with {first.shape[1]} coordinates as in X, got {second.shape[1]}")
+        precision = _precision(dtype, first)
+        try:
+            M = cdist(first, second, metric)
+        except ValueError as error:
+            raise ValueError(f"metric: {metric!r} is not one that scipy.spatial.distance.cdist takes ({error})") from None
+        super().__init__(M, precision)
+
+
+class GridCost(Cost):
+    """A cost on a grid in one to three dimensions that is a sum over the axes.
+
+    .. math:: M_{xy} = \\sum_a |s_a (x_a - y_a)|^p
+
+    The products split into one small product an axis, so a sweep over m points costs ``2 m (n_1 + ... + n_d)``
+    additions and the m x m matrix is never formed. A measure on the grid is a vector of m weights in C order, that is,
+    ``image.ravel()``.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Sides of the grid, one to three; may be left out when ``matrices`` is given.
+    power : float
+        The power p, at least 1.
+    spacing : float or sequence of float, optional
+        Distance of neighbours, one for all axes or one an axis; by default one over the longest side, so that the cost
+        does not depend on the resolution.
+    matrices : sequence of arrays, optional
+        The cost of each axis instead, rows for p and columns for q; ``inf`` forbids a move. They may be rectangular:
+        then p and q live on grids of different sides.
+    dtype : {float32, float64}, optional
+        float64 by default, or that of the matrices if they are all float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cost = GridCost((2, 3), spacing=1.0)
+    >>> cost.row_min(np.zeros(6)).reshape(2, 3)
+    array([[0., 0., 0.],
+           [0., 0., 0.]])
+    >>> float(cost.at(0, 5))
+    5.0
+    """
+
+    def __init__(
+        self,
+        shape: int | Sequence[int] | None = None,
+        power: float = 2,
+        spacing: float | Sequence[float] | None = None,
+        matrices: Sequence[ArrayLike] | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        if matrices is None:
+            if shape is None:
+                raise ValueError("shape: expected the sides of the grid, or matrices instead")
+            sides = _sides(shape)
+            axes = [_axis_cost(n, power, s) for n, s in zip(sides, _spacings(spacing, sides), strict=True)]
+        else:
+            axes = [_real(matrix, f"matrices[{a}]") for a, matrix in enumerate(matrices)]
+            if not 1 <= len(axes) <= 3:
+                raise ValueError(f"matrices: expected one to three axes, got {len(axes)}")
+            for a, axis in enumerate(axes):
+                if axis.ndim != 2 or 0 in axis.shape:
+                    raise ValueError(f"matrices[{a}]: expected a matrix with rows and columns, got shape {axis.shape}")
+                _check_costs(axis, f"matrices[{a}]")
+            if shape is not None and _sides(shape) != tuple(len(axis) for axis in axes):
+                raise ValueError(f"shape: {shape} differs from the rows of matrices, {tuple(len(a) for a in axes)}")
+        self.dtype = _precision(dtype, *(axes if matrices is not None else ()))
+        self.axes: list[Array] = [np.ascontiguousarray(axis, self.dtype) for axis in axes]
+        self.row_shape = tuple(len(axis) for axis in axes)
+        self.col_shape = tuple(axis.shape[1] for axis in axes)
+        self.shape = (int(np.prod(self.row_shape)), int(np.prod(self.col_shape)))
+        self.finite = all(np.isfinite(axis).all() for axis in axes)
+        self.depth = len(axes)
+        self.work = sum(self.row_shape) * self.shape[0] + sum(self.col_shape) * self.shape[1]
+
+    def operand(self) -> tuple[str, Any]:
+        return "grid", self.axes
+
+    def _least(self, x: Array, by_rows: bool) -> tuple[Array, NDArray[np.intp]]:
+        values = x.reshape(self.col_shape if by_rows else self.row_shape)
+        sources = np.arange(values.size).reshape(values.shape)
+        for a, axis in reversed(list(enumerate(self.axes))):
+            values, sources = np.moveaxis(values, a, -1), np.moveaxis(sources, a, -1)
+            least = np.empty((*values.shape[:-1], axis.shape[0 if by_rows else 1]), self.dtype)
+            origin = np.empty(least.shape, np.intp)
+            for k, costs in enumerate(axis if by_rows else axis.T):
+                sums = values + costs
+                best = sums.argmin(axis=-1)[..., None]
+                least[..., k] = np.take_along_axis(sums, best, axis=-1)[..., 0]
+                origin[..., k] = np.take_along_axis(sources, best, axis=-1)[..., 0]
+            values, sources = np.moveaxis(least, -1, a), np.moveaxis(origin, -1, a)
+        return values.ravel(), sources.ravel()
+
+    def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
+        total = np.zeros(len(p))
+        for a, axis in enumerate(self.axes):
+            finite = np.isfinite(axis)
+            costs = np.where(finite, axis, 0).astype(np.float64)
+            rows, columns = _marginal(p, self.row_shape, a), _marginal(q, self.col_shape, a)
+            for b in range(len(p)):
+                weight = rows[b, :, None] * columns[b]
+                total[b] += (weight * costs).sum() / (weight * finite).sum()
+        return total
+
+    def at(self, i: ArrayLike, j: ArrayLike) -> Array:
+        rows = np.unravel_index(np.asarray(i), self.row_shape)
+        columns = np.unravel_index(np.asarray(j), self.col_shape)
+        # in the order in which the products add, so that an arc found by a product has its very cost
+        return sum((axis[r, c] for axis, r, c in zip(self.axes, rows, columns, strict=True)), np.zeros((), self.dtype))
+
+    def matrix(self) -> Array:
+        return self.at(np.arange(self.shape[0])[:, None], np.arange(self.shape[1]))
+
+
+def coulomb(x: ArrayLike, y: ArrayLike | None = None, dtype: DTypeLike | None = None) -> DenseCost:
+    """Return the Coulomb cost between points, infinite where two points coincide.
+
+    .. math:: M_{ij} = 1 / \\lVert x_i - y_j \\rVert
+
+    Parameters
+    ----------
+    x : array of shape (m1, d) or (m1,)
+        Points of the first measure.
+    y : array of shape (m2, d) or (m2,), optional
+        Points of the second measure, by default those of the first.
+    dtype : {float32, float64}, optional
+        By default that of ``x`` if it is one of the two, else float64.
+
+    Examples
+    --------
+    >>> coulomb([0.0, 0.5, 1.0]).matrix()
+    array([[inf,  2.,  1.],
+           [ 2., inf,  2.],
+           [ 1.,  2., inf]])
+    """
+    first = _points(x, "x")
+    second = first if y is None else _points(y, "y")
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(f"y: expected points with {first.shape[1]} coordinates as in x, got {second.shape[1]}")
+    with np.errstate(divide="ignore"):
+        return DenseCost(1 / cdist(first, second), _precision(dtype, first))
+
+
+def as_cost(cost: Cost | ArrayLike) -> Cost:
+    """Return the cost itself, or a matrix as a DenseCost."""
+    if isinstance(cost, Cost):
+        return cost
+    try:
+        return DenseCost(cost)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"cost: {str(error).removeprefix('M: ')}") from None
+
+
+def _real(x: ArrayLike, name: str) -> Array:
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise ValueError(f"{name}: expected a rectangular array of numbers") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected real numbers, got an array of {array.dtype}")
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def _precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
+    if dtype is None:
+        return np.dtype(np.float32 if arrays and all(a.dtype == np.float32 for a in arrays) else np.float64)
+    try:
+        precision = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"dtype: expected float32 or float64, got {dtype!r}") from None
+    if precision not in (np.float32, np.float64):
+        raise ValueError(f"dtype: expected float32 or float64, got {precision}")
+    return precision
+
+
+def _check_costs(M: Array, name: str) -> None:
+    if np.isnan(M).any():
+        raise ValueError(f"{name}: has NaN; expected finite costs, or inf for a forbidden pair")
+    if np.isneginf(M).any():
+        raise ValueError(f"{name}: has -inf; expected finite costs, or inf for a forbidden pair")
+    finite = np.isfinite(M)
+    for axis, what in ((1, "row"), (0, "column")):
+        empty = np.flatnonzero(~finite.any(axis=axis))
+        if len(empty):
+            raise ValueError(f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}")
+
+
+def _points(X: ArrayLike, name: str) -> Array:
+    points = _real(X, name)
+    if points.ndim == 1:
+        points = points[:, None]
+    if points.ndim != 2 or 0 in points.shape:
+        raise ValueError(f"{name}: expected points as rows, shape (m, d), got shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise ValueError(f"{name}: has NaN or infinite coordinates; expected finite ones")
+    return points
+
+
+def _sides(shape: int | Sequence[int]) -> tuple[int, ...]:
+    sides = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in sides):
+        raise TypeError(f"shape: expected integers, got {shape!r}")
+    if not 1 <= len(sides) <= 3 or min(sides) < 1:
+        raise ValueError(f"shape: expected one to three sides of at least 1, got {shape!r}")
+    return tuple(int(n) for n in sides)
+
+
+def _spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) -> NDArray[np.float64]:
+    if spacing is None:
+        spacing = 1 / max(sides)
+    values = np.asarray(spacing, np.float64)
+    if values.ndim > 1 or (values.ndim == 1 and len(values) != len(sides)):
+        raise ValueError(f"spacing: expected one number or one an axis ({len(sides)}), got shape {values.shape}")
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"spacing: expected positive numbers, got {spacing!r}")
+    return np.broadcast_to(values, (len(sides),))
+
+
+def _axis_cost(n: int, power: float, spacing: float) -> Array:
+    if not power >= 1 or not np.isfinite(power):
+        raise ValueError(f"power: expected a number of at least 1, got {power!r}")
+    x = np.arange(n) * spacing
+    return np.abs(x[:, None] - x) ** power
+
+
+def _marginal(weights: Array, shape: tuple[int, ...], axis: int) -> NDArray[np.float64]:
+    # rows of the same length summed one by one: the same bits whatever the batch
+    batch = weights.reshape(-1, *shape).astype(np.float64)
+    rows = np.moveaxis(batch, axis + 1, 1).reshape(len(batch) * shape[axis], -1)
+    return np.ascontiguousarray(rows).sum(axis=1).reshape(len(batch), shape[axis])

@@ -1,0 +1,94 @@
+"""The sampler's noise: exponential variates that are a function of their name.
+
+Variate number ``i`` on one side of one sweep of one problem depends on ``(seed, id, sweep, side, i)`` alone, so a result
+does not depend on threads, on the order or the split of a batch, or on the machine. The generator is Philox 4x32 with 7
+rounds (Salmon, Moraes, Dror and Shaw, *Parallel random numbers: as easy as 1, 2, 3*, SC 2011: the fewest rounds that
+pass all of BigCrush, and a tenth of a sweep cheaper here than 10).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+ROUNDS = 7
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+def philox4x32(counter: NDArray[np.uint64], key: tuple[int, int], rounds: int = ROUNDS) -> NDArray[np.uint32]:
+    """Return the four 32-bit words of each counter.
+
+    Parameters
+    ----------
+    counter : array of uint64, shape (4, n)
+        Each entry below 2**32.
+    key : pair of int
+        Each below 2**32.
+    rounds : int
+        Number of rounds.
+
+    Returns
+    -------
+    array of uint32, shape (4, n)
+
+    Examples
+    --------
+    The first known answer published with the generator:
+
+    >>> import numpy as np
+    >>> [f"{w:08x}" for w in philox4x32(np.zeros((4, 1), np.uint64), (0, 0), rounds=10)[:, 0]]
+    ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
+    """
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(rounds):
+        even = c0 * np.uint64(0xD2511F53)
+        odd = c2 * np.uint64(0xCD9E8D57)
+        c0, c1 = (odd >> np.uint64(32)) ^ c1 ^ np.uint64(k0), odd & _LOW
+        c2, c3 = (even >> np.uint64(32)) ^ c3 ^ np.uint64(k1), even & _LOW
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3]).astype(np.uint32)
+
+
+def exponentials(
+    seed: int, id: int, sweep: int, side: int, size: int, dtype: DTypeLike = np.float64
+) -> NDArray[np.floating]:
+    """Return standard exponential variates, all strictly positive.
+
+    .. math:: \\theta_i = -\\log u_i
+
+    with :math:`u_i` in the open unit interval: ``(word + 1/2) / 2**32`` in float64 and ``(word // 2**9 + 1/2) / 2**23``
+    in float32, the same word for both.
+
+    Parameters
+    ----------
+    seed, id : int
+        The chain's key: the run's seed and the problem's number, each below 2**64.
+    sweep : int
+        The sweep's number, below 2**31.
+    side : {0, 1}
+        0 for g, 1 for h.
+    size : int
+        How many.
+    dtype : {float32, float64}
+
+    Examples
+    --------
+    >>> theta = exponentials(seed=7, id=0, sweep=0, side=0, size=4)
+    >>> bool((theta == exponentials(7, 0, 0, 0, 1000)[:4]).all())
+    True
+    """
+    groups = -(-size // 32)
+    counter = np.empty((4, 8 * groups), np.uint64)
+    counter[0] = np.arange(8 * groups)
+    counter[1] = 2 * sweep + side
+    counter[2] = id & 0xFFFFFFFF
+    counter[3] = id >> 32
+    words = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    # word 16 a + 2 c + b of a group is output 2 a + b of its counter c: the order in which vector registers hold them
+    words = words.reshape(2, 2, groups, 8).transpose(2, 0, 3, 1).reshape(-1)[:size]
+    if np.dtype(dtype) == np.float32:
+        u = ((words >> np.uint32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)
+    else:
+        u = (words.astype(np.float64) + 0.5) * 2.0**-32
+    return -np.log(u)

@@ -1,0 +1,109 @@
+"""Cooling schedules: the temperature of each sweep, as an array.
+
+The sampler takes any array of temperatures; these functions make the ones in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Schedule = float | ArrayLike | Callable[[int], float]
+
+
+def constant(T: float, n_sweeps: int) -> NDArray[np.float64]:
+    """Return the same temperature for every sweep.
+
+    Examples
+    --------
+    >>> constant(0.5, 3)
+    array([0.5, 0.5, 0.5])
+    """
+    return np.full(n_sweeps, check_temperature(T, "T"))
+
+
+def geometric(T0: float, n_sweeps: int, ratio: float | None = None) -> NDArray[np.float64]:
+    """Return the paper's geometric cooling.
+
+    .. math:: T_n = T_0 \\, r^{n / l}, \\qquad n = 1, \\ldots, l
+
+    Parameters
+    ----------
+    T0 : float
+        The temperature before the first sweep.
+    n_sweeps : int
+        The number of sweeps l.
+    ratio : float, optional
+        The last temperature over ``T0``, r; the paper's 1 / l^4 by default.
+
+    Examples
+    --------
+    >>> geometric(1.0, 4, ratio=1e-4)
+    array([1.e-01, 1.e-02, 1.e-03, 1.e-04])
+    """
+    if ratio is None:
+        ratio = float(n_sweeps) ** -4
+    return check_temperature(T0, "T0") * check_temperature(ratio, "ratio") ** (np.arange(1, n_sweeps + 1) / n_sweeps)
+
+
+def epoch_decay(T: float, m: int, m_bar: float) -> float:
+    """Return the paper's temperature of the next epoch.
+
+    .. math:: T \\left(1 - \\sqrt{1 / (m + \\bar m)}\\right)
+
+    Parameters
+    ----------
+    T : float
+        The temperature of this epoch.
+    m : int
+        The number of points of the model's measures.
+    m_bar : float
+        The mean number of points of the data's measures.
+
+    Examples
+    --------
+    >>> epoch_decay(1.0, 60, 40.0)
+    0.9
+    """
+    return check_temperature(T, "T") * (1 - sqrt(1 / (m + m_bar)))
+
+
+def temperatures(schedule: Schedule, n_sweeps: int | None) -> NDArray[np.float64]:
+    """Return the temperature of each sweep for a number, an array or a function of the sweep's number (from 1).
+
+    Examples
+    --------
+    >>> temperatures(lambda n: 1 / n, 3)
+    array([1.        , 0.5       , 0.33333333])
+    >>> temperatures([3.0, 2.0], None)
+    array([3., 2.])
+    """
+    if callable(schedule):
+        if n_sweeps is None:
+            raise ValueError("n_sweeps: expected the number of sweeps, as the schedule is a function of the sweep")
+        result = np.array([schedule(n) for n in range(1, n_sweeps + 1)], np.float64)
+    else:
+        try:
+            result = np.asarray(schedule, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"schedule: expected a number, an array or a function, got {schedule!r}") from None
+        if result.ndim == 0:
+            if n_sweeps is None:
+                raise ValueError("n_sweeps: expected the number of sweeps, as the schedule is one temperature")
+            result = np.repeat(result, n_sweeps)
+    if result.ndim != 1 or result.size == 0:
+        raise ValueError(f"schedule: expected one temperature a sweep, got shape {result.shape}")
+    if n_sweeps is not None and len(result) != n_sweeps:
+        raise ValueError(f"n_sweeps: {n_sweeps} differs from the {len(result)} temperatures of schedule")
+    if not (np.isfinite(result) & (result > 0)).all():
+        raise ValueError("schedule: has temperatures that are not positive numbers; expected T > 0 for every sweep")
+    return result
+
+
+def check_temperature(T: float, name: str) -> float:
+    if not np.isfinite(T) or T <= 0:
+        raise ValueError(f"{name}: expected a positive number, got {T!r}")
+    return float(T)
