@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "buffer.hpp"
 #include "simd.hpp"
 
 namespace gibbsot {
@@ -62,69 +63,100 @@ inline void minplus(std::size_t rows, std::size_t depth, std::size_t width, cons
     for (; column < width; column += kLanes<T>) panel.template operator()<1>(column);
 }
 
-// The product along all axes, in one direction: x on the grid `from` gives out on the grid `to`. Grids are stored with
-// the last axis padded to whole lines, the padding +inf.
-template <class T>
-class GridProduct {
-public:
-    // matrices[a] is to[a] x from[a], row by row
-    GridProduct(const std::vector<const T*>& matrices, std::vector<std::size_t> to, std::vector<std::size_t> from)
-        : matrices_(matrices), to_(std::move(to)), from_(std::move(from)) {
-        const std::size_t out = to_.back(), in = from_.back();
-        last_.assign(in * stride(out), kInf<T>);
-        for (std::size_t i = 0; i < out; ++i)
-            for (std::size_t k = 0; k < in; ++k) last_[k * stride(out) + i] = matrices_.back()[i * in + k];
-    }
+using Shape = std::vector<std::size_t>;
 
-    // Entries from one row of a stored grid to the next. An even number of lines would map the rows of a tall tile onto
-    // few sets of the cache.
-    static std::size_t stride(std::size_t side) {
+inline std::size_t product(const Shape& shape, std::size_t first, std::size_t last) {
+    std::size_t n = 1;
+    for (std::size_t a = first; a < last; ++a) n *= shape[a];
+    return n;
+}
+
+// How a grid is stored: the last axis padded to whole lines, the padding +inf or without weight.
+template <class T>
+struct GridLayout {
+    explicit GridLayout(Shape sides)
+        : shape(std::move(sides)), rows(product(shape, 0, shape.size() - 1)), stride(stride_of(shape.back())) {}
+
+    // Entries from one row to the next. An even number of lines would map the rows of a tall tile onto few sets of the
+    // cache.
+    static std::size_t stride_of(std::size_t side) {
         const std::size_t lines = padded<T>(side) / kLineLanes<T>;
         return (lines >= 4 && lines % 2 == 0 ? lines + 1 : lines) * kLineLanes<T>;
     }
 
-    static std::size_t stored(const std::vector<std::size_t>& shape) { return rows(shape) * stride(shape.back()); }
+    std::size_t points() const { return rows * shape.back(); }
+    std::size_t room() const { return rows * stride; }
 
-    static std::size_t rows(const std::vector<std::size_t>& shape) {
-        std::size_t n = 1;
-        for (std::size_t a = 0; a + 1 < shape.size(); ++a) n *= shape[a];
-        return n;
+    Shape shape;
+    std::size_t rows, stride;
+};
+
+// The matrix of one axis, rows x columns.
+template <class T>
+struct AxisMatrix {
+    std::size_t rows, columns;
+    std::vector<T> entries;
+};
+
+// The product along all axes, in one direction: x on the grid of the matrices' columns gives out on that of their rows.
+template <class T>
+class GridProduct {
+public:
+    explicit GridProduct(std::vector<AxisMatrix<T>> matrices)
+        : matrices_(std::move(matrices)), from_(columns_of(matrices_)), to_(rows_of(matrices_)),
+          last_(from_.shape.back() * to_.stride) {
+        const AxisMatrix<T>& last = matrices_.back();
+        std::fill(last_.get(), last_.get() + last.columns * to_.stride, kInf<T>);
+        for (std::size_t i = 0; i < last.rows; ++i)
+            for (std::size_t k = 0; k < last.columns; ++k) last_[k * to_.stride + i] = last.entries[i * last.columns + k];
     }
 
-    // Entries that the intermediate results need, in each of the two scratch buffers.
+    const GridLayout<T>& from() const { return from_; }
+    const GridLayout<T>& to() const { return to_; }
+
+    // Entries that an intermediate result may need; operator() takes two such buffers, one after the other.
     std::size_t scratch() const {
         std::size_t most = 0;
-        std::vector<std::size_t> shape = from_;
+        Shape shape = from_.shape;
         for (std::size_t a = shape.size(); a-- > 0;) {
-            shape[a] = to_[a];
-            most = std::max(most, stored(shape));
+            shape[a] = to_.shape[a];
+            most = std::max(most, GridLayout<T>(shape).room());
         }
         return most;
     }
 
-    void operator()(const T* x, T* out, T* scratch_a, T* scratch_b) const {
-        const std::size_t width = padded<T>(to_.back()), ld = stride(to_.back());
-        const std::size_t last = to_.size() - 1;
-        T* result = last == 0 ? out : scratch_a;
-        minplus(rows(from_), from_.back(), width, x, stride(from_.back()), last_.data(), ld, result, ld);
-        std::size_t middle = 1;  // product of the sides between this axis and the last
+    void operator()(const T* x, T* out, T* scratch) const {
+        const std::size_t last = matrices_.size() - 1, ld = to_.stride, width = padded<T>(to_.shape[last]);
+        T* const other = scratch + this->scratch();
+        T* result = last == 0 ? out : scratch;
+        minplus(from_.rows, from_.shape[last], width, x, from_.stride, last_.get(), ld, result, ld);
         for (std::size_t a = last; a-- > 0;) {
+            const AxisMatrix<T>& D = matrices_[a];
+            const std::size_t outer = product(from_.shape, 0, a), inner = product(to_.shape, a + 1, last);
             const T* in = result;
-            result = a == 0 ? out : in == scratch_a ? scratch_b : scratch_a;
-            std::size_t outer = 1;
-            for (std::size_t b = 0; b < a; ++b) outer *= from_[b];
+            result = a == 0 ? out : in == scratch ? other : scratch;
             for (std::size_t o = 0; o < outer; ++o)
-                for (std::size_t m = 0; m < middle; ++m)
-                    minplus(to_[a], from_[a], width, matrices_[a], from_[a], in + (o * from_[a] * middle + m) * ld,
-                            middle * ld, result + (o * to_[a] * middle + m) * ld, middle * ld);
-            middle *= to_[a];
+                for (std::size_t i = 0; i < inner; ++i)
+                    minplus(D.rows, D.columns, width, D.entries.data(), D.columns, in + (o * D.columns * inner + i) * ld,
+                            inner * ld, result + (o * D.rows * inner + i) * ld, inner * ld);
         }
     }
 
 private:
-    std::vector<const T*> matrices_;
-    std::vector<std::size_t> to_, from_;
-    std::vector<T> last_;  // the last axis' matrix transposed and padded
+    static Shape rows_of(const std::vector<AxisMatrix<T>>& matrices) {
+        Shape shape;
+        for (const auto& matrix : matrices) shape.push_back(matrix.rows);
+        return shape;
+    }
+    static Shape columns_of(const std::vector<AxisMatrix<T>>& matrices) {
+        Shape shape;
+        for (const auto& matrix : matrices) shape.push_back(matrix.columns);
+        return shape;
+    }
+
+    std::vector<AxisMatrix<T>> matrices_;
+    GridLayout<T> from_, to_;
+    Buffer<T> last_;  // the last axis' matrix transposed and padded
 };
 
 }  // namespace gibbsot

@@ -110,14 +110,10 @@ auto dense_operator(const Matrix<const T>& Mt, std::size_t rows) {
 
 template <class T>
 auto grid_operator(const std::vector<Matrix<const T>>& axes) {
-    std::vector<const T*> matrices;
-    std::vector<std::size_t> rows, columns;
-    for (const auto& axis : axes) {
-        matrices.push_back(axis.data());
-        rows.push_back(axis.shape(0));
-        columns.push_back(axis.shape(1));
-    }
-    return [=] { return GridOperator<T>(matrices, rows, columns); };
+    std::vector<AxisMatrix<T>> matrices;
+    for (const auto& axis : axes)
+        matrices.push_back({axis.shape(0), axis.shape(1), std::vector<T>(axis.data(), axis.data() + axis.size())});
+    return [matrices = std::move(matrices)] { return GridOperator<T>(matrices); };
 }
 
 // sum_ij p_i q_j M_ij / sum_ij p_i q_j over the finite costs, for each problem
@@ -173,7 +169,7 @@ void bind(nb::module_& m) {
     m.def("exponentials", [](std::uint64_t seed, std::uint64_t problem, std::uint32_t sweep_and_side, Vector<T> out) {
         nb::gil_scoped_release release;
         Buffer<T> drawn(out.shape(0) + kGroup);
-        exponentials({seed, problem, sweep_and_side}, drawn.get(), out.shape(0));
+        exponentials({seed, problem, sweep_and_side}, drawn.get(), 0, out.shape(0));
         std::copy(drawn.get(), drawn.get() + out.shape(0), out.data());
     });
     m.def("read_bandwidth", [](Vector<const T> data) {

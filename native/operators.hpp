@@ -1,11 +1,12 @@
 // What the sampler needs of a cost: its two products, and how its vectors are stored.
 //
 // Both sides of a problem are stored padded to whole cache lines. DenseOperator keeps only the columns of the problem's
-// support; GridOperator keeps whole grids. Signs are such that everything is a minimum:
+// support, GridOperator the box around it. Signs are such that everything is a minimum:
 // U = rows(h) with U_i = min_j (M_ij + h_j), and N = columns(n) with N_j = min_i (M_ij + n_i) is -L when n is -g.
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,9 @@ public:
 
     std::size_t row_length() const { return M_.stride; }
     std::size_t column_length() const { return padded<T>(support_); }
+    // The support lies in the columns [first, last).
+    std::size_t column_first() const { return order_[0]; }
+    std::size_t column_last() const { return order_[support_ - 1] + 1; }
 
     void pack_rows(const T* x, T* stored) const { std::copy(x, x + rows_, stored); }
     void unpack_rows(const T* stored, T* x) const { std::copy(stored, stored + rows_, x); }
@@ -69,36 +73,57 @@ private:
     std::vector<std::uint32_t> order_;
 };
 
+// Of the columns' grid only the box around the support takes part in the sweeps.
 template <class T>
 class GridOperator {
 public:
-    using Shape = std::vector<std::size_t>;
+    explicit GridOperator(std::vector<AxisMatrix<T>> axes) : axes_(std::move(axes)), all_(whole()), box_(all_) {
+        build();
+    }
 
-    // matrices[a] is rows[a] x columns[a], row by row
-    GridOperator(const std::vector<const T*>& matrices, Shape rows, Shape columns)
-        : transposed_(transpose(matrices, rows, columns)),
-          row_shape_(rows),
-          column_shape_(columns),
-          to_rows_(matrices, rows, columns),
-          to_columns_(pointers(transposed_), columns, rows) {}
+    std::size_t row_count() const { return to_rows_->to().points(); }
+    std::size_t column_count() const { return GridLayout<T>(all_.sides).points(); }
+    std::size_t row_room() const { return to_rows_->to().room(); }
+    std::size_t column_room() const { return GridLayout<T>(all_.sides).room(); }
+    std::size_t scratch_room() const { return 2 * std::max(to_rows_->scratch(), to_columns_->scratch()); }
 
-    std::size_t row_count() const { return Product::rows(row_shape_) * row_shape_.back(); }
-    std::size_t column_count() const { return Product::rows(column_shape_) * column_shape_.back(); }
-    std::size_t row_room() const { return Product::stored(row_shape_); }
-    std::size_t column_room() const { return Product::stored(column_shape_); }
-    std::size_t scratch_room() const { return 2 * scratch_half(); }
+    void set_support(const T* q) {
+        const Box box = around(q);
+        if (box == box_) return;
+        box_ = box;
+        build();
+    }
 
-    void set_support(const T*) {}
-    std::size_t row_length() const { return row_room(); }
-    std::size_t column_length() const { return column_room(); }
+    std::size_t row_length() const { return to_rows_->to().room(); }
+    std::size_t column_length() const { return to_rows_->from().room(); }
+    // The support lies in the columns [first, last).
+    std::size_t column_first() const { return index(Shape(axes_.size(), 0)); }
+    std::size_t column_last() const {
+        Shape corner = box_.sides;
+        for (auto& side : corner) --side;
+        return index(corner) + 1;
+    }
 
-    void pack_rows(const T* x, T* stored) const { pack(x, stored, row_shape_); }
-    void unpack_rows(const T* stored, T* x) const { unpack(stored, x, row_shape_); }
-    void pack_columns(const T* x, T* stored) const { pack(x, stored, column_shape_); }
-    void unpack_columns(const T* stored, T* x) const { unpack(stored, x, column_shape_); }
+    void pack_rows(const T* x, T* stored) const {
+        const GridLayout<T>& grid = to_rows_->to();
+        const std::size_t side = grid.shape.back();
+        for (std::size_t r = 0; r < grid.rows; ++r) std::copy(x + r * side, x + (r + 1) * side, stored + r * grid.stride);
+    }
+    void unpack_rows(const T* stored, T* x) const {
+        const GridLayout<T>& grid = to_rows_->to();
+        const std::size_t side = grid.shape.back();
+        for (std::size_t r = 0; r < grid.rows; ++r)
+            std::copy(stored + r * grid.stride, stored + r * grid.stride + side, x + r * side);
+    }
+    void pack_columns(const T* x, T* stored) const {
+        for_box_rows([&](std::size_t at, std::size_t to) { std::copy(x + at, x + at + box_.sides.back(), stored + to); });
+    }
+    void unpack_columns(const T* stored, T* x) const {
+        for_box_rows([&](std::size_t at, std::size_t to) { std::copy(stored + to, stored + to + box_.sides.back(), x + at); });
+    }
 
-    void rows(const T* h, T* U, T* scratch) const { to_rows_(h, U, scratch, scratch + scratch_half()); }
-    void columns(const T* n, T* N, T* scratch) const { to_columns_(n, N, scratch, scratch + scratch_half()); }
+    void rows(const T* h, T* U, T* scratch) const { (*to_rows_)(h, U, scratch); }
+    void columns(const T* n, T* N, T* scratch) const { (*to_columns_)(n, N, scratch); }
 
     template <class Between>
     void both(const T* n, T* N, const T* h, T* U, T* scratch, Between between) const {
@@ -107,44 +132,93 @@ public:
         rows(h, U, scratch);
     }
 
-    void complete(const T*, T*, T*) const {}
+    // N for the columns outside the box, which the sweeps never touch.
+    void complete(const T* n, T* stored, T* N) const {
+        if (box_ == all_) return;
+        GridOperator all(axes_);
+        Buffer<T> scratch(all.scratch_room());
+        all.columns(n, stored, scratch.get());
+        all.unpack_columns(stored, N);
+    }
 
 private:
-    using Product = GridProduct<T>;
+    struct Box {
+        Shape origin, sides;
+        bool operator==(const Box&) const = default;
+    };
 
-    static std::vector<std::vector<T>> transpose(const std::vector<const T*>& matrices, const Shape& rows,
-                                                 const Shape& columns) {
-        std::vector<std::vector<T>> result;
-        for (std::size_t a = 0; a < rows.size(); ++a) {
-            std::vector<T> matrix(rows[a] * columns[a]);
-            for (std::size_t i = 0; i < rows[a]; ++i)
-                for (std::size_t j = 0; j < columns[a]; ++j) matrix[j * rows[a] + i] = matrices[a][i * columns[a] + j];
-            result.push_back(std::move(matrix));
+    Box whole() const {
+        Box box;
+        for (const auto& axis : axes_) {
+            box.origin.push_back(0);
+            box.sides.push_back(axis.columns);
         }
-        return result;
+        return box;
     }
 
-    static std::vector<const T*> pointers(const std::vector<std::vector<T>>& matrices) {
-        std::vector<const T*> result;
-        for (const auto& matrix : matrices) result.push_back(matrix.data());
-        return result;
+    Box around(const T* q) const {
+        const std::size_t last = axes_.size() - 1, side = all_.sides[last];
+        Shape low = all_.sides, high(axes_.size(), 0);
+        const auto extend = [&](std::size_t a, std::size_t first, std::size_t end) {
+            low[a] = std::min(low[a], first);
+            high[a] = std::max(high[a], end);
+        };
+        const auto positive = [](T w) { return w > 0; };
+        for (std::size_t r = 0; r < product(all_.sides, 0, last); ++r) {
+            const T* row = q + r * side;
+            const auto first = static_cast<std::size_t>(std::find_if(row, row + side, positive) - row);
+            if (first == side) continue;
+            std::size_t end = side;
+            while (!positive(row[end - 1])) --end;
+            extend(last, first, end);
+            std::size_t rest = r;
+            for (std::size_t a = last; a-- > 0; rest /= all_.sides[a])
+                extend(a, rest % all_.sides[a], rest % all_.sides[a] + 1);
+        }
+        if (high[last] == 0) return all_;  // no support at all
+        for (std::size_t a = 0; a <= last; ++a) high[a] -= low[a];
+        return {low, high};
     }
 
-    std::size_t scratch_half() const { return std::max(to_rows_.scratch(), to_columns_.scratch()); }
-
-    static void pack(const T* x, T* stored, const Shape& shape) {
-        const std::size_t side = shape.back(), ld = Product::stride(side);
-        for (std::size_t r = 0; r < Product::rows(shape); ++r) std::copy(x + r * side, x + (r + 1) * side, stored + r * ld);
-    }
-    static void unpack(const T* stored, T* x, const Shape& shape) {
-        const std::size_t side = shape.back(), ld = Product::stride(side);
-        for (std::size_t r = 0; r < Product::rows(shape); ++r)
-            std::copy(stored + r * ld, stored + r * ld + side, x + r * side);
+    // The column of the whole grid at a place of the box.
+    std::size_t index(const Shape& place) const {
+        std::size_t j = 0;
+        for (std::size_t a = 0; a < axes_.size(); ++a) j = j * all_.sides[a] + box_.origin[a] + place[a];
+        return j;
     }
 
-    std::vector<std::vector<T>> transposed_;
-    Shape row_shape_, column_shape_;
-    Product to_rows_, to_columns_;
+    // Calls work(column, stored) for the start of each row of the box.
+    template <class Work>
+    void for_box_rows(Work work) const {
+        const GridLayout<T>& grid = to_rows_->from();
+        Shape place(axes_.size(), 0);
+        for (std::size_t r = 0; r < grid.rows; ++r) {
+            std::size_t rest = r;
+            for (std::size_t a = axes_.size() - 1; a-- > 0; rest /= box_.sides[a]) place[a] = rest % box_.sides[a];
+            work(index(place), r * grid.stride);
+        }
+    }
+
+    void build() {
+        std::vector<AxisMatrix<T>> cut, transposed;
+        for (std::size_t a = 0; a < axes_.size(); ++a) {
+            const std::size_t rows = axes_[a].rows, columns = box_.sides[a];
+            AxisMatrix<T> D{rows, columns, std::vector<T>(rows * columns)};
+            AxisMatrix<T> Dt{columns, rows, std::vector<T>(rows * columns)};
+            for (std::size_t i = 0; i < rows; ++i)
+                for (std::size_t k = 0; k < columns; ++k)
+                    D.entries[i * columns + k] = Dt.entries[k * rows + i] =
+                        axes_[a].entries[i * axes_[a].columns + box_.origin[a] + k];
+            cut.push_back(std::move(D));
+            transposed.push_back(std::move(Dt));
+        }
+        to_rows_.emplace(std::move(cut));
+        to_columns_.emplace(std::move(transposed));
+    }
+
+    std::vector<AxisMatrix<T>> axes_;
+    Box all_, box_;
+    std::optional<GridProduct<T>> to_rows_, to_columns_;
 };
 
 }  // namespace gibbsot

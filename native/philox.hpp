@@ -129,13 +129,15 @@ inline void exponentials_of(Words words, T* out) {
     }
 }
 
-// The first n exponentials of a stream, and up to kGroup - 1 more: out has room for whole groups.
+// The exponentials begin .. end - 1 of a stream, and those around them that complete their groups: out has room for
+// whole groups.
 template <class T>
-inline void exponentials(const Stream& stream, T* out, std::size_t n) {
+inline void exponentials(const Stream& stream, T* out, std::size_t begin, std::size_t end) {
     using Words = typename VecOf<std::uint32_t, sizeof(Vec<T>) / sizeof(T) * sizeof(std::uint32_t)>::type;
-    constexpr std::size_t count = sizeof(Words) / sizeof(std::uint32_t), all = sizeof(Vec<std::uint64_t>) / sizeof(std::uint32_t);
+    constexpr std::size_t count = sizeof(Words) / sizeof(std::uint32_t);
+    constexpr std::size_t all = sizeof(Vec<std::uint64_t>) / sizeof(std::uint32_t);
     const Philox philox(stream);
-    for (std::size_t i = 0; i < n; i += kGroup)
+    for (std::size_t i = begin / kGroup * kGroup; i < end; i += kGroup)
         philox(static_cast<std::uint32_t>(i / kGroup), [&](std::size_t first, Vec<std::uint64_t> words) {
             Words parts[all / count];
             std::memcpy(parts, &words, sizeof(words));

@@ -78,7 +78,7 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
     T *U = work.U.get(), *next_U = work.next_U.get(), *minus_L = work.minus_L.get(), *drawn = work.drawn.get();
 
     M.pack_rows(chain.p, p);
-    std::fill(q, q + m2, T(0));
+    std::fill(q, q + m2, T(0));  // the buffers may hold another problem's support
     M.pack_columns(chain.q, q);
     reciprocals(p, work.over_p.get(), m1);
     reciprocals(q, work.over_q.get(), m2);
@@ -94,12 +94,12 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
 
         const double level = weighted_sum(p, U, m1);
         const T shift = plan.pinned ? T(0) : static_cast<T>(level);
-        exponentials({plan.seed, chain.id, stream}, drawn, M.row_count());
+        exponentials({plan.seed, chain.id, stream}, drawn, 0, M.row_count());
         M.pack_rows(drawn, work.noise_g.get());
         sample(0, m1, work.noise_g.get(), p, work.over_p.get(), temperature, shift, U, minus_g);
         if (plan.pinned) minus_g[pin] = T(0);
 
-        exponentials({plan.seed, chain.id, stream + 1}, drawn, M.column_count());
+        exponentials({plan.seed, chain.id, stream + 1}, drawn, M.column_first(), M.column_last());
         M.pack_columns(drawn, work.noise_h.get());
         const auto sample_h = [&](std::size_t k, std::size_t n) {
             sample(k, n, work.noise_h.get(), q, work.over_q.get(), temperature, T(0), minus_L, h);

@@ -1,1 +1,36 @@
-"""gibbsot."""
+"""Wasserstein loss minimisation with a Gibbs sampler on the dual of optimal transport.
+
+>>> from gibbsot import GridCost, solve
+>>> cost = GridCost((2, 2), spacing=1.0)
+>>> round(solve([1, 0, 0, 0], [0, 0, 0, 1], cost).value, 3)
+2.0
+"""
+
+from . import schedules
+from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
+from .measures import Problem, problem
+from .sampler import Info, State, draw, init, mixed, run, step
+from .solve import OTResult, solve, solve_batch
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Cost",
+    "DenseCost",
+    "GridCost",
+    "Info",
+    "OTResult",
+    "PointCost",
+    "Problem",
+    "State",
+    "coulomb",
+    "draw",
+    "init",
+    "mixed",
+    "problem",
+    "run",
+    "schedules",
+    "solve",
+    "solve_batch",
+    "step",
+]

@@ -42,7 +42,7 @@ def geometric(T0: float, n_sweeps: int, ratio: float | None = None) -> NDArray[n
     Examples
     --------
     >>> geometric(1.0, 4, ratio=1e-4)
-    array([1.e-01, 1.e-02, 1.e-03, 1.e-04])
+    array([0.1   , 0.01  , 0.001 , 0.0001])
     """
     if ratio is None:
         ratio = float(n_sweeps) ** -4

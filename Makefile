@@ -1,0 +1,34 @@
+# `make demo` and `make test` need Python 3.10 or newer and make; with a C++ compiler the kernels are compiled.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+RUN := $(BIN)/python
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*)
+
+.PHONY: demo test bench lint clean
+
+demo: $(VENV)/installed
+	$(RUN) examples/toys.py --out demo
+
+test: $(VENV)/installed
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+	$(RUN) -m pytest
+
+bench: $(VENV)/installed
+	$(RUN) benchmarks/engine.py
+
+lint: $(VENV)/installed
+	$(RUN) -m ruff check --fix
+	$(RUN) -m ruff format
+	$(RUN) -m mypy
+
+$(VENV)/installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --upgrade pip
+	$(RUN) -m pip install --quiet --editable '.[test,lint]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build demo dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,25 @@
+"""A progress bar that is quiet where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[[float], None]]:
+    """Show a bar on a terminal; yield the function that advances it by a share of the whole."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    except ImportError:
+        raise ImportError("verbose=True needs rich for its progress bar: pip install 'gibbsot[progress]'") from None
+
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task(what, total=1.0)
+        yield lambda share: display.advance(task, share)

@@ -1,0 +1,341 @@
+"""One obvious line: ``solve(p, q, cost)``, and the same for many problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from . import certificates, sampler
+from .costs import Cost
+from .measures import Problem, nearest
+from .measures import problem as make_problem
+from .sampler import Info, State
+from .schedules import Schedule, temperatures
+
+Array = NDArray[np.floating]
+
+# The default annealing, found by a sweep over digits, images, point clouds and random matrices. All is relative: to the
+# problem's own scale at first, and to its own value once that is roughly known.
+_SWEEPS = 2000
+_LOOK = 0.15  # share of the sweeps that find the value roughly
+_HOLD = 0.05  # share at the last temperature, cut short by the mixing test
+_HOT, _WARM = 3.0, 0.3  # (m1 + m2) T over the scale, at the start and after the look
+_COLD = 60.0  # (m1 + m2) T over the value at the end, times the number of sweeps: thermal bias against lag
+_TAU = 5
+
+
+@dataclass(frozen=True)
+class OTResult:
+    """What `solve` found for one problem, or `solve_batch` for many.
+
+    For a batch every number is an array and every array has one more axis in front; ``result[b]`` is the result of
+    problem b, and ``len(result)`` the number of problems.
+
+    Attributes
+    ----------
+    value : float
+        The estimate V(z) of W(p, q). It is not a bound.
+    potentials : pair of arrays of shape (m1,) and (m2,)
+        U and L: gradients of the value with respect to p and, with a minus, to q.
+    lower_bound : float
+        A certified lower bound of W(p, q); computed when first asked for.
+    plan : scipy.sparse.csr_array of shape (m1, m2)
+        The paper's sparse plan, at most m1 + m2 entries. It is close to an optimal plan but its marginals are not
+        exactly p and q. A list for a batch; computed when first asked for.
+    history : array of shape (sweeps,)
+        V(z) of every sweep of this call; NaN for sweeps that were not needed.
+    n_sweeps : int
+        The number of sweeps done in this call.
+    temperature : float
+        The last temperature.
+    converged : bool
+        Whether the paper's mixing test held at the end: V(z) had stopped increasing at the last temperature. It says
+        that the chain has mixed, not how far V(z) is from W; for that compare `lower_bound`.
+    """
+
+    problem: Problem
+    state: State
+    info: Info
+    temperature: Any
+    n_sweeps: Any
+    converged: Any
+    single: bool = False
+
+    def __len__(self) -> int:
+        if self.single:
+            raise TypeError("the result of one problem has no length")
+        return len(self.problem)
+
+    def __getitem__(self, b: int) -> OTResult:
+        row = range(len(self))[b]
+        rows = slice(row, row + 1)
+        return OTResult(
+            self.problem[rows],
+            self.state[rows],
+            Info(*(field[rows] for field in self.info)),
+            self.temperature[row],
+            self.n_sweeps[row],
+            self.converged[row],
+            single=True,
+        )
+
+    def __iter__(self) -> Iterator[OTResult]:
+        return (self[b] for b in range(len(self)))
+
+    def __repr__(self) -> str:
+        if not self.single:
+            return f"<OTResult of {len(self)} problems, mean value {self.value.mean():.6g}>"
+        return f"<OTResult value {self.value:.6g}, lower bound {self.lower_bound:.6g}, {self.n_sweeps} sweeps>"
+
+    def _one_or_all(self, x: Any) -> Any:
+        return x[0] if self.single else x
+
+    @property
+    def value(self) -> Any:
+        value = self._one_or_all(self.info.value)
+        return float(value) if self.single else value
+
+    @property
+    def potentials(self) -> tuple[Array, Array]:
+        return self._one_or_all(self.info.U), self._one_or_all(self.info.L)
+
+    @property
+    def history(self) -> NDArray[np.float64]:
+        return self._one_or_all(self.info.history)
+
+    @cached_property
+    def lower_bound(self) -> Any:
+        bound = self._one_or_all(certificates.lower_bound(self.problem, self.info.U))
+        return float(bound) if self.single else bound
+
+    @cached_property
+    def plan(self) -> Any:
+        return self._one_or_all(certificates.sparse_plans(self.problem, self.info.U, self.info.L))
+
+
+def solve(
+    p: Any,
+    q: Any,
+    cost: Cost | ArrayLike,
+    *,
+    n_sweeps: int | None = None,
+    schedule: Schedule | None = None,
+    warm_start: OTResult | None = None,
+    pinned: bool = False,
+    seed: int = 0,
+    verbose: bool = False,
+) -> OTResult:
+    """Estimate the optimal transport cost of two measures, with potentials and a certified lower bound.
+
+    .. math:: W(p, q) = \\min_{Z \\ge 0} \\langle Z, M \\rangle, \\quad Z 1 = p, \\; Z^T 1 = q
+
+    A Gibbs sampler on the dual is cooled from a temperature at which it moves freely to one at which it has settled.
+    Multiplying the cost by c multiplies temperatures, value and potentials by c.
+
+    Parameters
+    ----------
+    p, q : arrays, lists or sparse matrices of m1 and m2 weights
+        Measures; their sums agree to 1e-6 and are normalised to one.
+    cost : Cost or array of shape (m1, m2)
+        The cost; its dtype is the precision of the computation. Put the measure with fewer points second: a sweep
+        reads only the columns that q gives weight.
+    n_sweeps : int, optional
+        The number of sweeps at most, 2,000 by default. More sweeps, more precision: the error halves or so when the
+        number doubles.
+    schedule : number, array or function, optional
+        The temperature, in units of the cost: of all sweeps, of each, or as a function of the sweep's number from 1. By
+        default the cooling adapts to the problem's own scale.
+    warm_start : OTResult, optional
+        Go on from the state of this result, of measures that need not be quite the same. Unless a schedule is given,
+        the chains then stay at the result's temperature and stop as soon as they have mixed.
+    pinned : bool
+        Keep g = 0 at the first point with weight, the paper's Omega_0.
+    seed : int
+        The same seed gives the same bits on every machine. A warm start keeps the seed of its result.
+    verbose : bool
+        Show a progress bar, on a terminal.
+
+    Returns
+    -------
+    OTResult
+
+    Examples
+    --------
+    >>> from gibbsot import GridCost, solve
+    >>> result = solve([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], GridCost(4, power=1, spacing=1.0))
+    >>> round(result.value, 2)
+    2.0
+    >>> result.lower_bound <= 2.0
+    True
+    """
+    batch = _solve(
+        make_problem(p, q, cost, ("p", "q")), n_sweeps, schedule, warm_start, pinned, seed, None, None, verbose
+    )
+    if len(batch) != 1:
+        raise ValueError(f"p, q: expected one measure each, got {len(batch)}; solve_batch takes many")
+    return batch[0]
+
+
+def solve_batch(
+    P: Any,
+    Q: Any,
+    cost: Cost | ArrayLike,
+    *,
+    n_sweeps: int | None = None,
+    schedule: Schedule | None = None,
+    warm_start: OTResult | None = None,
+    pinned: bool = False,
+    seed: int = 0,
+    ids: ArrayLike | None = None,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> OTResult:
+    """Estimate many optimal transport costs that share one cost: row b of P to row b of Q.
+
+    The problems are independent and keep their own temperatures and supports. The result has the same bits for every
+    ``n_jobs``, and for a batch that is split or permuted when each problem keeps its ``ids``.
+
+    Parameters
+    ----------
+    P, Q : arrays, lists or sparse matrices of shape (n, m1) and (n, m2)
+        One measure a row; one measure alone is paired with all of the other side.
+    cost, n_sweeps, schedule, warm_start, pinned, seed, verbose
+        As for `solve`.
+    ids : array of int, optional
+        The problems' numbers, which with the seed determine their noise; by default their places in the batch.
+    n_jobs : int, optional
+        Threads over the problems, as in scikit-learn: None for one, -1 for all cores.
+
+    Returns
+    -------
+    OTResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import GridCost, solve_batch
+    >>> P = np.eye(3)
+    >>> solve_batch(P, P[0], GridCost(3, spacing=1.0)).value.round(3)
+    array([0., 1., 4.])
+    """
+    return _solve(make_problem(P, Q, cost), n_sweeps, schedule, warm_start, pinned, seed, ids, n_jobs, verbose)
+
+
+def _solve(
+    problem: Problem,
+    n_sweeps: int | None,
+    schedule: Schedule | None,
+    warm_start: OTResult | None,
+    pinned: bool,
+    seed: int,
+    ids: ArrayLike | None,
+    n_jobs: int | None,
+    verbose: bool,
+) -> OTResult:
+    if n_sweeps is not None:
+        if isinstance(n_sweeps, bool) or not isinstance(n_sweeps, int | np.integer):
+            raise TypeError(f"n_sweeps: expected an integer, got {type(n_sweeps).__name__}")
+        if n_sweeps < 1:
+            raise ValueError(f"n_sweeps: expected at least 1, got {n_sweeps}")
+    state = sampler.init(problem, seed, ids) if warm_start is None else _resume(warm_start, problem)
+    given = None if schedule is None else temperatures(schedule, n_sweeps)
+    total = n_sweeps or _SWEEPS
+    with _progress(verbose) as bar:
+
+        def run(state: State, T: NDArray[np.float64], tau: int = 0) -> tuple[State, Info]:
+            share = np.shape(T)[-1] / (total if given is None else len(given))
+            T = np.maximum(T, 100 * np.finfo(problem.cost.dtype).tiny)
+            return sampler.run(
+                state, problem, T, tau=tau, pinned=pinned, n_jobs=n_jobs, progress=lambda part: bar(part * share)
+            )
+
+        if given is not None:
+            after, info = run(state, given)
+            last = np.full(len(problem), given[-1])
+        elif warm_start is not None:
+            last = np.atleast_1d(warm_start.temperature)
+            after, info = run(state, np.repeat(last[:, None], total, axis=1), tau=_TAU)
+        else:
+            after, info, last = _anneal(state, problem, total, n_jobs, run)
+    done = after.sweep - state.sweep
+    history = _gather(info.history)
+    lately = np.take_along_axis(history, np.maximum(done[:, None] - 1 - np.arange(_TAU, -1, -1), 0), axis=1)
+    converged = (done > _TAU) & sampler.mixed(lately, last, _TAU)
+    return OTResult(problem, after, info._replace(history=history), last, done, converged)
+
+
+def _anneal(
+    state: State,
+    problem: Problem,
+    total: int,
+    n_jobs: int | None,
+    run: Callable[..., tuple[State, Info]],
+) -> tuple[State, Info, NDArray[np.float64]]:
+    """Look roughly, cool geometrically to where the thermal bias and the lag balance, and hold until mixed."""
+    look, hold = max(1, round(_LOOK * total)), round(_HOLD * total)
+    cool = max(1, total - look - hold)
+    scale, floor = _scale(problem, n_jobs)
+    unit = scale / sum(problem.cost.shape)
+
+    state, first = run(state, (unit * _HOT)[:, None] * (_WARM / _HOT) ** _steps(look))
+    warm = unit * _WARM
+    # no warmer than before, and cold enough even where the value is next to nothing
+    cold = np.clip(_COLD / total * (first.value - floor) / sum(problem.cost.shape), 1e-9 * warm, warm)
+    state, second = run(state, warm[:, None] * (cold / warm)[:, None] ** _steps(cool))
+    histories = [first.history, second.history]
+    info = second
+    if hold:
+        state, info = run(state, np.repeat(cold[:, None], hold, axis=1), tau=_TAU)
+        histories.append(info.history)
+    return state, info._replace(history=np.concatenate(histories, axis=1)), cold
+
+
+def _steps(n: int) -> NDArray[np.float64]:
+    return np.arange(1, n + 1) / n
+
+
+def _scale(problem: Problem, n_jobs: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how far W may lie above the bound that the nearest points give, and that bound; neither needs a unit."""
+    U, L = nearest(problem, n_jobs)
+    floor = certificates.dual_value(problem, U, L)
+    mean = problem.cost.mean(problem.p, problem.q, n_jobs)
+    info = np.finfo(problem.cost.dtype)
+    return np.maximum(mean - floor, np.maximum(info.eps * np.abs(mean), 1e12 * info.tiny)), floor
+
+
+def _resume(warm_start: OTResult, problem: Problem) -> State:
+    if not isinstance(warm_start, OTResult):
+        raise TypeError(f"warm_start: expected an OTResult, got {type(warm_start).__name__}")
+    before = warm_start.problem
+    if len(before) != len(problem) or before.cost.shape != problem.cost.shape:
+        raise ValueError(
+            f"warm_start: has {len(before)} problems of {before.cost.shape[0]} x {before.cost.shape[1]} points; "
+            f"expected {len(problem)} of {problem.cost.shape[0]} x {problem.cost.shape[1]}"
+        )
+    h = np.where(np.isfinite(warm_start.state.h), warm_start.state.h, warm_start.info.L)
+    h = np.where(problem.q > 0, h, np.inf).astype(problem.cost.dtype)
+    return State(h, warm_start.state.sweep, warm_start.state.seed, warm_start.state.ids)
+
+
+def _gather(history: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cut what no problem needed."""
+    needed = np.flatnonzero(~np.isnan(history).all(axis=0))
+    return history[:, : needed[-1] + 1]
+
+
+@contextmanager
+def _progress(verbose: bool) -> Iterator[Callable[[float], None]]:
+    if not verbose:
+        yield lambda _: None
+        return
+    from .progress import bar
+
+    with bar("Gibbs-OT") as advance:
+        yield advance
