@@ -91,24 +91,45 @@ struct GridLayout {
     std::size_t rows, stride;
 };
 
-// The matrix of one axis, rows x columns.
+// A matrix somewhere in memory.
 template <class T>
-struct AxisMatrix {
-    std::size_t rows, columns;
-    std::vector<T> entries;
+struct MatrixView {
+    const T* data;
+    std::size_t rows, columns, row_step, column_step;
+    T operator()(std::size_t i, std::size_t k) const { return data[i * row_step + k * column_step]; }
+    MatrixView transposed() const { return {data, columns, rows, column_step, row_step}; }
 };
 
 // The product along all axes, in one direction: x on the grid of the matrices' columns gives out on that of their rows.
 template <class T>
 class GridProduct {
 public:
-    explicit GridProduct(std::vector<AxisMatrix<T>> matrices)
-        : matrices_(std::move(matrices)), from_(columns_of(matrices_)), to_(rows_of(matrices_)),
-          last_(from_.shape.back() * to_.stride) {
-        const AxisMatrix<T>& last = matrices_.back();
-        std::fill(last_.get(), last_.get() + last.columns * to_.stride, kInf<T>);
-        for (std::size_t i = 0; i < last.rows; ++i)
-            for (std::size_t k = 0; k < last.columns; ++k) last_[k * to_.stride + i] = last.entries[i * last.columns + k];
+    // room: for the largest matrix of the last axis that will be set
+    GridProduct(const std::vector<MatrixView<T>>& matrices, std::size_t room)
+        : matrices_(matrices.size()), from_(Shape{1}), to_(Shape{1}), last_(room) {
+        set(matrices);
+    }
+
+    static std::size_t room(std::size_t rows, std::size_t columns) { return columns * GridLayout<T>::stride_of(rows); }
+
+    void set(const std::vector<MatrixView<T>>& matrices) {
+        Shape from, to;
+        for (std::size_t a = 0; a < matrices.size(); ++a) {
+            const MatrixView<T>& D = matrices[a];
+            to.push_back(D.rows);
+            from.push_back(D.columns);
+            matrices_[a].resize(D.rows * D.columns);
+            for (std::size_t i = 0; i < D.rows; ++i)
+                for (std::size_t k = 0; k < D.columns; ++k) matrices_[a][i * D.columns + k] = D(i, k);
+        }
+        from_ = GridLayout<T>(std::move(from));
+        to_ = GridLayout<T>(std::move(to));
+        const MatrixView<T>& last = matrices.back();
+        for (std::size_t k = 0; k < last.columns; ++k) {
+            T* row = last_.get() + k * to_.stride;
+            for (std::size_t i = 0; i < last.rows; ++i) row[i] = last(i, k);
+            std::fill(row + last.rows, row + to_.stride, kInf<T>);
+        }
     }
 
     const GridLayout<T>& from() const { return from_; }
@@ -126,35 +147,24 @@ public:
     }
 
     void operator()(const T* x, T* out, T* scratch) const {
-        const std::size_t last = matrices_.size() - 1, ld = to_.stride, width = padded<T>(to_.shape[last]);
+        const std::size_t last = to_.shape.size() - 1, ld = to_.stride, width = padded<T>(to_.shape[last]);
         T* const other = scratch + this->scratch();
         T* result = last == 0 ? out : scratch;
         minplus(from_.rows, from_.shape[last], width, x, from_.stride, last_.get(), ld, result, ld);
         for (std::size_t a = last; a-- > 0;) {
-            const AxisMatrix<T>& D = matrices_[a];
+            const std::size_t rows = to_.shape[a], columns = from_.shape[a];
             const std::size_t outer = product(from_.shape, 0, a), inner = product(to_.shape, a + 1, last);
             const T* in = result;
             result = a == 0 ? out : in == scratch ? other : scratch;
             for (std::size_t o = 0; o < outer; ++o)
                 for (std::size_t i = 0; i < inner; ++i)
-                    minplus(D.rows, D.columns, width, D.entries.data(), D.columns, in + (o * D.columns * inner + i) * ld,
-                            inner * ld, result + (o * D.rows * inner + i) * ld, inner * ld);
+                    minplus(rows, columns, width, matrices_[a].data(), columns, in + (o * columns * inner + i) * ld,
+                            inner * ld, result + (o * rows * inner + i) * ld, inner * ld);
         }
     }
 
 private:
-    static Shape rows_of(const std::vector<AxisMatrix<T>>& matrices) {
-        Shape shape;
-        for (const auto& matrix : matrices) shape.push_back(matrix.rows);
-        return shape;
-    }
-    static Shape columns_of(const std::vector<AxisMatrix<T>>& matrices) {
-        Shape shape;
-        for (const auto& matrix : matrices) shape.push_back(matrix.columns);
-        return shape;
-    }
-
-    std::vector<AxisMatrix<T>> matrices_;
+    std::vector<std::vector<T>> matrices_;  // row by row
     GridLayout<T> from_, to_;
     Buffer<T> last_;  // the last axis' matrix transposed and padded
 };

@@ -110,10 +110,9 @@ auto dense_operator(const Matrix<const T>& Mt, std::size_t rows) {
 
 template <class T>
 auto grid_operator(const std::vector<Matrix<const T>>& axes) {
-    std::vector<AxisMatrix<T>> matrices;
-    for (const auto& axis : axes)
-        matrices.push_back({axis.shape(0), axis.shape(1), std::vector<T>(axis.data(), axis.data() + axis.size())});
-    return [matrices = std::move(matrices)] { return GridOperator<T>(matrices); };
+    std::vector<MatrixView<T>> matrices;
+    for (const auto& axis : axes) matrices.push_back({axis.data(), axis.shape(0), axis.shape(1), axis.shape(1), 1});
+    return [matrices] { return GridOperator<T>(matrices); };
 }
 
 // sum_ij p_i q_j M_ij / sum_ij p_i q_j over the finite costs, for each problem

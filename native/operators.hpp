@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -62,7 +61,7 @@ public:
     }
 
     // N for the columns outside the support, which the sweeps never read.
-    void complete(const T* n, T* stored, T* N) const {
+    void complete(const T* n, T* stored, T* N, T*) const {
         dense_columns(M_, order_.data() + support_, columns_ - support_, n, stored);
         for (std::size_t k = support_; k < columns_; ++k) N[order_[k]] = stored[k - support_];
     }
@@ -77,25 +76,26 @@ private:
 template <class T>
 class GridOperator {
 public:
-    explicit GridOperator(std::vector<AxisMatrix<T>> axes) : axes_(std::move(axes)), all_(whole()), box_(all_) {
-        build();
-    }
+    explicit GridOperator(std::vector<MatrixView<T>> axes)
+        : axes_(std::move(axes)), all_(whole()), box_(all_), to_rows_(views(all_), room(axes_.back())),
+          to_columns_(transposed(views(all_)), room(axes_.back().transposed())), to_all_columns_(to_columns_) {}
 
-    std::size_t row_count() const { return to_rows_->to().points(); }
-    std::size_t column_count() const { return GridLayout<T>(all_.sides).points(); }
-    std::size_t row_room() const { return to_rows_->to().room(); }
-    std::size_t column_room() const { return GridLayout<T>(all_.sides).room(); }
-    std::size_t scratch_room() const { return 2 * std::max(to_rows_->scratch(), to_columns_->scratch()); }
+    std::size_t row_count() const { return to_rows_.to().points(); }
+    std::size_t column_count() const { return to_all_columns_.to().points(); }
+    std::size_t row_room() const { return to_rows_.to().room(); }
+    std::size_t column_room() const { return to_all_columns_.to().room(); }
+    std::size_t scratch_room() const { return 2 * std::max(to_rows_.scratch(), to_all_columns_.scratch()); }
 
     void set_support(const T* q) {
         const Box box = around(q);
         if (box == box_) return;
         box_ = box;
-        build();
+        to_rows_.set(views(box));
+        to_columns_.set(transposed(views(box)));
     }
 
-    std::size_t row_length() const { return to_rows_->to().room(); }
-    std::size_t column_length() const { return to_rows_->from().room(); }
+    std::size_t row_length() const { return to_rows_.to().room(); }
+    std::size_t column_length() const { return to_rows_.from().room(); }
     // The support lies in the columns [first, last).
     std::size_t column_first() const { return index(Shape(axes_.size(), 0)); }
     std::size_t column_last() const {
@@ -105,16 +105,11 @@ public:
     }
 
     void pack_rows(const T* x, T* stored) const {
-        const GridLayout<T>& grid = to_rows_->to();
+        const GridLayout<T>& grid = to_rows_.to();
         const std::size_t side = grid.shape.back();
         for (std::size_t r = 0; r < grid.rows; ++r) std::copy(x + r * side, x + (r + 1) * side, stored + r * grid.stride);
     }
-    void unpack_rows(const T* stored, T* x) const {
-        const GridLayout<T>& grid = to_rows_->to();
-        const std::size_t side = grid.shape.back();
-        for (std::size_t r = 0; r < grid.rows; ++r)
-            std::copy(stored + r * grid.stride, stored + r * grid.stride + side, x + r * side);
-    }
+    void unpack_rows(const T* stored, T* x) const { unpack(to_rows_.to(), stored, x); }
     void pack_columns(const T* x, T* stored) const {
         for_box_rows([&](std::size_t at, std::size_t to) { std::copy(x + at, x + at + box_.sides.back(), stored + to); });
     }
@@ -122,8 +117,8 @@ public:
         for_box_rows([&](std::size_t at, std::size_t to) { std::copy(stored + to, stored + to + box_.sides.back(), x + at); });
     }
 
-    void rows(const T* h, T* U, T* scratch) const { (*to_rows_)(h, U, scratch); }
-    void columns(const T* n, T* N, T* scratch) const { (*to_columns_)(n, N, scratch); }
+    void rows(const T* h, T* U, T* scratch) const { to_rows_(h, U, scratch); }
+    void columns(const T* n, T* N, T* scratch) const { to_columns_(n, N, scratch); }
 
     template <class Between>
     void both(const T* n, T* N, const T* h, T* U, T* scratch, Between between) const {
@@ -133,15 +128,15 @@ public:
     }
 
     // N for the columns outside the box, which the sweeps never touch.
-    void complete(const T* n, T* stored, T* N) const {
+    void complete(const T* n, T* stored, T* N, T* scratch) const {
         if (box_ == all_) return;
-        GridOperator all(axes_);
-        Buffer<T> scratch(all.scratch_room());
-        all.columns(n, stored, scratch.get());
-        all.unpack_columns(stored, N);
+        to_all_columns_(n, stored, scratch);
+        unpack(to_all_columns_.to(), stored, N);
     }
 
 private:
+    using Product = GridProduct<T>;
+
     struct Box {
         Shape origin, sides;
         bool operator==(const Box&) const = default;
@@ -190,7 +185,7 @@ private:
     // Calls work(column, stored) for the start of each row of the box.
     template <class Work>
     void for_box_rows(Work work) const {
-        const GridLayout<T>& grid = to_rows_->from();
+        const GridLayout<T>& grid = to_rows_.from();
         Shape place(axes_.size(), 0);
         for (std::size_t r = 0; r < grid.rows; ++r) {
             std::size_t rest = r;
@@ -199,26 +194,31 @@ private:
         }
     }
 
-    void build() {
-        std::vector<AxisMatrix<T>> cut, transposed;
-        for (std::size_t a = 0; a < axes_.size(); ++a) {
-            const std::size_t rows = axes_[a].rows, columns = box_.sides[a];
-            AxisMatrix<T> D{rows, columns, std::vector<T>(rows * columns)};
-            AxisMatrix<T> Dt{columns, rows, std::vector<T>(rows * columns)};
-            for (std::size_t i = 0; i < rows; ++i)
-                for (std::size_t k = 0; k < columns; ++k)
-                    D.entries[i * columns + k] = Dt.entries[k * rows + i] =
-                        axes_[a].entries[i * axes_[a].columns + box_.origin[a] + k];
-            cut.push_back(std::move(D));
-            transposed.push_back(std::move(Dt));
+    std::vector<MatrixView<T>> views(const Box& box) const {
+        std::vector<MatrixView<T>> cut = axes_;
+        for (std::size_t a = 0; a < cut.size(); ++a) {
+            cut[a].data += box.origin[a] * cut[a].column_step;
+            cut[a].columns = box.sides[a];
         }
-        to_rows_.emplace(std::move(cut));
-        to_columns_.emplace(std::move(transposed));
+        return cut;
     }
 
-    std::vector<AxisMatrix<T>> axes_;
+    static std::vector<MatrixView<T>> transposed(std::vector<MatrixView<T>> matrices) {
+        for (auto& matrix : matrices) matrix = matrix.transposed();
+        return matrices;
+    }
+
+    static std::size_t room(const MatrixView<T>& last) { return Product::room(last.rows, last.columns); }
+
+    static void unpack(const GridLayout<T>& grid, const T* stored, T* x) {
+        const std::size_t side = grid.shape.back();
+        for (std::size_t r = 0; r < grid.rows; ++r)
+            std::copy(stored + r * grid.stride, stored + r * grid.stride + side, x + r * side);
+    }
+
+    std::vector<MatrixView<T>> axes_;
     Box all_, box_;
-    std::optional<GridProduct<T>> to_rows_, to_columns_;
+    Product to_rows_, to_columns_, to_all_columns_;
 };
 
 }  // namespace gibbsot

@@ -126,7 +126,7 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
     std::fill(chain.h, chain.h + M.column_count(), kInf<T>);
     M.unpack_columns(h, chain.h);
     M.unpack_columns(minus_L, chain.L);
-    M.complete(minus_g, minus_L, chain.L);
+    M.complete(minus_g, minus_L, chain.L, work.scratch.get());
     for (std::size_t i = 0; i < M.row_count(); ++i) chain.g[i] = -chain.g[i];
     for (std::size_t j = 0; j < M.column_count(); ++j) chain.L[j] = -chain.L[j];
 }

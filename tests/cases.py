@@ -1,0 +1,63 @@
+"""Costs and measures of every kind, for the tests that hold for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import DTypeLike, NDArray
+
+from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, coulomb, problem
+
+KINDS = ("dense", "forbidden", "points", "coulomb", "grid1", "grid2", "grid3", "thin", "axes")
+
+
+def cost(kind: str, dtype: DTypeLike = np.float64, seed: int = 0) -> Cost:
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
+    if kind == "dense":
+        return DenseCost(rng.random((37, 53)), dtype)
+    if kind == "forbidden":
+        M = rng.random((33, 18))
+        M[rng.random(M.shape) < 0.3] = np.inf
+        M[0] = rng.random(18)
+        M[:, 0] = rng.random(33)
+        return DenseCost(M, dtype)
+    if kind == "points":
+        return PointCost(rng.normal(size=(21, 2)), rng.normal(size=(34, 2)), dtype=dtype)
+    if kind == "coulomb":
+        return coulomb(rng.random(16), dtype=dtype)
+    if kind == "axes":
+        axes = [rng.random((3, 6)), rng.random((19, 4))]
+        axes[1][5, 1:] = np.inf
+        return GridCost(matrices=axes, dtype=dtype)
+    shape = {"grid1": (19,), "grid2": (9, 18), "grid3": (3, 4, 5), "thin": (1, 6, 1)}[kind]
+    return GridCost(shape, power={"grid1": 1, "grid2": 2, "grid3": 1.5, "thin": 2}[kind], dtype=dtype)
+
+
+def measures(rng: np.random.Generator, n: int, size: int, zeros: float = 0.3) -> NDArray[np.float64]:
+    """Random weights, a share of them zero; the first point, which every cost lets reach all others, has weight."""
+    w = rng.random((n, size))
+    w[rng.random(w.shape) < zeros] = 0
+    w[:, 0] += 0.1
+    return np.asarray(w / w.sum(axis=1, keepdims=True))
+
+
+def batch(kind: str, n: int = 3, dtype: DTypeLike = np.float64, seed: int = 0, zeros: float = 0.3) -> Problem:
+    M = cost(kind, dtype, seed)
+    if kind == "coulomb":  # a heavy point could not avoid itself
+        zeros = 0.0
+    rng = np.random.default_rng([seed, 1])
+    return problem(measures(rng, n, M.shape[0], zeros), measures(rng, n, M.shape[1], zeros), M)
+
+
+@st.composite
+def problems(draw: Any) -> Problem:
+    """A small batch of any kind and precision."""
+    return batch(
+        draw(st.sampled_from(KINDS)),
+        n=draw(st.integers(1, 3)),
+        dtype=draw(st.sampled_from([np.float32, np.float64])),
+        seed=draw(st.integers(0, 10_000)),
+        zeros=draw(st.sampled_from([0.0, 0.4])),
+    )

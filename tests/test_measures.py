@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from gibbsot import problem, solve, solve_batch
+
+M = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, list, sparse.csr_array, lambda x: sparse.csr_matrix(np.atleast_2d(x)), lambda x: np.array(x, int)]
+)
+def test_weights_in_any_form(make):
+    pair = problem(make([1, 3]), make([2, 0, 2]), M)
+    np.testing.assert_array_equal(pair.p, [[0.25, 0.75]])
+    np.testing.assert_array_equal(pair.q, [[0.5, 0, 0.5]])
+
+
+def test_one_measure_is_paired_with_all():
+    pair = problem([[1, 1], [0.5, 1.5]], [1, 0, 1], M)
+    np.testing.assert_array_equal(pair.q, [[0.5, 0, 0.5]] * 2)
+
+
+def test_sums_that_nearly_agree_are_normalised():
+    pair = problem([0.5, 0.5], [0.5, 0.0, 0.5 * (1 + 1.9e-6)], M)
+    assert pair.q.sum() == pytest.approx(1, abs=1e-15)
+
+
+GOOD_P, GOOD_Q = [0.5, 0.5], [0.2, 0.3, 0.5]
+BAD = [
+    (([0.5, np.nan], GOOD_Q), ValueError, "p: has NaN or infinite weights, the first at row 0, entry 1"),
+    ((GOOD_P, [np.inf, 0, 1]), ValueError, "q: has NaN or infinite weights"),
+    (([1.5, -0.5], GOOD_Q), ValueError, "p: has negative weights, the first at row 0, entry 1"),
+    (([], GOOD_Q), ValueError, "p: is empty"),
+    ((GOOD_P, []), ValueError, "q: is empty"),
+    (([0.0, 0.0], GOOD_Q), ValueError, "p: row 0 has no mass"),
+    ((GOOD_P, [0.2, 0.3, 0.6]), ValueError, "q: row 0 sums to 1.1, p to 1; expected sums that agree"),
+    (([0.5, 0.5, 0.0], GOOD_Q), ValueError, "p: expected 2 weights a measure to match the cost"),
+    ((GOOD_P, [0.5, 0.5]), ValueError, "q: expected 3 weights a measure to match the cost"),
+    ((np.ones((2, 2, 2)), GOOD_Q), ValueError, "p: expected 2 weights a measure"),
+    ((["a", "b"], GOOD_Q), TypeError, "p: expected real numbers"),
+    (([1j, 1], GOOD_Q), TypeError, "p: expected real numbers"),
+    (([[0.5], [0.5, 0.1]], GOOD_Q), ValueError, "p: expected a rectangular array"),
+    (([GOOD_P, GOOD_P], GOOD_Q), ValueError, "p, q: expected one measure each, got 2"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), BAD)
+def test_bad_measures(arguments, error, message):
+    with pytest.raises(error, match=message):
+        solve(*arguments, M)
+
+
+def test_batches_of_different_length():
+    with pytest.raises(ValueError, match="Q: expected as many measures as P has \\(2\\), or one; got 3"):
+        solve_batch([GOOD_P] * 2, [GOOD_Q] * 3, M)
+
+
+@pytest.mark.parametrize(
+    ("cost", "p", "q", "message"),
+    [
+        ([[0.0, np.inf], [0.0, 1.0]], [0.5, 0.5], [0.0, 1.0], "cost: row 0 has weight in p .* but only infinite costs"),
+        ([[0.0, 0.0], [np.inf, 1.0]], [0.0, 1.0], [0.5, 0.5], "cost: column 0 has weight in q .* but only infinite costs"),
+        ([[np.nan]], [1.0], [1.0], "cost: has NaN"),
+        ([[1.0, np.inf], [1.0, np.inf]], [0.5, 0.5], [0.5, 0.5], "cost: column 1 has only infinite costs"),
+        ([1.0], [1.0], [1.0], "cost: expected a matrix"),
+    ],
+)
+def test_costs_that_leave_no_way(cost, p, q, message):
+    with pytest.raises(ValueError, match=message):
+        solve(p, q, cost)
+
+
+def test_a_masked_row_may_have_only_infinite_costs_to_the_support():
+    result = solve([0.0, 1.0], [0.0, 1.0], [[0.0, np.inf], [0.0, 1.0]])
+    assert result.value == pytest.approx(1.0, rel=1e-3)
+    assert np.isposinf(result.potentials[0][0])
