@@ -17,7 +17,9 @@ struct DenseMatrix {
     const T* column(std::size_t j) const { return data + j * stride; }
 };
 
-inline constexpr std::size_t kColumns = 8;  // columns taken together, so that g and U are read once for all of them
+// Columns are taken N at a time, so that g and U are read once for all of them: 8, or 4 where 8 would not stay in the
+// first-level cache from one half of the sweep to the other.
+inline constexpr std::size_t kNearBytes = 32 * 1024;
 
 // least[c] = min_i (M_ij + x_i) for the columns j = columns[c], c < N
 template <std::size_t N, class T>
@@ -51,23 +53,25 @@ inline void lower_by_columns(const DenseMatrix<T>& M, const std::uint32_t* colum
     }
 }
 
-// Calls work.template operator()<N>(first) for blocks of N = kColumns, then single columns.
-template <class Work>
-inline void for_column_blocks(std::size_t n, Work work) {
+// Calls work.template operator()<N>(first) for all n columns in blocks of N.
+template <class T, class Work>
+inline void for_column_blocks(const DenseMatrix<T>& M, std::size_t n, Work work) {
     std::size_t k = 0;
-    for (; k + kColumns <= n; k += kColumns) work.template operator()<kColumns>(k);
+    if (8 * M.stride * sizeof(T) <= kNearBytes)
+        for (; k + 8 <= n; k += 8) work.template operator()<8>(k);
+    for (; k + 4 <= n; k += 4) work.template operator()<4>(k);
     for (; k < n; ++k) work.template operator()<1>(k);
 }
 
 template <class T>
 inline void dense_columns(const DenseMatrix<T>& M, const std::uint32_t* columns, std::size_t n, const T* x, T* least) {
-    for_column_blocks(n, [&]<std::size_t N>(std::size_t k) { least_of_columns<N>(M, columns + k, x, least + k); });
+    for_column_blocks(M, n, [&]<std::size_t N>(std::size_t k) { least_of_columns<N>(M, columns + k, x, least + k); });
 }
 
 template <class T>
 inline void dense_rows(const DenseMatrix<T>& M, const std::uint32_t* columns, std::size_t n, const T* y, T* out) {
     std::fill(out, out + M.stride, kInf<T>);
-    for_column_blocks(n, [&]<std::size_t N>(std::size_t k) { lower_by_columns<N>(M, columns + k, y + k, out); });
+    for_column_blocks(M, n, [&]<std::size_t N>(std::size_t k) { lower_by_columns<N>(M, columns + k, y + k, out); });
 }
 
 // One pass for both: each block of columns gives its least[], then between(k, N) has y ready, and out is lowered by it
@@ -76,7 +80,7 @@ template <class T, class Between>
 inline void dense_both(const DenseMatrix<T>& M, const std::uint32_t* columns, std::size_t n, const T* x, T* least,
                        const T* y, T* out, Between between) {
     std::fill(out, out + M.stride, kInf<T>);
-    for_column_blocks(n, [&]<std::size_t N>(std::size_t k) {
+    for_column_blocks(M, n, [&]<std::size_t N>(std::size_t k) {
         least_of_columns<N>(M, columns + k, x, least + k);
         between(k, N);
         lower_by_columns<N>(M, columns + k, y + k, out);

@@ -2,7 +2,8 @@
 //
 //     min_j (M_ij + x_j) = min_a' (A_aa' + min_b' (B_bb' + x_a'b'))          (two axes)
 //
-// Each axis is a (min, +) matrix product in the manner of a BLAS: a register tile of rows x vectors, the sum over k inside.
+// Each axis is a (min, +) matrix product in the manner of a BLAS: a register tile of rows x vectors, the sum over k
+// inside.
 #pragma once
 
 #include <algorithm>
@@ -77,11 +78,11 @@ struct GridLayout {
     explicit GridLayout(Shape sides)
         : shape(std::move(sides)), rows(product(shape, 0, shape.size() - 1)), stride(stride_of(shape.back())) {}
 
-    // Entries from one row to the next. An even number of lines would map the rows of a tall tile onto few sets of the
+    // Entries from one row to the next. A large even number of lines would map the rows of a panel onto few sets of the
     // cache.
     static std::size_t stride_of(std::size_t side) {
         const std::size_t lines = padded<T>(side) / kLineLanes<T>;
-        return (lines >= 4 && lines % 2 == 0 ? lines + 1 : lines) * kLineLanes<T>;
+        return (lines >= 8 && lines % 2 == 0 ? lines + 1 : lines) * kLineLanes<T>;
     }
 
     std::size_t points() const { return rows * shape.back(); }
@@ -104,13 +105,13 @@ struct MatrixView {
 template <class T>
 class GridProduct {
 public:
-    // room: for the largest matrix of the last axis that will be set
-    GridProduct(const std::vector<MatrixView<T>>& matrices, std::size_t room)
-        : matrices_(matrices.size()), from_(Shape{1}), to_(Shape{1}), last_(room) {
+    // The matrices that will be set later are no larger than these.
+    explicit GridProduct(const std::vector<MatrixView<T>>& matrices)
+        : from_(Shape{1}), to_(Shape{1}),
+          last_(matrices.back().columns * GridLayout<T>::stride_of(matrices.back().rows), 13) {
+        for (const auto& D : matrices) matrices_.emplace_back(D.rows * D.columns);
         set(matrices);
     }
-
-    static std::size_t room(std::size_t rows, std::size_t columns) { return columns * GridLayout<T>::stride_of(rows); }
 
     void set(const std::vector<MatrixView<T>>& matrices) {
         Shape from, to;
@@ -118,7 +119,6 @@ public:
             const MatrixView<T>& D = matrices[a];
             to.push_back(D.rows);
             from.push_back(D.columns);
-            matrices_[a].resize(D.rows * D.columns);
             for (std::size_t i = 0; i < D.rows; ++i)
                 for (std::size_t k = 0; k < D.columns; ++k) matrices_[a][i * D.columns + k] = D(i, k);
         }
@@ -158,13 +158,13 @@ public:
             result = a == 0 ? out : in == scratch ? other : scratch;
             for (std::size_t o = 0; o < outer; ++o)
                 for (std::size_t i = 0; i < inner; ++i)
-                    minplus(rows, columns, width, matrices_[a].data(), columns, in + (o * columns * inner + i) * ld,
+                    minplus(rows, columns, width, matrices_[a].get(), columns, in + (o * columns * inner + i) * ld,
                             inner * ld, result + (o * rows * inner + i) * ld, inner * ld);
         }
     }
 
 private:
-    std::vector<std::vector<T>> matrices_;  // row by row
+    std::vector<Buffer<T>> matrices_;  // row by row
     GridLayout<T> from_, to_;
     Buffer<T> last_;  // the last axis' matrix transposed and padded
 };

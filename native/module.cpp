@@ -64,10 +64,17 @@ void run(MakeOperator make_operator, const Plan& plan, const Batch<T>& batch, st
         auto M = make_operator();
         Workspace<T> work(M);
         return [&batch, &plan, m1, m2, sweeps, M = std::move(M), work = std::move(work)](std::size_t b) mutable {
-            const Chain<T> chain{batch.p.data() + b * m1,   batch.q.data() + b * m2,  batch.temperatures.data() + (batch.temperatures.shape(0) > 1 ? b * sweeps : 0),
-                                 batch.ids.data()[b],       batch.h.data() + b * m2,  batch.sweep.data() + b,
-                                 batch.U.data() + b * m1,   batch.L.data() + b * m2,  batch.g.data() + b * m1,
-                                 batch.values.data() + b * sweeps, batch.energy.data() + b};
+            const Chain<T> chain{batch.p.data() + b * m1,
+                                 batch.q.data() + b * m2,
+                                 batch.temperatures.data() + (batch.temperatures.shape(0) > 1 ? b * sweeps : 0),
+                                 batch.ids.data()[b],
+                                 batch.h.data() + b * m2,
+                                 batch.sweep.data() + b,
+                                 batch.U.data() + b * m1,
+                                 batch.L.data() + b * m2,
+                                 batch.g.data() + b * m1,
+                                 batch.values.data() + b * sweeps,
+                                 batch.energy.data() + b};
             run_chain(M, plan, chain, work);
         };
     });
@@ -84,15 +91,13 @@ void products(MakeOperator make_operator, bool by_rows, Matrix<const T> x, Matri
             const T* in = x.data() + b * from;
             T* result = out.data() + b * to;
             if (by_rows) {
-                std::vector<T> finite(from);  // a column of infinite h is left out
-                for (std::size_t j = 0; j < from; ++j) finite[j] = in[j] < kInf<T> ? T(1) : T(0);
-                M.set_support(finite.data());
+                M.set_columns(in);
                 std::fill(work.h.get(), work.h.get() + M.column_length(), kInf<T>);
                 M.pack_columns(in, work.h.get());
                 M.rows(work.h.get(), work.U.get(), work.scratch.get());
                 M.unpack_rows(work.U.get(), result);
             } else {
-                M.set_support(std::vector<T>(to, T(1)).data());
+                M.set_columns();
                 std::fill(work.minus_g.get(), work.minus_g.get() + M.row_length(), kInf<T>);
                 M.pack_rows(in, work.minus_g.get());
                 M.columns(work.minus_g.get(), work.minus_L.get(), work.scratch.get());
@@ -121,8 +126,8 @@ void dense_means(Matrix<const T> Mt, Matrix<const T> p, Matrix<const T> q, Vecto
     nb::gil_scoped_release release;
     const std::size_t m1 = p.shape(1), m2 = q.shape(1), stride = Mt.shape(1);
     parallel_for(p.shape(0), threads, [&] {
-        return [=, weights = Buffer<T>(stride), finite = Buffer<T>(stride), ones = Buffer<T>(stride)](
-                   std::size_t b) mutable {
+        return [=, weights = Buffer<T>(stride), finite = Buffer<T>(stride),
+                ones = Buffer<T>(stride)](std::size_t b) mutable {
             std::copy(p.data() + b * m1, p.data() + (b + 1) * m1, weights.get());
             std::fill(ones.get(), ones.get() + stride, T(1));
             double total = 0, mass = 0;
@@ -142,34 +147,35 @@ void dense_means(Matrix<const T> Mt, Matrix<const T> p, Matrix<const T> q, Vecto
 template <class T>
 void bind(nb::module_& m) {
     m.def("run_dense", [](Matrix<const T> Mt, Matrix<const double> temperatures, std::size_t tau, bool pinned,
-                          std::uint64_t seed, std::size_t threads, Matrix<const T> p, Matrix<const T> q,
-                          Matrix<T> h, Vector<std::int64_t> sweep, Vector<const std::uint64_t> ids,
-                          Matrix<T> U, Matrix<T> L, Matrix<T> g, Matrix<double> values,
-                          Vector<double> energy) {
+                          std::uint64_t seed, std::size_t threads, Matrix<const T> p, Matrix<const T> q, Matrix<T> h,
+                          Vector<std::int64_t> sweep, Vector<const std::uint64_t> ids, Matrix<T> U, Matrix<T> L,
+                          Matrix<T> g, Matrix<double> values, Vector<double> energy) {
         const Plan plan{temperatures.shape(1), tau, pinned, seed};
-        run<T>(dense_operator<T>(Mt, p.shape(1)), plan, {p, q, h, sweep, ids, temperatures, U, L, g, values, energy}, threads);
+        run<T>(dense_operator<T>(Mt, p.shape(1)), plan, {p, q, h, sweep, ids, temperatures, U, L, g, values, energy},
+               threads);
     });
     m.def("run_grid", [](std::vector<Matrix<const T>> axes, Matrix<const double> temperatures, std::size_t tau,
                          bool pinned, std::uint64_t seed, std::size_t threads, Matrix<const T> p, Matrix<const T> q,
-                         Matrix<T> h, Vector<std::int64_t> sweep, Vector<const std::uint64_t> ids,
-                         Matrix<T> U, Matrix<T> L, Matrix<T> g, Matrix<double> values,
-                         Vector<double> energy) {
+                         Matrix<T> h, Vector<std::int64_t> sweep, Vector<const std::uint64_t> ids, Matrix<T> U,
+                         Matrix<T> L, Matrix<T> g, Matrix<double> values, Vector<double> energy) {
         const Plan plan{temperatures.shape(1), tau, pinned, seed};
         run<T>(grid_operator<T>(axes), plan, {p, q, h, sweep, ids, temperatures, U, L, g, values, energy}, threads);
     });
     m.def("product_dense", [](Matrix<const T> Mt, bool by_rows, Matrix<const T> x, Matrix<T> out, std::size_t threads) {
         products<T>(dense_operator<T>(Mt, by_rows ? out.shape(1) : x.shape(1)), by_rows, x, out, threads);
     });
-    m.def("product_grid",
-          [](std::vector<Matrix<const T>> axes, bool by_rows, Matrix<const T> x, Matrix<T> out, std::size_t threads) {
-              products<T>(grid_operator<T>(axes), by_rows, x, out, threads);
-          });
+    m.def("product_grid", [](std::vector<Matrix<const T>> axes, bool by_rows, Matrix<const T> x, Matrix<T> out,
+                             std::size_t threads) { products<T>(grid_operator<T>(axes), by_rows, x, out, threads); });
     m.def("means_dense", &dense_means<T>);
     m.def("exponentials", [](std::uint64_t seed, std::uint64_t problem, std::uint32_t sweep_and_side, Vector<T> out) {
         nb::gil_scoped_release release;
-        Buffer<T> drawn(out.shape(0) + kGroup);
-        exponentials({seed, problem, sweep_and_side}, drawn.get(), 0, out.shape(0));
-        std::copy(drawn.get(), drawn.get() + out.shape(0), out.data());
+        const Stream stream{seed, problem, sweep_and_side};
+        const std::size_t n = out.shape(0), whole = n / kGroup * kGroup;
+        exponentials(stream, out.data(), 0, whole);
+        if (whole == n) return;
+        Buffer<T> rest(n + kGroup);
+        exponentials(stream, rest.get(), whole, n);
+        std::copy(rest.get() + whole, rest.get() + n, out.data() + whole);
     });
     m.def("read_bandwidth", [](Vector<const T> data) {
         nb::gil_scoped_release release;

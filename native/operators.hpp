@@ -27,14 +27,12 @@ public:
     std::size_t column_room() const { return padded<T>(columns_); }
     std::size_t scratch_room() const { return 0; }
 
-    // The support first, then the other columns.
     void set_support(const T* q) {
-        support_ = 0;
-        for (std::size_t j = 0; j < columns_; ++j)
-            if (q[j] > 0) order_[support_++] = static_cast<std::uint32_t>(j);
-        std::size_t rest = support_;
-        for (std::size_t j = 0; j < columns_; ++j)
-            if (!(q[j] > 0)) order_[rest++] = static_cast<std::uint32_t>(j);
+        choose([q](std::size_t j) { return q[j] > 0; });
+    }
+    // All columns, or those where h is finite.
+    void set_columns(const T* h = nullptr) {
+        choose([h](std::size_t j) { return h == nullptr || h[j] < kInf<T>; });
     }
 
     std::size_t row_length() const { return M_.stride; }
@@ -43,7 +41,11 @@ public:
     std::size_t column_first() const { return order_[0]; }
     std::size_t column_last() const { return order_[support_ - 1] + 1; }
 
+    // pack: from an array of the caller's to storage, and back. spread: from our own noise, which may be read past its
+    // end.
     void pack_rows(const T* x, T* stored) const { std::copy(x, x + rows_, stored); }
+    void spread_rows(const T* x, T* stored) const { copy_lines(x, stored, rows_); }
+    void spread_columns(const T* x, T* stored) const { pack_columns(x, stored); }
     void unpack_rows(const T* stored, T* x) const { std::copy(stored, stored + rows_, x); }
     void pack_columns(const T* x, T* stored) const {
         for (std::size_t k = 0; k < support_; ++k) stored[k] = x[order_[k]];
@@ -67,6 +69,17 @@ public:
     }
 
 private:
+    // The chosen columns first, then the others.
+    template <class Chosen>
+    void choose(Chosen chosen) {
+        support_ = 0;
+        for (std::size_t j = 0; j < columns_; ++j)
+            if (chosen(j)) order_[support_++] = static_cast<std::uint32_t>(j);
+        std::size_t rest = support_;
+        for (std::size_t j = 0; j < columns_; ++j)
+            if (!chosen(j)) order_[rest++] = static_cast<std::uint32_t>(j);
+    }
+
     DenseMatrix<T> M_;
     std::size_t rows_, columns_, support_ = 0;
     std::vector<std::uint32_t> order_;
@@ -77,8 +90,8 @@ template <class T>
 class GridOperator {
 public:
     explicit GridOperator(std::vector<MatrixView<T>> axes)
-        : axes_(std::move(axes)), all_(whole()), box_(all_), to_rows_(views(all_), room(axes_.back())),
-          to_columns_(transposed(views(all_)), room(axes_.back().transposed())), to_all_columns_(to_columns_) {}
+        : axes_(std::move(axes)), all_(whole()), box_(all_), starts_(starts()), to_rows_(views(all_)),
+          to_columns_(transposed(views(all_))), to_all_columns_(to_columns_) {}
 
     std::size_t row_count() const { return to_rows_.to().points(); }
     std::size_t column_count() const { return to_all_columns_.to().points(); }
@@ -90,31 +103,40 @@ public:
         const Box box = around(q);
         if (box == box_) return;
         box_ = box;
+        starts_ = starts();
         to_rows_.set(views(box));
         to_columns_.set(transposed(views(box)));
     }
+    void set_columns(const T* = nullptr) {}  // all, as from the start
 
     std::size_t row_length() const { return to_rows_.to().room(); }
     std::size_t column_length() const { return to_rows_.from().room(); }
     // The support lies in the columns [first, last).
-    std::size_t column_first() const { return index(Shape(axes_.size(), 0)); }
-    std::size_t column_last() const {
-        Shape corner = box_.sides;
-        for (auto& side : corner) --side;
-        return index(corner) + 1;
-    }
+    std::size_t column_first() const { return starts_.front(); }
+    std::size_t column_last() const { return starts_.back() + box_.sides.back(); }
 
     void pack_rows(const T* x, T* stored) const {
         const GridLayout<T>& grid = to_rows_.to();
         const std::size_t side = grid.shape.back();
-        for (std::size_t r = 0; r < grid.rows; ++r) std::copy(x + r * side, x + (r + 1) * side, stored + r * grid.stride);
+        for (std::size_t r = 0; r < grid.rows; ++r)
+            std::copy(x + r * side, x + (r + 1) * side, stored + r * grid.stride);
     }
     void unpack_rows(const T* stored, T* x) const { unpack(to_rows_.to(), stored, x); }
+    void spread_rows(const T* x, T* stored) const {
+        const GridLayout<T>& grid = to_rows_.to();
+        const std::size_t side = grid.shape.back();
+        for (std::size_t r = 0; r < grid.rows; ++r) copy_lines(x + r * side, stored + r * grid.stride, side);
+    }
+    void spread_columns(const T* x, T* stored) const {
+        for_box_rows([&](std::size_t at, std::size_t to) { copy_lines(x + at, stored + to, box_.sides.back()); });
+    }
     void pack_columns(const T* x, T* stored) const {
-        for_box_rows([&](std::size_t at, std::size_t to) { std::copy(x + at, x + at + box_.sides.back(), stored + to); });
+        for_box_rows(
+            [&](std::size_t at, std::size_t to) { std::copy(x + at, x + at + box_.sides.back(), stored + to); });
     }
     void unpack_columns(const T* stored, T* x) const {
-        for_box_rows([&](std::size_t at, std::size_t to) { std::copy(stored + to, stored + to + box_.sides.back(), x + at); });
+        for_box_rows(
+            [&](std::size_t at, std::size_t to) { std::copy(stored + to, stored + to + box_.sides.back(), x + at); });
     }
 
     void rows(const T* h, T* U, T* scratch) const { to_rows_(h, U, scratch); }
@@ -175,23 +197,23 @@ private:
         return {low, high};
     }
 
-    // The column of the whole grid at a place of the box.
-    std::size_t index(const Shape& place) const {
-        std::size_t j = 0;
-        for (std::size_t a = 0; a < axes_.size(); ++a) j = j * all_.sides[a] + box_.origin[a] + place[a];
-        return j;
+    // The column of the whole grid at which each row of the box starts.
+    std::vector<std::size_t> starts() const {
+        const std::size_t last = axes_.size() - 1;
+        std::vector<std::size_t> result;
+        for (std::size_t r = 0; r < product(box_.sides, 0, last); ++r) {
+            std::size_t rest = r, column = box_.origin[last], step = all_.sides[last];
+            for (std::size_t a = last; a-- > 0; rest /= box_.sides[a], step *= all_.sides[a])
+                column += (box_.origin[a] + rest % box_.sides[a]) * step;
+            result.push_back(column);
+        }
+        return result;
     }
 
     // Calls work(column, stored) for the start of each row of the box.
     template <class Work>
     void for_box_rows(Work work) const {
-        const GridLayout<T>& grid = to_rows_.from();
-        Shape place(axes_.size(), 0);
-        for (std::size_t r = 0; r < grid.rows; ++r) {
-            std::size_t rest = r;
-            for (std::size_t a = axes_.size() - 1; a-- > 0; rest /= box_.sides[a]) place[a] = rest % box_.sides[a];
-            work(index(place), r * grid.stride);
-        }
+        for (std::size_t r = 0; r < starts_.size(); ++r) work(starts_[r], r * to_rows_.from().stride);
     }
 
     std::vector<MatrixView<T>> views(const Box& box) const {
@@ -208,8 +230,6 @@ private:
         return matrices;
     }
 
-    static std::size_t room(const MatrixView<T>& last) { return Product::room(last.rows, last.columns); }
-
     static void unpack(const GridLayout<T>& grid, const T* stored, T* x) {
         const std::size_t side = grid.shape.back();
         for (std::size_t r = 0; r < grid.rows; ++r)
@@ -218,6 +238,7 @@ private:
 
     std::vector<MatrixView<T>> axes_;
     Box all_, box_;
+    std::vector<std::size_t> starts_;
     Product to_rows_, to_columns_, to_all_columns_;
 };
 

@@ -1,8 +1,9 @@
 // Standard exponential variates from Philox 4x32 (Salmon, Moraes, Dror and Shaw, SC 2011), a counter-based generator.
 //
-// The variate number i of a side of a sweep of a problem depends on (seed, problem, sweep, side, i) and on nothing else.
-// Words come in groups of 32, from 8 consecutive counters: the group's word 16 a + 2 c + b is output 2 a + b of counter c.
-// That order is the one in which vectors of 64-bit lanes produce them, and philox.py spells out the same order.
+// The variate number i of a side of a sweep of a problem depends on (seed, problem, sweep, side, i) and on nothing
+// else. Words come in groups of 32, from 8 consecutive counters: the group's word 16 a + 2 c + b is output 2 a + b of
+// counter c. That order is the one in which vectors of 64-bit lanes produce them, and philox.py spells out the same
+// order.
 #pragma once
 
 #if defined(__SSE2__) || defined(_M_X64)
@@ -79,15 +80,15 @@ private:
 template <class F, class I>
 inline F minus_log_float(F u) {
     const I bits = std::bit_cast<I>(u);
-    const I e = (bits - 0x3F3504F3) >> 23;
-    const F f = std::bit_cast<F>(bits - (e << 23)) - 1.0f;
+    const I e = (bits - 0x3F3504F3) & -0x800000;  // the exponent in its place, times 2^23
+    const F f = std::bit_cast<F>(bits - e) - 1.0f;
     F P = f * 0.0904878443f - 0.140308922f;
     P = P * f + 0.147038992f;
     P = P * f - 0.166027189f;
     P = P * f + 0.199842232f;
     P = P * f - 0.250007026f;
     P = P * f + 0.333334154f;
-    return ((0.5f - P * f) * (f * f) - f) - convert<F>(e) * 0.693147181f;
+    return ((0.5f - P * f) * (f * f) - f) - convert<F>(e) * (0.693147181f * 0x1p-23f);
 }
 
 // The same in double precision: log(1 + f) = 2 atanh(s) = 2 s + 2 s^3 R(s^2) with s = f / (2 + f), R of degree 6.
@@ -96,7 +97,9 @@ inline F minus_log_double(F u) {
     const I bits = std::bit_cast<I>(u);
     const I top = bits - 0x3FE6A09E667F3BCD;
     // an arithmetic shift by 52 without one: bias, shift, unbias
-    const I e = std::bit_cast<I>((std::bit_cast<typename VecOf<std::uint64_t, sizeof(I)>::type>(top) + (1ull << 63)) >> 52) - 2048;
+    const I e =
+        std::bit_cast<I>((std::bit_cast<typename VecOf<std::uint64_t, sizeof(I)>::type>(top) + (1ull << 63)) >> 52) -
+        2048;
     const F f = std::bit_cast<F>(bits - (e << 52)) - 1.0;
     const F s = f / (f + 2.0);
     const F z = s * s;
@@ -119,7 +122,9 @@ inline void exponentials_of(Words words, T* out) {
     if constexpr (sizeof(T) == 4) {
         using F = typename VecOf<float, sizeof(Words)>::type;
         using I = typename VecOf<std::int32_t, sizeof(Words)>::type;
-        store(out, minus_log_float<F, I>((convert<F>(std::bit_cast<I>(words >> 9)) + 0.5f) * 0x1p-23f));
+        // 1 + k / 2^23 less 1 - 1 / 2^24, exactly
+        const F u = std::bit_cast<F>((words >> 9) | 0x3F800000u) - (1.0f - 0x1p-24f);
+        store(out, minus_log_float<F, I>(u));
     } else {
         using F = typename VecOf<double, 2 * sizeof(Words)>::type;
         using I = typename VecOf<std::int64_t, 2 * sizeof(Words)>::type;

@@ -33,6 +33,19 @@ template <class To, class From>
 inline To convert(From x) {
     return __builtin_convertvector(x, To);
 }
+// As V, but anywhere in memory and over any type: a plain memcpy would send accumulators through the stack.
+template <class V>
+struct Anywhere {
+    typedef V type __attribute__((aligned(1), may_alias));
+};
+template <class V, class T>
+inline V load_as(const T* p) {
+    return *reinterpret_cast<const typename Anywhere<V>::type*>(p);
+}
+template <class T, class V>
+inline void store(T* p, V v) {
+    *reinterpret_cast<typename Anywhere<V>::type*>(p) = v;
+}
 #else
 template <class T, std::size_t Bytes>
 struct VecOf {
@@ -43,6 +56,16 @@ inline constexpr std::size_t kLanes = 1;
 template <class To, class From>
 inline To convert(From x) {
     return static_cast<To>(x);
+}
+template <class V, class T>
+inline V load_as(const T* p) {
+    V v;
+    std::memcpy(&v, p, sizeof(V));
+    return v;
+}
+template <class T, class V>
+inline void store(T* p, V v) {
+    std::memcpy(p, &v, sizeof(V));
 }
 #endif
 
@@ -60,21 +83,9 @@ constexpr std::size_t padded(std::size_t n) {
     return (n + kLineLanes<T> - 1) / kLineLanes<T> * kLineLanes<T>;
 }
 
-template <class V, class T>
-inline V load_as(const T* p) {
-    V v;
-    std::memcpy(&v, p, sizeof(V));
-    return v;
-}
-
 template <class T>
 inline Vec<T> load(const T* p) {
     return load_as<Vec<T>>(p);
-}
-
-template <class T, class V>
-inline void store(T* p, V v) {
-    std::memcpy(p, &v, sizeof(V));
 }
 
 template <class T>
@@ -87,13 +98,24 @@ inline V minimum(V a, V b) {
     return b < a ? b : a;
 }
 
+// Copies n entries and what completes their last line.
 template <class T>
-inline T lowest(Vec<T> v) {
-    T lanes[kLanes<T>];
-    store(lanes, v);
-    for (std::size_t step = kLanes<T> / 2; step > 0; step /= 2)
-        for (std::size_t l = 0; l < step; ++l) lanes[l] = minimum(lanes[l], lanes[l + step]);
-    return lanes[0];
+inline void copy_lines(const T* from, T* to, std::size_t n) {
+    for (std::size_t i = 0; i < n; i += kLineLanes<T>)
+        for (std::size_t part = 0; part < kLineLanes<T>; part += kLanes<T>) store(to + i + part, load(from + i + part));
+}
+
+// The least lane, by halves.
+template <class T, class V>
+inline T lowest(V v) {
+    if constexpr (sizeof(V) == sizeof(T)) {
+        return load_as<T>(&v);
+    } else {
+        using Half = typename VecOf<T, sizeof(V) / 2>::type;
+        T lanes[sizeof(V) / sizeof(T)];
+        store(lanes, v);
+        return lowest<T>(minimum(load_as<Half>(lanes), load_as<Half>(lanes + sizeof(V) / sizeof(T) / 2)));
+    }
 }
 
 // A sum in kLineLanes lanes that are added up as a tree: the same bits for every vector width.

@@ -35,17 +35,19 @@ template <class T>
 struct Workspace {
     template <class Operator>
     explicit Workspace(const Operator& M)
-        : p(M.row_room()), over_p(M.row_room()), U(M.row_room()), next_U(M.row_room()), minus_g(M.row_room()),
-          noise_g(M.row_room()), q(M.column_room()), over_q(M.column_room()), h(M.column_room()),
-          minus_L(M.column_room()), noise_h(M.column_room()),
-          drawn(std::max(M.row_count(), M.column_count()) + kGroup), scratch(M.scratch_room()) {}
+        : p(M.row_room(), 3), over_p(M.row_room(), 6), U(M.row_room(), 47), next_U(M.row_room(), 52),
+          minus_g(M.row_room(), 57), noise_g(M.row_room(), 9), q(M.column_room(), 16), over_q(M.column_room(), 19),
+          h(M.column_room(), 26), minus_L(M.column_room(), 42), noise_h(M.column_room(), 22),
+          drawn(std::max(M.row_count(), M.column_count()) + kGroup + kLineLanes<T>, 61), scratch(M.scratch_room(), 34) {
+    }
 
     Buffer<T> p, over_p, U, next_U, minus_g, noise_g;
     Buffer<T> q, over_q, h, minus_L, noise_h;
     Buffer<T> drawn, scratch;
 };
 
-// x = theta T / w - (bound - shift), and +inf where there is no weight; the bound keeps the shift. V: a vector or a scalar.
+// x = theta T / w - (bound - shift), and +inf where there is no weight; the bound keeps the shift. V: a vector or a
+// scalar.
 template <class V, class T>
 inline void sample_at(std::size_t i, const T* theta, const T* weight, const T* over_weight, T temperature, T shift,
                       T* bound, T* x) {
@@ -94,13 +96,18 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
 
         const double level = weighted_sum(p, U, m1);
         const T shift = plan.pinned ? T(0) : static_cast<T>(level);
-        exponentials({plan.seed, chain.id, stream}, drawn, 0, M.row_count());
-        M.pack_rows(drawn, work.noise_g.get());
+        const bool noisy = temperature > 0;  // at temperature zero the sweep is the limit of cooling: g = U, h = L
+        if (noisy) {
+            exponentials({plan.seed, chain.id, stream}, drawn, 0, M.row_count());
+            M.spread_rows(drawn, work.noise_g.get());
+        }
         sample(0, m1, work.noise_g.get(), p, work.over_p.get(), temperature, shift, U, minus_g);
         if (plan.pinned) minus_g[pin] = T(0);
 
-        exponentials({plan.seed, chain.id, stream + 1}, drawn, M.column_first(), M.column_last());
-        M.pack_columns(drawn, work.noise_h.get());
+        if (noisy) {
+            exponentials({plan.seed, chain.id, stream + 1}, drawn, M.column_first(), M.column_last());
+            M.spread_columns(drawn, work.noise_h.get());
+        }
         const auto sample_h = [&](std::size_t k, std::size_t n) {
             sample(k, n, work.noise_h.get(), q, work.over_q.get(), temperature, T(0), minus_L, h);
         };
@@ -114,8 +121,9 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
 
         ++*chain.sweep;
         chain.values[s] = level - static_cast<double>(shift) + weighted_sum(q, minus_L, m2);
-        const bool mixed = plan.tau > 0 && s >= plan.tau &&
-                           chain.values[s] - chain.values[s - plan.tau] < 0.01 * static_cast<double>(plan.tau) * temperature;
+        const bool mixed =
+            plan.tau > 0 && s >= plan.tau &&
+            chain.values[s] - chain.values[s - plan.tau] < 0.01 * static_cast<double>(plan.tau) * temperature;
         if (last || mixed) break;
         std::swap(U, next_U);
     }

@@ -1,0 +1,232 @@
+"""Ratios of the engine: against POT, against the plain implementation, against the hardware's limits, in one run.
+
+    python benchmarks/engine.py
+
+Peers are timed in turns with ours and the best of several rounds counts, as other work on the machine only ever adds
+time. The digits need ``mnist_fives_200.npz`` (see --data) and are left out without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ot
+from numpy.typing import DTypeLike, NDArray
+from rich.console import Console
+from rich.table import Table
+
+from gibbsot import Cost, DenseCost, GridCost, Problem, kernels, problem, sampler, solve_batch
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist_fives_200.npz"
+
+
+def best(*works: Callable[[], Any], rounds: int = 7) -> list[float]:
+    """Return the least time of each work, taken in turns."""
+    times = np.full((rounds, len(works)), np.inf)
+    for r in range(rounds):
+        for k, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            times[r, k] = time.perf_counter() - start
+    return [float(t) for t in times.min(axis=0)]
+
+
+def random_problem(cost: Cost, n: int = 1) -> Problem:
+    rng = np.random.default_rng(0)
+    return problem(*(rng.dirichlet(np.ones(m), n) for m in cost.shape), cost)
+
+
+def sweeps(pair: Problem, n: int, n_jobs: int = 1, temperature: float = 1e-4) -> Callable[[], Any]:
+    """Return a run of n sweeps of all problems."""
+    state, T = sampler.init(pair), np.full(n, temperature)
+    return lambda: sampler.run(state, pair, T, n_jobs=n_jobs)
+
+
+def sinkhorn(pair: Problem, n: int, dtype: DTypeLike) -> Callable[[], Any]:
+    """Return n iterations of POT's Sinkhorn on the first problem."""
+    p, q, M = (np.ascontiguousarray(x, dtype) for x in (pair.p[0], pair.q[0], pair.cost.matrix()))
+
+    def run() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ot.sinkhorn(p, q, M, reg=0.05, numItermax=n, stopThr=0, warn=False)
+
+    return run
+
+
+class Report:
+    """Rows of: what, ours, the peer, their ratio, what was asked for."""
+
+    def __init__(self) -> None:
+        self.table = Table(title=f"engine, kernels: {kernels.name()}, one thread unless said")
+        for column in ("what", "ours", "against", "ratio", "asked", ""):
+            self.table.add_column(column, justify="left" if column in ("what", "against") else "right")
+
+    def row(
+        self, what: str, ours: str, against: str, ratio: float, least: float | None = None, most: float | None = None
+    ) -> None:
+        asked = least if most is None else most
+        number = "{:.3g}" if asked is None or asked > 1 else "{:.2%}" if asked < 0.1 else "{:.0%}"
+        if asked is None:
+            self.table.add_row(what, ours, against, number.format(ratio), "", "")
+            return
+        good = ratio >= asked if most is None else ratio <= asked
+        wish = f"{'>=' if most is None else '<='} {number.format(asked)}"
+        self.table.add_row(what, ours, against, number.format(ratio), wish, "[green]yes" if good else "[red]no")
+
+
+def us(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g} us"
+
+
+def against_sinkhorn(report: Report) -> None:
+    """One sweep against one iteration in POT's own precision, float64, and in float32 for the record."""
+    M, n = np.random.default_rng(1).random((784, 130)), 500
+    dense32, dense64 = (random_problem(DenseCost(M, dtype)) for dtype in (np.float32, np.float64))
+    grid32 = random_problem(GridCost((28, 28), dtype=np.float32))
+    peers = [sinkhorn(dense64, k, dtype) for dtype in (np.float64, np.float32) for k in (100, 100 + n)]
+    ours = [sweeps(pair, n) for pair in (dense32, dense64, grid32)]
+    t32, t64, grid, *theirs = (t / n for t in best(*ours, *peers, rounds=9))
+    double, single = theirs[1] - theirs[0], theirs[3] - theirs[2]
+    peer = f"POT Sinkhorn iteration 784 x 130, {us(double)}"
+    report.row("dense sweep 784 x 130, float32", us(t32), peer, double / t32, 7)
+    report.row("dense sweep 784 x 130, float64", us(t64), peer, double / t64, 4)
+    report.row("grid sweep 28 x 28, float32", us(grid), peer, double / grid, 15)
+    peer = f"POT Sinkhorn iteration in float32, {us(single)}"
+    report.row("dense sweep 784 x 130, float32", us(t32), peer, single / t32)
+    report.row("grid sweep 28 x 28, float32", us(grid), peer, single / grid)
+
+
+def against_own_dense(report: Report) -> None:
+    grid = GridCost((64, 64), dtype=np.float32)
+    ours, dense = best(
+        sweeps(random_problem(grid), 200), sweeps(random_problem(DenseCost(grid.matrix(), np.float32)), 20), rounds=9
+    )
+    ours, dense = ours / 200, dense / 20
+    report.row("grid sweep 64 x 64, float32", us(ours), f"our dense sweep 4,096 x 4,096, {us(dense)}", dense / ours, 100)
+
+
+def against_hardware(report: Report) -> None:
+    native = kernels.native()
+    if native is None:
+        return
+    for shape in ((28, 28), (64, 64), (128, 128)):
+        cost = GridCost(shape, dtype=np.float32)
+        x = np.random.default_rng(0).random((100, cost.shape[1]), np.float32)
+        out = np.empty_like(x)
+        rates = []
+        for _ in range(15):
+            start = time.perf_counter()
+            native.product_grid(cost.axes, True, x, out, 1)
+            rates.append(x.size * sum(shape) / (time.perf_counter() - start))
+        peak = max(native.add_min_peak_float32(300_000) for _ in range(15))
+        what = f"grid kernel {shape[0]} x {shape[1]}, float32"
+        limit = f"add + min in registers, {peak / 1e9:.3g} G/s"
+        report.row(what, f"{max(rates) / 1e9:.3g} G/s", limit, max(rates) / peak, 0.4)
+
+    side = 20_000
+    cost = DenseCost(np.random.default_rng(0).random((side, side), np.float32))
+    matrix = cost.operand()[1].reshape(-1)
+    pair = random_problem(cost)
+    # n sweeps read the matrix n + 1 times
+    reads = [(matrix.nbytes * 4 / best(sweeps(pair, 3), rounds=1)[0], native.read_bandwidth(matrix)) for _ in range(4)]
+    ours, peak = np.max(reads, axis=0)
+    limit = f"reading memory, {peak / 1e9:.3g} GB/s"
+    report.row(f"dense sweep {side:,} x {side:,}, float32", f"{ours / 1e9:.3g} GB/s", limit, ours / peak, 0.7)
+
+
+def noise(report: Report) -> None:
+    """What a sweep takes longer than one at temperature zero, which draws nothing."""
+    if kernels.native() is None:
+        return
+    for dtype in (np.float32, np.float64):
+        pair = random_problem(GridCost((28, 28), dtype=dtype))
+        sweep, silent = best(sweeps(pair, 1000), sweeps(pair, 1000, temperature=0.0), rounds=25)
+        what = f"drawing 2 x 784, {np.dtype(dtype).name}"
+        share = 1 - silent / sweep
+        report.row(what, us((sweep - silent) / 1000), f"a sweep 28 x 28, {us(sweep / 1000)}", share, most=0.3)
+
+
+def fives(path: Path) -> NDArray[np.float64]:
+    images = np.load(path)["images"].reshape(200, -1).astype(np.float64)
+    return np.asarray(images / images.sum(axis=1, keepdims=True))
+
+
+def digits(report: Report, Q: NDArray[np.float64]) -> None:
+    mean = Q.mean(axis=0) + 1e-6
+    mean /= mean.sum()
+    M = GridCost((28, 28)).matrix()
+    exact = np.empty(len(Q))
+
+    def emd() -> None:
+        for b, q in enumerate(Q):
+            J = np.flatnonzero(q)
+            exact[b] = ot.emd2(mean, q[J], np.ascontiguousarray(M[:, J]))
+
+    def ours() -> None:
+        values[:] = solve_batch(mean, Q, cost, n_sweeps=240).value
+
+    values = np.empty(len(Q))
+    cost = GridCost((28, 28), dtype=np.float32)
+    mine, theirs = best(ours, emd, rounds=4)
+    error = np.abs(values / exact - 1).mean()
+    report.row("200 fives, 240 sweeps", f"{mine:.3g} s", f"loop of ot.emd2, {theirs:.3g} s", theirs / mine, 10)
+    report.row("200 fives, mean error of value", "240 sweeps", "exact", error, most=0.01)
+
+    dense = Problem(np.repeat(mean[None], 200, axis=0), Q, DenseCost(M, np.float32))
+    one, two = best(sweeps(dense, 240), sweeps(dense, 240, n_jobs=2), rounds=7)
+    points = np.count_nonzero(Q, axis=1).mean()
+    report.row(f"200 problems 784 x ~{points:.0f}, n_jobs=2", f"{two:.3g} s", f"n_jobs=1, {one:.3g} s", one / two, 1.7)
+
+
+def memory(report: Report) -> None:
+    code = """
+import time
+import numpy as np, gibbsot
+rng = np.random.default_rng(0)
+p, q = rng.random((2, 256 * 256))
+start = time.perf_counter()
+gibbsot.solve(p / p.sum(), q / q.sum(), gibbsot.GridCost((256, 256), dtype=np.float32), n_sweeps=500).lower_bound
+seconds = time.perf_counter() - start
+# not resource.getrusage: its peak is that of the parent where this process was forked
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(float(peak) / 1024, seconds)
+"""
+    if not Path("/proc/self/status").exists():
+        return
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    megabytes, seconds = map(float, done.stdout.split())
+    what = f"256 x 256 pair, 500 sweeps in {seconds:.2g} s"
+    report.row(what, f"{megabytes:.0f} MB", "peak of the process in MB", megabytes, most=300)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA, help="the 200 fives, an npz with `images`")
+    data = parser.parse_args().data
+    report = Report()
+    against_sinkhorn(report)
+    against_own_dense(report)
+    noise(report)
+    if data.exists():
+        digits(report, fives(data))
+    memory(report)
+    against_hardware(report)
+    Console(width=150).print(report.table)
+
+
+if __name__ == "__main__":
+    main()
