@@ -24,17 +24,26 @@ inline constexpr std::size_t kNearBytes = 32 * 1024;
 // least[c] = min_i (M_ij + x_i) for the columns j = columns[c], c < N
 template <std::size_t N, class T>
 inline void least_of_columns(const DenseMatrix<T>& M, const std::uint32_t* columns, const T* x, T* least) {
+    constexpr std::size_t chains = 8 / N;  // eight minima at once hide their latency
+    constexpr std::size_t step = chains * kLanes<T>;
     const T* col[N];
-    Vec<T> acc[N];
+    Vec<T> acc[N][chains];
     for (std::size_t c = 0; c < N; ++c) {
         col[c] = M.column(columns[c]);
-        acc[c] = splat(kInf<T>);
+        for (auto& chain : acc[c]) chain = splat(kInf<T>);
     }
-    for (std::size_t i = 0; i < M.stride; i += kLanes<T>) {
-        const Vec<T> xi = load(x + i);
-        for (std::size_t c = 0; c < N; ++c) acc[c] = minimum(acc[c], load(col[c] + i) + xi);
+    std::size_t i = 0;
+    for (; i + step <= M.stride; i += step)
+        for (std::size_t k = 0; k < chains; ++k) {
+            const Vec<T> xi = load(x + i + k * kLanes<T>);
+            for (std::size_t c = 0; c < N; ++c) acc[c][k] = minimum(acc[c][k], load(col[c] + i + k * kLanes<T>) + xi);
+        }
+    for (; i < M.stride; i += kLanes<T>)
+        for (std::size_t c = 0; c < N; ++c) acc[c][0] = minimum(acc[c][0], load(col[c] + i) + load(x + i));
+    for (std::size_t c = 0; c < N; ++c) {
+        for (std::size_t k = 1; k < chains; ++k) acc[c][0] = minimum(acc[c][0], acc[c][k]);
+        least[c] = lowest<T>(acc[c][0]);
     }
-    for (std::size_t c = 0; c < N; ++c) least[c] = lowest<T>(acc[c]);
 }
 
 // out_i = min(out_i, M_ij + y_c) over the columns j = columns[c], c < N

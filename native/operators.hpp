@@ -41,17 +41,28 @@ public:
     std::size_t column_first() const { return order_[0]; }
     std::size_t column_last() const { return order_[support_ - 1] + 1; }
 
-    // pack: from an array of the caller's to storage, and back. spread: from our own noise, which may be read past its
-    // end.
     void pack_rows(const T* x, T* stored) const { std::copy(x, x + rows_, stored); }
-    void spread_rows(const T* x, T* stored) const { copy_lines(x, stored, rows_); }
-    void spread_columns(const T* x, T* stored) const { pack_columns(x, stored); }
     void unpack_rows(const T* stored, T* x) const { std::copy(stored, stored + rows_, x); }
     void pack_columns(const T* x, T* stored) const {
         for (std::size_t k = 0; k < support_; ++k) stored[k] = x[order_[k]];
     }
     void unpack_columns(const T* stored, T* x) const {
         for (std::size_t k = 0; k < support_; ++k) x[order_[k]] = stored[k];
+    }
+
+    // Calls work(from, to, n) for runs of n entries that lie at `from` in the order of the points and at `to` in
+    // storage.
+    template <class Work>
+    void for_row_runs(Work work) const {
+        work(0, 0, M_.stride);
+    }
+    template <class Work>
+    void for_column_runs(std::size_t first, std::size_t n, Work work) const {
+        work(first, first, n);
+    }
+    // Brings noise into an order in which columns have runs.
+    void arrange_columns(T* noise) const {
+        for (std::size_t k = 0; k < support_; ++k) noise[k] = noise[order_[k]];
     }
 
     void rows(const T* h, T* U, T*) const { dense_rows(M_, order_.data(), support_, h, U); }
@@ -122,14 +133,18 @@ public:
             std::copy(x + r * side, x + (r + 1) * side, stored + r * grid.stride);
     }
     void unpack_rows(const T* stored, T* x) const { unpack(to_rows_.to(), stored, x); }
-    void spread_rows(const T* x, T* stored) const {
+    template <class Work>
+    void for_row_runs(Work work) const {
         const GridLayout<T>& grid = to_rows_.to();
         const std::size_t side = grid.shape.back();
-        for (std::size_t r = 0; r < grid.rows; ++r) copy_lines(x + r * side, stored + r * grid.stride, side);
+        for (std::size_t r = 0; r < grid.rows; ++r) work(r * side, r * grid.stride, padded<T>(side));
     }
-    void spread_columns(const T* x, T* stored) const {
-        for_box_rows([&](std::size_t at, std::size_t to) { copy_lines(x + at, stored + to, box_.sides.back()); });
+    template <class Work>
+    void for_column_runs(std::size_t, std::size_t, Work work) const {
+        for_box_rows([&](std::size_t at, std::size_t to) { work(at, to, padded<T>(box_.sides.back())); });
     }
+    void arrange_columns(T*) const {}
+
     void pack_columns(const T* x, T* stored) const {
         for_box_rows(
             [&](std::size_t at, std::size_t to) { std::copy(x + at, x + at + box_.sides.back(), stored + to); });

@@ -8,6 +8,8 @@
 
 #if defined(__SSE2__) || defined(_M_X64)
 #include <immintrin.h>
+#elif defined(__aarch64__) && defined(__GNUC__)
+#include <arm_neon.h>
 #endif
 
 #include "simd.hpp"
@@ -25,9 +27,9 @@ struct Stream {
 
 // The 64-bit products of the low halves of the lanes with a 32-bit constant.
 inline Vec<std::uint64_t> multiply_low(Vec<std::uint64_t> a, std::uint32_t b) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && defined(__GNUC__)
     return (Vec<std::uint64_t>)_mm512_maskz_mul_epu32(0xFF, (__m512i)a, _mm512_set1_epi64(b));
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && defined(__GNUC__)
     return (Vec<std::uint64_t>)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(b));
 #elif defined(__SSE2__) && defined(__GNUC__)
     return (Vec<std::uint64_t>)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(b));
@@ -75,6 +77,27 @@ private:
     std::uint64_t k0[kRounds], k1[kRounds];  // 32 bits each, in the width of the lanes
 };
 
+// a * b + c in single precision, rounded once. Without the instruction the sum is rounded to double in between: the
+// same bits for every argument that minus_log_float meets, all 2^23 of which a test goes through.
+template <class F>
+inline F fused(F a, F b, F c) {
+#if defined(__AVX512F__) && defined(__GNUC__)
+    return (F)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__) && defined(__GNUC__)
+    return (F)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__) && defined(__GNUC__)
+    return (F)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    float x[kLanes<float>], y[kLanes<float>], z[kLanes<float>];
+    store(x, a);
+    store(y, b);
+    store(z, c);
+    for (std::size_t l = 0; l < kLanes<float>; ++l)
+        x[l] = static_cast<float>(double{x[l]} * double{y[l]} + double{z[l]});
+    return load_as<F>(x);
+#endif
+}
+
 // -log(u) for u in (0, 1), strictly positive: u = m * 2^e with m in [sqrt(1/2), sqrt(2)), f = m - 1, and
 // -log(1 + f) = -f + f^2 (1/2 - f P(f)) with P the Chebyshev fit of degree 6 (error of the product below 9e-8).
 template <class F, class I>
@@ -82,13 +105,15 @@ inline F minus_log_float(F u) {
     const I bits = std::bit_cast<I>(u);
     const I e = (bits - 0x3F3504F3) & -0x800000;  // the exponent in its place, times 2^23
     const F f = std::bit_cast<F>(bits - e) - 1.0f;
-    F P = f * 0.0904878443f - 0.140308922f;
-    P = P * f + 0.147038992f;
-    P = P * f - 0.166027189f;
-    P = P * f + 0.199842232f;
-    P = P * f - 0.250007026f;
-    P = P * f + 0.333334154f;
-    return ((0.5f - P * f) * (f * f) - f) - convert<F>(e) * (0.693147181f * 0x1p-23f);
+    const F zero{};
+    F P = fused(f, 0.0904878443f - zero, -0.140308922f - zero);
+    P = fused(P, f, 0.147038992f - zero);
+    P = fused(P, f, -0.166027189f - zero);
+    P = fused(P, f, 0.199842232f - zero);
+    P = fused(P, f, -0.250007026f - zero);
+    P = fused(P, f, 0.333334154f - zero);
+    const F near = fused(fused(-P, f, 0.5f - zero), f * f, -f);
+    return fused(convert<F>(e), -0.693147181f * 0x1p-23f - zero, near);
 }
 
 // The same in double precision: log(1 + f) = 2 atanh(s) = 2 s + 2 s^3 R(s^2) with s = f / (2 + f), R of degree 6.

@@ -22,7 +22,7 @@ inline constexpr std::size_t kVectorBytes = 32;
 inline constexpr std::size_t kVectorBytes = 16;
 #endif
 
-#if defined(__GNUC__) || defined(__clang__)
+#if defined(__GNUC__)  // and clang
 template <class T, std::size_t Bytes>
 struct VecOf {
     typedef T type __attribute__((vector_size(Bytes)));

@@ -36,36 +36,37 @@ struct Workspace {
     template <class Operator>
     explicit Workspace(const Operator& M)
         : p(M.row_room(), 3), over_p(M.row_room(), 6), U(M.row_room(), 47), next_U(M.row_room(), 52),
-          minus_g(M.row_room(), 57), noise_g(M.row_room(), 9), q(M.column_room(), 16), over_q(M.column_room(), 19),
-          h(M.column_room(), 26), minus_L(M.column_room(), 42), noise_h(M.column_room(), 22),
-          drawn(std::max(M.row_count(), M.column_count()) + kGroup + kLineLanes<T>, 61), scratch(M.scratch_room(), 34) {
-    }
+          minus_g(M.row_room(), 57), q(M.column_room(), 16), over_q(M.column_room(), 19), h(M.column_room(), 26),
+          minus_L(M.column_room(), 42), drawn(std::max(M.row_count(), M.column_count()) + kGroup + kLineLanes<T>, 61),
+          scratch(M.scratch_room(), 34) {}
 
-    Buffer<T> p, over_p, U, next_U, minus_g, noise_g;
-    Buffer<T> q, over_q, h, minus_L, noise_h;
+    Buffer<T> p, over_p, U, next_U, minus_g;
+    Buffer<T> q, over_q, h, minus_L;
     Buffer<T> drawn, scratch;
 };
 
-// x = theta T / w - (bound - shift), and +inf where there is no weight; the bound keeps the shift. V: a vector or a
-// scalar.
-template <class V, class T>
-inline void sample_at(std::size_t i, const T* theta, const T* weight, const T* over_weight, T temperature, T shift,
-                      T* bound, T* x) {
-    const V zero{};
-    const V b = load_as<V>(bound + i) - (shift - zero);
-    const V noise = load_as<V>(theta + i) * ((temperature - zero) * load_as<V>(over_weight + i));
-    store(bound + i, b);
-    store(x + i, load_as<V>(weight + i) > zero ? noise - b : kInf<T> - zero);
-}
-
+// One side of a problem, as it is stored: x = theta T / w - (bound - shift), and +inf where there is no weight.
 template <class T>
-inline void sample(std::size_t first, std::size_t n, const T* theta, const T* weight, const T* over_weight,
-                   T temperature, T shift, T* bound, T* x) {
-    std::size_t i = first;
-    for (; i + kLanes<T> <= first + n; i += kLanes<T>)
-        sample_at<Vec<T>>(i, theta, weight, over_weight, temperature, shift, bound, x);
-    for (; i < first + n; ++i) sample_at<T>(i, theta, weight, over_weight, temperature, shift, bound, x);
-}
+struct Side {
+    const T *weight, *over_weight;
+    T *bound, *x;
+
+    // V: a vector or a scalar; the bound keeps the shift
+    template <class V>
+    void sample_at(const T* theta, std::size_t i, T temperature, T shift) const {
+        const V zero{};
+        const V b = load_as<V>(bound + i) - (shift - zero);
+        const V noise = load_as<V>(theta) * ((temperature - zero) * load_as<V>(over_weight + i));
+        store(bound + i, b);
+        store(x + i, load_as<V>(weight + i) > zero ? noise - b : kInf<T> - zero);
+    }
+
+    void sample(const T* theta, std::size_t first, std::size_t n, T temperature, T shift) const {
+        std::size_t i = 0;
+        for (; i + kLanes<T> <= n; i += kLanes<T>) sample_at<Vec<T>>(theta + i, first + i, temperature, shift);
+        for (; i < n; ++i) sample_at<T>(theta + i, first + i, temperature, shift);
+    }
+};
 
 template <class T>
 inline void reciprocals(const T* x, T* over_x, std::size_t n) {
@@ -97,19 +98,20 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
         const double level = weighted_sum(p, U, m1);
         const T shift = plan.pinned ? T(0) : static_cast<T>(level);
         const bool noisy = temperature > 0;  // at temperature zero the sweep is the limit of cooling: g = U, h = L
-        if (noisy) {
-            exponentials({plan.seed, chain.id, stream}, drawn, 0, M.row_count());
-            M.spread_rows(drawn, work.noise_g.get());
-        }
-        sample(0, m1, work.noise_g.get(), p, work.over_p.get(), temperature, shift, U, minus_g);
+        if (noisy) exponentials({plan.seed, chain.id, stream}, drawn, 0, M.row_count());
+        const Side<T> g{p, work.over_p.get(), U, minus_g};
+        M.for_row_runs([&](std::size_t from, std::size_t to, std::size_t n) {
+            g.sample(drawn + from, to, n, temperature, shift);
+        });
         if (plan.pinned) minus_g[pin] = T(0);
 
-        if (noisy) {
-            exponentials({plan.seed, chain.id, stream + 1}, drawn, M.column_first(), M.column_last());
-            M.spread_columns(drawn, work.noise_h.get());
-        }
-        const auto sample_h = [&](std::size_t k, std::size_t n) {
-            sample(k, n, work.noise_h.get(), q, work.over_q.get(), temperature, T(0), minus_L, h);
+        if (noisy) exponentials({plan.seed, chain.id, stream + 1}, drawn, M.column_first(), M.column_last());
+        M.arrange_columns(drawn);
+        const Side<T> column{q, work.over_q.get(), minus_L, h};
+        const auto sample_h = [&](std::size_t k, std::size_t count) {
+            M.for_column_runs(k, count, [&](std::size_t from, std::size_t to, std::size_t n) {
+                column.sample(drawn + from, to, n, temperature, T(0));
+            });
         };
         const bool last = s + 1 == plan.sweeps;
         if (last) {
