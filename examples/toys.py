@@ -1,6 +1,6 @@
 """The paper's two toy problems: values, certified bounds and plans beside the exact ones.
 
-    python examples/toys.py [--out DIR]
+python examples/toys.py [--out DIR]
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import argparse
 import time
 from pathlib import Path
 
-import matplotlib
+import matplotlib as mpl
 
-matplotlib.use("Agg")
+mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,7 +36,10 @@ def main() -> None:
         table.add_column(column, justify="left" if column == "problem" else "right")
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 5.6), layout="constrained")
-    problems = {"two modes, squared distance": datasets.two_modes(), "two electrons, Coulomb": datasets.coulomb_uniform()}
+    problems = {
+        "two modes, squared distance": datasets.two_modes(),
+        "two electrons, Coulomb": datasets.coulomb_uniform(),
+    }
     for ax, (name, (p, q, cost)) in zip(axes, problems.items(), strict=True):
         # the paper's cooling, T from 2 / N; the authors' code ends it at T / l^3
         schedule = gibbsot.schedules.geometric(2 / len(p), sweeps, ratio=float(sweeps) ** -3)

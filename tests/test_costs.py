@@ -20,8 +20,12 @@ def test_products_are_those_of_the_matrix(kernel, kind, dtype):
     dense = M.matrix().astype(np.float64)
     tolerance = 8 * np.finfo(dtype).eps
     for n_jobs in (1, 3):
-        np.testing.assert_allclose(M.row_min(h, n_jobs), (dense + h[:, None, :]).min(axis=2), rtol=tolerance, atol=tolerance)
-        np.testing.assert_allclose(M.col_max(g, n_jobs), (g[:, :, None] - dense).max(axis=1), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            M.row_min(h, n_jobs), (dense + h[:, None, :]).min(axis=2), rtol=tolerance, atol=tolerance
+        )
+        np.testing.assert_allclose(
+            M.col_max(g, n_jobs), (g[:, :, None] - dense).max(axis=1), rtol=tolerance, atol=tolerance
+        )
     np.testing.assert_array_equal(M.row_min(h[0]), M.row_min(h)[0])
     i, j = np.arange(M.shape[0]), np.arange(M.shape[1])
     J, I = M.row_argmin(h[0]), M.col_argmax(g[0])  # noqa: E741
@@ -33,7 +37,9 @@ def test_products_are_those_of_the_matrix(kernel, kind, dtype):
 def test_grid_products_on_random_shapes(shape, power, seed):
     rng = np.random.default_rng(seed)
     M = GridCost(tuple(shape), power=power)
-    x = np.stack(np.meshgrid(*(np.arange(n) / max(shape) for n in shape), indexing="ij"), axis=-1).reshape(-1, len(shape))
+    x = np.stack(np.meshgrid(*(np.arange(n) / max(shape) for n in shape), indexing="ij"), axis=-1).reshape(
+        -1, len(shape)
+    )
     dense = (np.abs(x[:, None] - x) ** power).sum(axis=2)
     np.testing.assert_allclose(M.matrix(), dense, rtol=1e-12, atol=1e-15)
     h = rng.normal(size=len(x))

@@ -10,7 +10,8 @@ M = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
 
 
 @pytest.mark.parametrize(
-    "make", [np.asarray, list, sparse.csr_array, lambda x: sparse.csr_matrix(np.atleast_2d(x)), lambda x: np.array(x, int)]
+    "make",
+    [np.asarray, list, sparse.csr_array, lambda x: sparse.csr_matrix(np.atleast_2d(x)), lambda x: np.array(x, int)],
 )
 def test_weights_in_any_form(make):
     pair = problem(make([1, 3]), make([2, 0, 2]), M)
@@ -62,7 +63,12 @@ def test_batches_of_different_length():
     ("cost", "p", "q", "message"),
     [
         ([[0.0, np.inf], [0.0, 1.0]], [0.5, 0.5], [0.0, 1.0], "cost: row 0 has weight in p .* but only infinite costs"),
-        ([[0.0, 0.0], [np.inf, 1.0]], [0.0, 1.0], [0.5, 0.5], "cost: column 0 has weight in q .* but only infinite costs"),
+        (
+            [[0.0, 0.0], [np.inf, 1.0]],
+            [0.0, 1.0],
+            [0.5, 0.5],
+            "cost: column 0 has weight in q .* but only infinite costs",
+        ),
         ([[np.nan]], [1.0], [1.0], "cost: has NaN"),
         ([[1.0, np.inf], [1.0, np.inf]], [0.5, 0.5], [0.5, 0.5], "cost: column 1 has only infinite costs"),
         ([1.0], [1.0], [1.0], "cost: expected a matrix"),

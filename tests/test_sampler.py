@@ -33,7 +33,9 @@ def test_native_is_the_numpy_step(kind, dtype, tau, pinned):
         for name, value in results[-1].items():
             # noise T / p_i has no upper bound, so g and h are compared relative to themselves
             tolerance = 200 * np.finfo(dtype).eps
-            np.testing.assert_allclose(value, expected[name], rtol=tolerance, atol=tolerance, err_msg=f"{name}, {level}")
+            np.testing.assert_allclose(
+                value, expected[name], rtol=tolerance, atol=tolerance, err_msg=f"{name}, {level}"
+            )
     for first, other in itertools.pairwise(results):
         for name in first:
             np.testing.assert_array_equal(first[name], other[name], err_msg=f"{name}: every instruction set, same bits")
@@ -100,7 +102,11 @@ def test_dual_feasible_at_every_sweep(pair, temperature, pinned, seed):
         for b in range(len(pair)):
             g, h = info.g[b].astype(np.float64)[:, None], state.h[b].astype(np.float64)
             active = (pair.p[b] > 0)[:, None] & (pair.q[b] > 0)
-            size = np.abs(info.U[b]).max(where=pair.p[b] > 0, initial=0) + np.abs(finite).max() + np.abs(np.where(active, g, 0))
+            size = (
+                np.abs(info.U[b]).max(where=pair.p[b] > 0, initial=0)
+                + np.abs(finite).max()
+                + np.abs(np.where(active, g, 0))
+            )
             with np.errstate(invalid="ignore"):
                 slack = (M - (g - h))[active] / np.broadcast_to(size, M.shape)[active]
             assert slack.min() > -8 * np.finfo(pair.cost.dtype).eps
@@ -113,7 +119,7 @@ def test_dual_feasible_at_every_sweep(pair, temperature, pinned, seed):
 @given(problems(), st.integers(0, 100))
 def test_potentials_are_complete_and_centred(pair, seed):
     """U and L are finite where any finite cost bounds them, masked points included; <p, U> = 0."""
-    state, info = sampler.run(sampler.init(pair, seed=seed), pair, np.geomspace(0.1, 1e-3, 5))
+    _, info = sampler.run(sampler.init(pair, seed=seed), pair, np.geomspace(0.1, 1e-3, 5))
     scale = np.abs(np.where(np.isfinite(info.U), info.U, 0)).max()
     tolerance = 16 * np.finfo(pair.cost.dtype).eps * scale
     assert np.abs((pair.p * np.where(pair.p > 0, info.U, 0)).sum(axis=1)).max() <= tolerance

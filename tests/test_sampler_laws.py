@@ -49,8 +49,8 @@ def test_energy_law_of_two_points():
 def test_equilibrium_against_rejection_sampling():
     """Two points each: the energy at equilibrium against a direct sampler of the Boltzmann law on Omega_0.
 
-    On Omega_0 (g_1 = 0) the law is exp((<p, g> - <q, h>) / T) over g_2 - h_j <= M_2j, -h_j <= M_1j. Given g_2 the h_j are
-    shifted exponentials, so g_2 has a density known up to a constant, which is tabulated and inverted.
+    On Omega_0 (g_1 = 0) the law is exp((<p, g> - <q, h>) / T) over g_2 - h_j <= M_2j, -h_j <= M_1j. Given g_2 the
+    h_j are shifted exponentials, so g_2 has a density known up to a constant, which is tabulated and inverted.
     """
     T = 0.3
     p, q, M = np.array([0.4, 0.6]), np.array([0.3, 0.7]), np.array([[0.0, 1.0], [1.2, 0.1]])

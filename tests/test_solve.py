@@ -252,7 +252,7 @@ def test_warm_start_when_points_gain_and_lose_weight():
 
 
 def test_plan_is_the_papers():
-    """Near the optimum the plan has at most m1 + m2 entries, the right mass, and a cost near W, but not the marginals."""
+    """Near the optimum it has at most m1 + m2 entries, the right mass, and a cost near W, but not the marginals."""
     p, q, cost = datasets.two_modes(64)
     result = solve(p, q, cost, schedule=schedules.geometric(2 / 64, 3000))
     Z = result.plan

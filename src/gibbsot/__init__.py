@@ -6,10 +6,10 @@
 2.0
 """
 
-from . import schedules
+from . import sampler, schedules
 from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
 from .measures import Problem, problem
-from .sampler import Info, State, draw, init, mixed, run, step
+from .sampler import Info, State, run, step
 from .solve import OTResult, solve, solve_batch
 
 __version__ = "0.1.0"
@@ -24,11 +24,9 @@ __all__ = [
     "Problem",
     "State",
     "coulomb",
-    "draw",
-    "init",
-    "mixed",
     "problem",
     "run",
+    "sampler",
     "schedules",
     "solve",
     "solve_batch",

@@ -17,12 +17,12 @@ def dual_value(problem: Problem, U: Array, L: Array) -> NDArray[np.float64]:
 
 
 def lower_bound(problem: Problem, U: Array) -> NDArray[np.float64]:
-    """Return a lower bound of W(p, q) that holds for any U whatever.
+    r"""Return a lower bound of W(p, q) that holds for any U whatever.
 
-    .. math:: \\langle p, U \\rangle - \\langle q, L' \\rangle, \\qquad L'_j = \\max_{i: p_i > 0} (U_i - M_{ij})
+    .. math:: \langle p, U \rangle - \langle q, L' \rangle, \qquad L'_j = \max_{i: p_i > 0} (U_i - M_{ij})
 
-    (U, L') is dual feasible, so weak duality gives the bound. The estimate V(z) is no bound: its L is that of g, not of U.
-    What rounding could add to the bound in the cost's precision is taken off.
+    (U, L') is dual feasible, so weak duality gives the bound. The estimate V(z) is no bound: its L is that of g, not
+    that of U. What rounding could add to the bound in the cost's precision is taken off.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ def lower_bound(problem: Problem, U: Array) -> NDArray[np.float64]:
 
 
 def sparse_plans(problem: Problem, U: Array, L: Array) -> list[sparse.csr_array]:
-    """Return the paper's plan for each problem.
+    r"""Return the paper's plan for each problem.
 
-    .. math:: Z = \\tfrac12 \\sum_i p_i e_{i, J(i)} + \\tfrac12 \\sum_j q_j e_{I(j), j}
+    .. math:: Z = \tfrac12 \sum_i p_i e_{i, J(i)} + \tfrac12 \sum_j q_j e_{I(j), j}
 
     with ``J(i)`` the j that attains ``min_j (M_ij + L_j)`` and ``I(j)`` the i that attains ``max_i (U_i - M_ij)``, over
     the points that have weight.

@@ -1,8 +1,8 @@
-"""Costs: what one can take a (min, +) product with.
+r"""Costs: what one can take a (min, +) product with.
 
 Everything the sampler asks of a cost matrix ``M`` is
 
-.. math:: \\min_j (M_{ij} + h_j) \\qquad\\text{and}\\qquad \\max_i (g_i - M_{ij}),
+.. math:: \min_j (M_{ij} + h_j) \qquad\text{and}\qquad \max_i (g_i - M_{ij}),
 
 so a cost is an object with the two products ``row_min`` and ``col_max``; a grid gives them without its matrix.
 """
@@ -78,9 +78,9 @@ class Cost(ABC):
         return self._least(-np.asarray(g, self.dtype), False)[1]
 
     def mean(self, p: ArrayLike, q: ArrayLike, n_jobs: int | None = None) -> NDArray[np.float64]:
-        """Return the mean of the finite costs under independent p and q, for each problem of a batch.
+        r"""Return the mean of the finite costs under independent p and q, for each problem of a batch.
 
-        .. math:: \\sum_{ij} p_i q_j M_{ij} \\Big/ \\sum_{ij} p_i q_j
+        .. math:: \sum_{ij} p_i q_j M_{ij} \Big/ \sum_{ij} p_i q_j
 
         Parameters
         ----------
@@ -232,14 +232,16 @@ class PointCost(DenseCost):
         try:
             M = cdist(first, second, metric)
         except ValueError as error:
-            raise ValueError(f"metric: {metric!r} is not one that scipy.spatial.distance.cdist takes ({error})") from None
+            raise ValueError(
+                f"metric: {metric!r} is not one that scipy.spatial.distance.cdist takes ({error})"
+            ) from None
         super().__init__(M, precision)
 
 
 class GridCost(Cost):
-    """A cost on a grid in one to three dimensions that is a sum over the axes.
+    r"""A cost on a grid in one to three dimensions that is a sum over the axes.
 
-    .. math:: M_{xy} = \\sum_a |s_a (x_a - y_a)|^p
+    .. math:: M_{xy} = \sum_a |s_a (x_a - y_a)|^p
 
     The products split into one small product an axis, so a sweep over m points costs ``2 m (n_1 + ... + n_d)``
     additions and the m x m matrix is never formed. A measure on the grid is a vector of m weights in C order, that is,
@@ -343,9 +345,9 @@ class GridCost(Cost):
 
 
 def coulomb(x: ArrayLike, y: ArrayLike | None = None, dtype: DTypeLike | None = None) -> DenseCost:
-    """Return the Coulomb cost between points, infinite where two points coincide.
+    r"""Return the Coulomb cost between points, infinite where two points coincide.
 
-    .. math:: M_{ij} = 1 / \\lVert x_i - y_j \\rVert
+    .. math:: M_{ij} = 1 / \lVert x_i - y_j \rVert
 
     Parameters
     ----------
@@ -412,7 +414,9 @@ def _check_costs(M: Array, name: str) -> None:
     for axis, what in ((1, "row"), (0, "column")):
         empty = np.flatnonzero(~finite.any(axis=axis))
         if len(empty):
-            raise ValueError(f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}")
+            raise ValueError(
+                f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
+            )
 
 
 def _points(X: ArrayLike, name: str) -> Array:

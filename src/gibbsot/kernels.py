@@ -111,5 +111,7 @@ def threads(n_jobs: int | None) -> int:
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer):
         raise TypeError(f"n_jobs: expected an integer or None, got {type(n_jobs).__name__}")
     if n_jobs == 0:
-        raise ValueError("n_jobs: 0 has no meaning; expected a positive number, or a negative one to count from all cores")
+        raise ValueError(
+            "n_jobs: 0 has no meaning; expected a positive number, or a negative one to count from all cores"
+        )
     return int(n_jobs) if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + int(n_jobs))

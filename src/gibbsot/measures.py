@@ -68,7 +68,9 @@ def weights(x: Any, name: str, size: int) -> Weights:
     for bad, what in ((~np.isfinite(array), "NaN or infinite"), (array < 0, "negative")):
         if bad.any():
             b, i = np.argwhere(bad)[0]
-            raise ValueError(f"{name}: has {what} weights, the first at row {b}, entry {i}; expected finite weights >= 0")
+            raise ValueError(
+                f"{name}: has {what} weights, the first at row {b}, entry {i}; expected finite weights >= 0"
+            )
     massless = np.flatnonzero(array.sum(axis=1) == 0)
     if len(massless):
         raise ValueError(f"{name}: row {massless[0]} has no mass; expected a positive weight in every measure")
@@ -114,7 +116,7 @@ def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P
 
 
 def nearest(problem: Problem, n_jobs: int | None = None) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Return the potentials that a chain starts from, U_i = min_j M_ij and L_j = max_i (U_i - M_ij) over the supports."""
+    """Return what the nearest points give, U_i = min_j M_ij and L_j = max_i (U_i - M_ij) over the supports."""
     cost = problem.cost
     U = cost.row_min(np.where(problem.q > 0, 0.0, np.inf), n_jobs)
     return U, cost.col_max(np.where(problem.p > 0, U, -np.inf), n_jobs)

@@ -1,9 +1,9 @@
 """The sampler's noise: exponential variates that are a function of their name.
 
-Variate number ``i`` on one side of one sweep of one problem depends on ``(seed, id, sweep, side, i)`` alone, so a result
-does not depend on threads, on the order or the split of a batch, or on the machine. The generator is Philox 4x32 with 7
-rounds (Salmon, Moraes, Dror and Shaw, *Parallel random numbers: as easy as 1, 2, 3*, SC 2011: the fewest rounds that
-pass all of BigCrush, and a tenth of a sweep cheaper here than 10).
+Variate number ``i`` on one side of one sweep of one problem depends on ``(seed, id, sweep, side, i)`` alone, so a
+result does not depend on threads, on the order or the split of a batch, or on the machine. The generator is Philox 4x32
+with 7 rounds, the fewest that pass all of BigCrush (Salmon, Moraes, Dror and Shaw, *Parallel random numbers: as easy as
+1, 2, 3*, SC 2011).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def philox4x32(counter: NDArray[np.uint64], key: tuple[int, int], rounds: int = 
 def exponentials(
     seed: int, id: int, sweep: int, side: int, size: int, dtype: DTypeLike = np.float64
 ) -> NDArray[np.floating]:
-    """Return standard exponential variates, all strictly positive.
+    r"""Return standard exponential variates, all strictly positive.
 
-    .. math:: \\theta_i = -\\log u_i
+    .. math:: \theta_i = -\log u_i
 
     with :math:`u_i` in the open unit interval: ``(word + 1/2) / 2**32`` in float64 and ``(word // 2**9 + 1/2) / 2**23``
     in float32, the same word for both.

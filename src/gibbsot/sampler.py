@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper: a Gibbs sampler on the dual of optimal transport.
 
-The dual of ``W(p, q) = min_Z <Z, M>`` is ``max <p, g> - <q, h>`` over ``g_i - h_j <= M_ij``. At temperature T the sampler
-draws (g, h) with density proportional to ``exp((<p, g> - <q, h>) / T)``: given h, each g_i is its bound
+The dual of ``W(p, q) = min_Z <Z, M>`` is ``max <p, g> - <q, h>`` over ``g_i - h_j <= M_ij``. At temperature T the
+sampler draws (g, h) with density proportional to ``exp((<p, g> - <q, h>) / T)``: given h, each g_i is its bound
 ``U_i = min_j (M_ij + h_j)`` less an exponential variate of mean T / p_i, and the mirror image for h given g.
 
 `step` is the specification, in a dozen lines of NumPy; `run` does many steps with the compiled kernels, from the same
@@ -15,14 +15,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from . import kernels, philox
 from .measures import Problem
 
 Array = NDArray[np.floating]
 
-_CALL = 4_000_000_000  # additions in one call of a kernel, about a fifth of a second: then Python looks for an interrupt
+_CALL = (
+    4_000_000_000  # additions in one call of a kernel, about a fifth of a second: then Python looks for an interrupt
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Info(NamedTuple):
     Attributes
     ----------
     U, L, g : arrays of shape (n, m1), (n, m2) and (n, m1)
-        The bounds of the conditional laws, U of the h before the sweep and L of the g drawn in it, and that g. They are
-        gradients: U with respect to p and -L with respect to q. U is centred, ``<p, U> = 0``, unless the chain is pinned.
+        The bounds of the conditional laws, U of the h before the sweep and L of the g drawn in it, and that g. U and -L
+        are gradients of the value with respect to p and q. U is centred, ``<p, U> = 0``, unless the chain is pinned.
     value : array of shape (n,)
         The estimate ``V(z) = <p, U> - <q, L>`` of W(p, q).
     energy : array of shape (n,)
@@ -74,7 +76,7 @@ class Info(NamedTuple):
     history: NDArray[np.float64]
 
 
-def init(problem: Problem, seed: int = 0, ids: NDArray[np.uint64] | None = None) -> State:
+def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State:
     """Return the state of chains that have not begun: h is zero on the support of q.
 
     Parameters
@@ -117,12 +119,12 @@ def step(
     noise: tuple[Array, Array],
     pinned: bool = False,
 ) -> tuple[State, Info]:
-    """Do one sweep of Algorithm 1 with the given noise.
+    r"""Do one sweep of Algorithm 1 with the given noise.
 
     .. math::
 
-        U_i = \\min_j (M_{ij} + h_j), \\quad g_i = U_i - \\theta_i T / p_i, \\qquad
-        L_j = \\max_i (g_i - M_{ij}), \\quad h_j = L_j + \\theta'_j T / q_j
+        U_i = \min_j (M_{ij} + h_j), \quad g_i = U_i - \theta_i T / p_i, \qquad
+        L_j = \max_i (g_i - M_{ij}), \quad h_j = L_j + \theta'_j T / q_j
 
     The constant that g and h share is free and would wander: U is centred in every sweep. A point without weight is
     masked, ``g_i = -inf`` or ``h_j = inf``.
@@ -224,13 +226,13 @@ def run(
     joined = State(
         np.concatenate([s.h for s in states]), np.concatenate([s.sweep for s in states]), state.seed, state.ids
     )
-    return joined, Info(*(np.concatenate(field) for field in zip(*infos, strict=True)))
+    return joined, Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
 
 
 def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: int = 5) -> NDArray[np.bool_]:
-    """Tell whether V(z) has (almost) stopped increasing: the paper's mixing test.
+    r"""Tell whether V(z) has (almost) stopped increasing: the paper's mixing test.
 
-    .. math:: V(z^{2t}) - V(z^{2(t - \\tau)}) < 0.01 \\, \\tau \\, T
+    .. math:: V(z^{2t}) - V(z^{2(t - \tau)}) < 0.01 \, \tau \, T
 
     The paper prints ``0.01 tau T V(z^2t)`` on the right, which depends on the unit of the cost: on the left stands a
     cost, on the right the square of one. In units of the current value, where V = 1 and T is T / V, the printed test is
@@ -298,7 +300,7 @@ def _steps(
         states.append(chain)
         infos.append(info._replace(history=history))
     h, sweep = np.concatenate([s.h for s in states]), np.concatenate([s.sweep for s in states])
-    return replace(state, h=h, sweep=sweep), Info(*(np.concatenate(field) for field in zip(*infos, strict=True)))
+    return replace(state, h=h, sweep=sweep), Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
 
 
 def _dot(weight: Array, x: Array) -> NDArray[np.float64]:

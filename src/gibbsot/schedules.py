@@ -26,9 +26,9 @@ def constant(T: float, n_sweeps: int) -> NDArray[np.float64]:
 
 
 def geometric(T0: float, n_sweeps: int, ratio: float | None = None) -> NDArray[np.float64]:
-    """Return the paper's geometric cooling.
+    r"""Return the paper's geometric cooling.
 
-    .. math:: T_n = T_0 \\, r^{n / l}, \\qquad n = 1, \\ldots, l
+    .. math:: T_n = T_0 \, r^{n / l}, \qquad n = 1, \ldots, l
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ def geometric(T0: float, n_sweeps: int, ratio: float | None = None) -> NDArray[n
 
 
 def epoch_decay(T: float, m: int, m_bar: float) -> float:
-    """Return the paper's temperature of the next epoch.
+    r"""Return the paper's temperature of the next epoch.
 
-    .. math:: T \\left(1 - \\sqrt{1 / (m + \\bar m)}\\right)
+    .. math:: T \left(1 - \sqrt{1 / (m + \bar m)}\right)
 
     Parameters
     ----------
@@ -104,6 +104,7 @@ def temperatures(schedule: Schedule, n_sweeps: int | None) -> NDArray[np.float64
 
 
 def check_temperature(T: float, name: str) -> float:
+    """Return T if it is a positive number."""
     if not np.isfinite(T) or T <= 0:
         raise ValueError(f"{name}: expected a positive number, got {T!r}")
     return float(T)

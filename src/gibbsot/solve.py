@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from . import certificates, sampler
 from .costs import Cost
@@ -22,8 +21,8 @@ from .schedules import Schedule, temperatures
 Array = NDArray[np.floating]
 
 # The default annealing, chosen by the errors it left on digits, faces, random images, point clouds and random matrices.
-# In units of the problem's own value, so that it needs no scale: (m1 + m2) T / V(z) falls geometrically over the stages,
-# from _HOT to _COLD / sqrt(sweeps), where what the temperature adds to V(z) and what the chain still lags are both small.
+# It is in units of the problem's own value, so it needs no scale: (m1 + m2) T / V(z) falls geometrically over stages,
+# from _HOT to _COLD / sqrt(sweeps), where both what the temperature adds to V(z) and what the chain lags are small.
 _SWEEPS = 5000
 _STAGES = 16
 _HOT, _COLD = 10.0, 5.0
@@ -79,7 +78,7 @@ class OTResult:
         return OTResult(
             self.problem[rows],
             self.state[rows],
-            Info(*(field[rows] for field in self.info)),
+            Info._make(field[rows] for field in self.info),
             self.temperature[row],
             self.n_sweeps[row],
             self.converged[row],
@@ -132,9 +131,9 @@ def solve(
     seed: int = 0,
     verbose: bool = False,
 ) -> OTResult:
-    """Estimate the optimal transport cost of two measures, with potentials and a certified lower bound.
+    r"""Estimate the optimal transport cost of two measures, with potentials and a certified lower bound.
 
-    .. math:: W(p, q) = \\min_{Z \\ge 0} \\langle Z, M \\rangle, \\quad Z 1 = p, \\; Z^T 1 = q
+    .. math:: W(p, q) = \min_{Z \ge 0} \langle Z, M \rangle, \quad Z 1 = p, \; Z^T 1 = q
 
     A Gibbs sampler on the dual is cooled from a temperature at which it moves freely to one at which it has settled.
     Multiplying the cost by c multiplies temperatures, value and potentials by c.
@@ -285,18 +284,18 @@ def _anneal(
     stages = min(total, max(4, min(_STAGES, total // 50)))
     relative = np.geomspace(_HOT, _COLD / np.sqrt(total), stages)
     ends = np.linspace(0, total, stages + 1).round().astype(int)
-    histories = []
+    histories: list[NDArray[np.float64]] = []
     for k, sweeps in enumerate(np.diff(ends)):
         if k > 0:
             # the first sweeps of a stage still remember the one before
-            value = info.history[:, info.history.shape[1] // 3 :].mean(axis=1) - floor
+            value = histories[-1][:, histories[-1].shape[1] // 3 :].mean(axis=1) - floor
             T = np.clip(relative[k] * value / points, T / _DROP, T)
         hold = sweeps // 4 if k == stages - 1 else 0
         state, info = run(state, np.repeat(T[:, None], sweeps - hold, axis=1))
         histories.append(info.history)
-        if hold:
-            state, info = run(state, np.repeat(T[:, None], hold, axis=1), tau=_TAU)
-            histories.append(info.history)
+    if hold:
+        state, info = run(state, np.repeat(T[:, None], hold, axis=1), tau=_TAU)
+        histories.append(info.history)
     return state, info._replace(history=np.concatenate(histories, axis=1)), T
 
 
