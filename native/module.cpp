@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "limits.hpp"
+#include "nearest.hpp"
 #include "operators.hpp"
 #include "parallel.hpp"
 #include "sweep.hpp"
@@ -114,10 +115,48 @@ auto dense_operator(const Matrix<const T>& Mt, std::size_t rows) {
 }
 
 template <class T>
-auto grid_operator(const std::vector<Matrix<const T>>& axes) {
+std::vector<MatrixView<T>> views(const std::vector<Matrix<const T>>& axes) {
     std::vector<MatrixView<T>> matrices;
     for (const auto& axis : axes) matrices.push_back({axis.data(), axis.shape(0), axis.shape(1), axis.shape(1), 1});
-    return [matrices] { return GridOperator<T>(matrices); };
+    return matrices;
+}
+
+template <class T>
+auto grid_operator(const std::vector<Matrix<const T>>& axes) {
+    return [matrices = views(axes)] { return GridOperator<T>(matrices); };
+}
+
+// out holds the places of the k smallest sums of each row (x over the columns) or column (x over the rows)
+template <class T>
+void nearest_dense(Matrix<const T> Mt, bool by_rows, Vector<const T> x, Matrix<std::int64_t> out) {
+    nb::gil_scoped_release release;
+    const DenseMatrix<T> M{Mt.data(), Mt.shape(1)};
+    if (by_rows) {
+        nearest_of_rows(M, out.shape(0), Mt.shape(0), x.data(), out.shape(1), out.data());
+    } else {
+        Buffer<T> rows(M.stride);
+        std::fill(rows.get(), rows.get() + M.stride, kInf<T>);
+        std::copy(x.data(), x.data() + x.shape(0), rows.get());
+        nearest_of_columns(M, Mt.shape(0), rows.get(), out.shape(1), out.data());
+    }
+}
+
+template <class T>
+void nearest_grid(std::vector<Matrix<const T>> axes, bool by_rows, Vector<const T> x, Matrix<std::int64_t> out) {
+    std::vector<MatrixView<T>> matrices = views(axes);
+    nb::gil_scoped_release release;
+    Shape shape;
+    for (auto& matrix : matrices) {
+        if (!by_rows) matrix = matrix.transposed();
+        shape.push_back(matrix.columns);
+    }
+    const GridLayout<T> grid(shape);
+    const std::size_t side = shape.back();
+    Buffer<T> stored(grid.room());
+    std::fill(stored.get(), stored.get() + grid.room(), kInf<T>);
+    for (std::size_t r = 0; r < grid.rows; ++r)
+        std::copy(x.data() + r * side, x.data() + (r + 1) * side, stored.get() + r * grid.stride);
+    nearest_on_grid(matrices, stored.get(), out.shape(1), out.data());
 }
 
 // sum_ij p_i q_j M_ij / sum_ij p_i q_j over the finite costs, for each problem
@@ -167,6 +206,8 @@ void bind(nb::module_& m) {
     m.def("product_grid", [](std::vector<Matrix<const T>> axes, bool by_rows, Matrix<const T> x, Matrix<T> out,
                              std::size_t threads) { products<T>(grid_operator<T>(axes), by_rows, x, out, threads); });
     m.def("means_dense", &dense_means<T>);
+    m.def("nearest_dense", &nearest_dense<T>);
+    m.def("nearest_grid", &nearest_grid<T>);
     m.def("exponentials", [](std::uint64_t seed, std::uint64_t problem, std::uint32_t sweep_and_side, Vector<T> out) {
         nb::gil_scoped_release release;
         const Stream stream{seed, problem, sweep_and_side};

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from cases import KINDS, cost
 from gibbsot import DenseCost, GridCost, PointCost, coulomb, kernels
@@ -28,7 +29,7 @@ def test_products_are_those_of_the_matrix(kernel, kind, dtype):
         )
     np.testing.assert_array_equal(M.row_min(h[0]), M.row_min(h)[0])
     i, j = np.arange(M.shape[0]), np.arange(M.shape[1])
-    J, I = M.row_argmin(h[0]), M.col_argmax(g[0])  # noqa: E741
+    J, I = M.row_nearest(h[0])[:, 0], M.col_nearest(g[0])[:, 0]  # noqa: E741
     np.testing.assert_allclose(M.at(i, J) + h[0][J], M.row_min(h[0]), rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(g[0][I] - M.at(I, j), M.col_max(g[0]), rtol=tolerance, atol=tolerance)
 
@@ -47,6 +48,22 @@ def test_grid_products_on_random_shapes(shape, power, seed):
         with kernels.using(level):
             np.testing.assert_allclose(M.row_min(h), (dense + h).min(axis=1), rtol=1e-12, atol=1e-14)
             np.testing.assert_allclose(M.col_max(h), (h[:, None] - dense).max(axis=0), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nearest_are_those_of_the_matrix(kernel, kind, dtype):
+    M = cost(kind, dtype)
+    rng = np.random.default_rng(0)
+    h, g = rng.normal(size=M.shape[1]).astype(dtype), rng.normal(size=M.shape[0]).astype(dtype)
+    h[1:][rng.random(M.shape[1] - 1) < 0.2] = np.inf
+    g[1:][rng.random(M.shape[0] - 1) < 0.2] = -np.inf
+    k = min(5, *M.shape)
+    for found, sums in ((M.row_nearest(h, k), M.matrix() + h), (M.col_nearest(g, k), (M.matrix() - g[:, None]).T)):
+        expected = np.sort(sums, axis=1)[:, :k]
+        values = np.where(found >= 0, np.take_along_axis(sums, found, axis=1), np.inf)
+        np.testing.assert_allclose(values, expected, rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps)
+        assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,6 +94,10 @@ def test_points_and_coulomb():
     np.testing.assert_array_equal(coulomb([0.0, 2.0], [0.0, 1.0]).matrix(), [[np.inf, 1], [0.5, 1]])
 
 
+def test_repr():
+    assert repr(GridCost((28, 28), dtype="float32")) == "<GridCost 784 x 784, float32>"
+
+
 def test_dtype_follows_the_input():
     M = np.ones((2, 3))
     assert DenseCost(M.astype(np.float32)).dtype == np.float32
@@ -98,6 +119,14 @@ def test_dtype_follows_the_input():
         (lambda: DenseCost(np.empty((0, 3))), ValueError, "M: expected a matrix"),
         (lambda: DenseCost([["a"]]), TypeError, "M: expected real numbers"),
         (lambda: DenseCost([[1.0], [1.0, 2.0]]), ValueError, "M: expected a rectangular array"),
+        (lambda: DenseCost(sparse.csr_array([[1.0]])), TypeError, "M: expected a dense array, got a sparse one"),
+        (lambda: DenseCost([[1e305]]), ValueError, r"M: the largest cost is 1e\+305, beyond what float64"),
+        (
+            lambda: DenseCost([[1e-40]], dtype="float32"),
+            ValueError,
+            "M: the largest cost is 1e-40, beyond what float32",
+        ),
+        (lambda: GridCost(3.5), TypeError, "shape: expected integers"),
         (lambda: DenseCost([[1.0]], dtype="int32"), ValueError, "dtype: expected float32 or float64"),
         (lambda: DenseCost([[1.0]], dtype="nonsense"), TypeError, "dtype: expected float32 or float64"),
         (lambda: PointCost([[0.0, 1.0]], [[0.0]]), ValueError, "Y: expected points with 2 coordinates"),
@@ -117,6 +146,8 @@ def test_dtype_follows_the_input():
         (lambda: GridCost(matrices=[[[np.nan]]]), ValueError, r"matrices\[0\]: has NaN"),
         (lambda: GridCost((2, 2)).row_min(np.zeros(3)), ValueError, r"h: expected shape \(4,\)"),
         (lambda: GridCost((2, 2)).col_max(np.zeros((2, 3))), ValueError, r"g: expected shape \(4,\)"),
+        (lambda: GridCost((2, 2)).row_nearest(np.zeros(3)), ValueError, r"h: expected shape \(4,\)"),
+        (lambda: GridCost((2, 2)).col_nearest(np.zeros(4), k=5), ValueError, "k: expected a number from 1 to 4"),
         (lambda: GridCost((2, 2)).row_min(np.zeros(4), n_jobs=0), ValueError, "n_jobs: 0 has no meaning"),
         (lambda: GridCost((2, 2)).row_min(np.zeros(4), n_jobs=1.5), TypeError, "n_jobs: expected an integer"),
     ],

@@ -38,6 +38,7 @@ BAD = [
     ((GOOD_P, []), ValueError, "q: is empty"),
     (([0.0, 0.0], GOOD_Q), ValueError, "p: row 0 has no mass"),
     ((GOOD_P, [0.2, 0.3, 0.6]), ValueError, "q: row 0 sums to 1.1, p to 1; expected sums that agree"),
+    ((np.ones((2, 1)), GOOD_Q), ValueError, r"p: expected 2 weights .* got shape \(2, 1\); an image needs .ravel\(\)"),
     (([0.5, 0.5, 0.0], GOOD_Q), ValueError, "p: expected 2 weights a measure to match the cost"),
     ((GOOD_P, [0.5, 0.5]), ValueError, "q: expected 3 weights a measure to match the cost"),
     ((np.ones((2, 2, 2)), GOOD_Q), ValueError, "p: expected 2 weights a measure"),

@@ -64,8 +64,8 @@ def sparse_plans(problem: Problem, U: Array, L: Array) -> list[sparse.csr_array]
     plans = []
     for p, q, u, low in zip(problem.p, problem.q, U, L, strict=True):
         rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-        J = problem.cost.row_argmin(np.where(q > 0, low, np.inf))[rows]
-        I = problem.cost.col_argmax(np.where(p > 0, u, -np.inf))[columns]  # noqa: E741
+        J = problem.cost.row_nearest(np.where(q > 0, low, np.inf))[rows, 0]
+        I = problem.cost.col_nearest(np.where(p > 0, u, -np.inf))[columns, 0]  # noqa: E741
         halves = np.concatenate([p[rows], q[columns]]) / 2
         places = np.concatenate([rows, I]), np.concatenate([J, columns])
         plans.append(sparse.csr_array(sparse.coo_array((halves, places), shape=problem.cost.shape)))

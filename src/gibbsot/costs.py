@@ -10,11 +10,12 @@ so a cost is an object with the two products ``row_min`` and ``col_max``; a grid
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from . import kernels
@@ -45,6 +46,9 @@ class Cost(ABC):
     depth: int
     work: int
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.shape[0]:,} x {self.shape[1]:,}, {self.dtype}>"
+
     def row_min(self, h: ArrayLike, n_jobs: int | None = None) -> Array:
         """Return ``min_j (M_ij + h_j)`` for each row i, for one h or a batch of them.
 
@@ -69,13 +73,37 @@ class Cost(ABC):
         """
         return -self._product(-np.asarray(g), False, n_jobs)
 
-    def row_argmin(self, h: ArrayLike) -> NDArray[np.intp]:
-        """Return the first ``j`` that attains ``row_min(h)`` for each row, for one h."""
-        return self._least(np.asarray(h, self.dtype), True)[1]
+    def row_nearest(self, h: ArrayLike, k: int = 1) -> NDArray[np.int64]:
+        """Return, for each row, the k columns with the smallest ``M_ij + h_j``, nearest first, for one h.
 
-    def col_argmax(self, g: ArrayLike) -> NDArray[np.intp]:
-        """Return the first ``i`` that attains ``col_max(g)`` for each column, for one g."""
-        return self._least(-np.asarray(g, self.dtype), False)[1]
+        Parameters
+        ----------
+        h : array of shape (m2,)
+            ``inf`` leaves a column out.
+        k : int
+            How many; -1 stands where there are fewer that have a finite sum.
+
+        Returns
+        -------
+        array of shape (m1, k)
+        """
+        return self._nearest(h, True, k)
+
+    def col_nearest(self, g: ArrayLike, k: int = 1) -> NDArray[np.int64]:
+        """Return, for each column, the k rows with the largest ``g_i - M_ij``, nearest first, for one g.
+
+        Parameters
+        ----------
+        g : array of shape (m1,)
+            ``-inf`` leaves a row out.
+        k : int
+            How many; -1 stands where there are fewer that have a finite difference.
+
+        Returns
+        -------
+        array of shape (m2, k)
+        """
+        return self._nearest(-np.asarray(g), False, k)
 
     def mean(self, p: ArrayLike, q: ArrayLike, n_jobs: int | None = None) -> NDArray[np.float64]:
         r"""Return the mean of the finite costs under independent p and q, for each problem of a batch.
@@ -98,22 +126,45 @@ class Cost(ABC):
         if x.ndim not in (1, 2) or x.shape[-1] != size:
             raise ValueError(f"{name}: expected shape ({size},) or (n, {size}), got {x.shape}")
         batch = np.ascontiguousarray(np.atleast_2d(x))
+        threads = kernels.threads(n_jobs)
         native = kernels.native()
         if native is None:
-            out = np.stack([self._least(row, by_rows)[0] for row in batch])
+            out = np.stack([self._least(row, by_rows) for row in batch])
         else:
             out = np.empty((len(batch), self.shape[0 if by_rows else 1]), self.dtype)
             kind, operand = self.operand()
-            getattr(native, f"product_{kind}")(operand, by_rows, batch, out, kernels.threads(n_jobs))
+            getattr(native, f"product_{kind}")(operand, by_rows, batch, out, threads)
         return out.reshape(*x.shape[:-1], -1)
+
+    def _nearest(self, x: ArrayLike, by_rows: bool, k: int) -> NDArray[np.int64]:
+        x = np.ascontiguousarray(x, self.dtype)
+        count, size = self.shape if by_rows else self.shape[::-1]
+        if x.shape != (size,):
+            raise ValueError(f"{'h' if by_rows else 'g'}: expected shape ({size},), got {x.shape}")
+        if not 1 <= k <= size:
+            raise ValueError(f"k: expected a number from 1 to {size}, got {k}")
+        out = np.empty((count, k), np.int64)
+        native = kernels.native()
+        if native is not None:
+            kind, operand = self.operand()
+            getattr(native, f"nearest_{kind}")(operand, by_rows, x, out)
+            return out
+        places = np.arange(size)
+        chunk = max(1, 2_000_000 // size)
+        for start in range(0, count, chunk):
+            own = np.arange(start, min(start + chunk, count))[:, None]
+            sums = (self.at(own, places) if by_rows else self.at(places, own)) + x
+            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
+            out[start : start + chunk] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+        return out
 
     @abstractmethod
     def operand(self) -> tuple[str, Any]:
         """Return the kind of kernel for this cost and what to give it."""
 
     @abstractmethod
-    def _least(self, x: Array, by_rows: bool) -> tuple[Array, NDArray[np.intp]]:
-        """Minimum and first minimiser of M_ij + x over j (by rows) or over i, in NumPy: the specification."""
+    def _least(self, x: Array, by_rows: bool) -> Array:
+        """Minimum of M_ij + x over j (by rows) or over i, in NumPy: the specification."""
 
     @abstractmethod
     def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]: ...
@@ -153,8 +204,8 @@ class DenseCost(Cost):
         matrix = _real(M, "M")
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise ValueError(f"M: expected a matrix with rows and columns, got shape {matrix.shape}")
-        _check_costs(matrix, "M")
         self.dtype = _precision(dtype, matrix)
+        _check_costs(matrix, "M", self.dtype)
         self.shape = (matrix.shape[0], matrix.shape[1])
         self.finite = bool(np.isfinite(matrix).all())
         self.work = 2 * matrix.size
@@ -167,16 +218,12 @@ class DenseCost(Cost):
     def operand(self) -> tuple[str, Any]:
         return "dense", self._columns
 
-    def _least(self, x: Array, by_rows: bool) -> tuple[Array, NDArray[np.intp]]:
+    def _least(self, x: Array, by_rows: bool) -> Array:
         Mt = self._columns[:, : self.shape[0]]
         if not by_rows:
-            sums = Mt + x
-            return sums.min(axis=1), sums.argmin(axis=1)
+            return (Mt + x).min(axis=1)
         kept = np.flatnonzero(x < np.inf)
-        if len(kept) == 0:
-            return np.full(self.shape[0], np.inf, self.dtype), np.zeros(self.shape[0], np.intp)
-        sums = Mt[kept] + x[kept, None]
-        return sums.min(axis=0), kept[sums.argmin(axis=0)]
+        return (Mt[kept] + x[kept, None]).min(axis=0, initial=np.inf)
 
     def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
         out = np.empty(len(p))
@@ -293,10 +340,11 @@ class GridCost(Cost):
             for a, axis in enumerate(axes):
                 if axis.ndim != 2 or 0 in axis.shape:
                     raise ValueError(f"matrices[{a}]: expected a matrix with rows and columns, got shape {axis.shape}")
-                _check_costs(axis, f"matrices[{a}]")
             if shape is not None and _sides(shape) != tuple(len(axis) for axis in axes):
                 raise ValueError(f"shape: {shape} differs from the rows of matrices, {tuple(len(a) for a in axes)}")
         self.dtype = _precision(dtype, *(axes if matrices is not None else ()))
+        for a, axis in enumerate(axes):
+            _check_costs(axis, "power, spacing" if matrices is None else f"matrices[{a}]", self.dtype)
         self.axes: list[Array] = [np.ascontiguousarray(axis, self.dtype) for axis in axes]
         self.row_shape = tuple(len(axis) for axis in axes)
         self.col_shape = tuple(axis.shape[1] for axis in axes)
@@ -308,20 +356,14 @@ class GridCost(Cost):
     def operand(self) -> tuple[str, Any]:
         return "grid", self.axes
 
-    def _least(self, x: Array, by_rows: bool) -> tuple[Array, NDArray[np.intp]]:
+    def _least(self, x: Array, by_rows: bool) -> Array:
         values = x.reshape(self.col_shape if by_rows else self.row_shape)
-        sources = np.arange(values.size).reshape(values.shape)
         for a, axis in reversed(list(enumerate(self.axes))):
-            values, sources = np.moveaxis(values, a, -1), np.moveaxis(sources, a, -1)
-            least = np.empty((*values.shape[:-1], axis.shape[0 if by_rows else 1]), self.dtype)
-            origin = np.empty(least.shape, np.intp)
-            for k, costs in enumerate(axis if by_rows else axis.T):
-                sums = values + costs
-                best = sums.argmin(axis=-1)[..., None]
-                least[..., k] = np.take_along_axis(sums, best, axis=-1)[..., 0]
-                origin[..., k] = np.take_along_axis(sources, best, axis=-1)[..., 0]
-            values, sources = np.moveaxis(least, -1, a), np.moveaxis(origin, -1, a)
-        return values.ravel(), sources.ravel()
+            values = np.moveaxis(values, a, -1)
+            # a row of the axis at a time: no more memory than the grid itself
+            least = [(values + costs).min(axis=-1) for costs in (axis if by_rows else axis.T)]
+            values = np.moveaxis(np.stack(least, axis=-1), -1, a)
+        return values.ravel()
 
     def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
         total = np.zeros(len(p))
@@ -384,6 +426,8 @@ def as_cost(cost: Cost | ArrayLike) -> Cost:
 
 
 def _real(x: ArrayLike, name: str) -> Array:
+    if sparse.issparse(x):
+        raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
     try:
         array = np.asarray(x)
     except ValueError:
@@ -405,7 +449,7 @@ def _precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
     return precision
 
 
-def _check_costs(M: Array, name: str) -> None:
+def _check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
     if np.isnan(M).any():
         raise ValueError(f"{name}: has NaN; expected finite costs, or inf for a forbidden pair")
     if np.isneginf(M).any():
@@ -417,6 +461,11 @@ def _check_costs(M: Array, name: str) -> None:
             raise ValueError(
                 f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
             )
+    largest, limits = np.abs(M[finite]).max(), np.finfo(dtype)
+    if largest > 1e-6 * limits.max or 0 < largest < 1e12 * limits.tiny:
+        raise ValueError(
+            f"{name}: the largest cost is {largest:.3g}, beyond what {dtype} computes with; scale the costs"
+        )
 
 
 def _points(X: ArrayLike, name: str) -> Array:
@@ -431,7 +480,7 @@ def _points(X: ArrayLike, name: str) -> Array:
 
 
 def _sides(shape: int | Sequence[int]) -> tuple[int, ...]:
-    sides = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    sides = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in sides):
         raise TypeError(f"shape: expected integers, got {shape!r}")
     if not 1 <= len(sides) <= 3 or min(sides) < 1:

@@ -64,7 +64,8 @@ def weights(x: Any, name: str, size: int) -> Weights:
     if array.size == 0:
         raise ValueError(f"{name}: is empty; expected weights of shape ({size},) or (n, {size})")
     if array.ndim != 2 or array.shape[1] != size:
-        raise ValueError(f"{name}: expected {size} weights a measure to match the cost, got shape {np.shape(x)}")
+        hint = "; an image needs .ravel()" if array.size % size == 0 else ""
+        raise ValueError(f"{name}: expected {size} weights a measure to match the cost, got shape {np.shape(x)}{hint}")
     for bad, what in ((~np.isfinite(array), "NaN or infinite"), (array < 0, "negative")):
         if bad.any():
             b, i = np.argwhere(bad)[0]
@@ -123,13 +124,17 @@ def nearest(problem: Problem, n_jobs: int | None = None) -> tuple[NDArray[np.flo
 
 
 def _check_reachable(problem: Problem, names: tuple[str, str]) -> None:
-    U, L = nearest(problem)
-    for potential, mass, side, other in ((U, problem.p, 0, 1), (L, problem.q, 1, 0)):
-        stuck = np.argwhere(~np.isfinite(potential) & (mass > 0))
-        if len(stuck):
-            b, i = stuck[0]
-            what = ("row", "column")[side]
-            raise ValueError(
-                f"cost: {what} {i} has weight in {names[side]} (row {b}) but only infinite costs to the points of "
-                f"{names[other]} that have weight"
-            )
+    cost = problem.cost
+    U = cost.row_min(np.where(problem.q > 0, 0.0, np.inf))
+    _check_finite(U, problem.p, "row", names)
+    _check_finite(cost.col_max(np.where(problem.p > 0, 0.0, -np.inf)), problem.q, "column", names[::-1])
+
+
+def _check_finite(potential: NDArray[np.floating], mass: Weights, what: str, names: tuple[str, str]) -> None:
+    stuck = np.argwhere(~np.isfinite(potential) & (mass > 0))
+    if len(stuck):
+        b, i = stuck[0]
+        raise ValueError(
+            f"cost: {what} {i} has weight in {names[0]} (row {b}) but only infinite costs to the points of {names[1]} "
+            "that have weight"
+        )

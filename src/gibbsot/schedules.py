@@ -91,9 +91,10 @@ def temperatures(schedule: Schedule, n_sweeps: int | None) -> NDArray[np.float64
         except (TypeError, ValueError):
             raise TypeError(f"schedule: expected a number, an array or a function, got {schedule!r}") from None
         if result.ndim == 0:
+            T = check_temperature(float(result), "schedule")
             if n_sweeps is None:
                 raise ValueError("n_sweeps: expected the number of sweeps, as the schedule is one temperature")
-            result = np.repeat(result, n_sweeps)
+            result = np.repeat(T, n_sweeps)
     if result.ndim != 1 or result.size == 0:
         raise ValueError(f"schedule: expected one temperature a sweep, got shape {result.shape}")
     if n_sweeps is not None and len(result) != n_sweeps:

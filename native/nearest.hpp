@@ -1,0 +1,126 @@
+// The k smallest of M_ij + x_j over j for each row i, or of M_ij + x_i over i for each column j: the arcs that matter.
+// The whole matrix is gone through once, dense costs in place and grids without ever forming it.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "operators.hpp"
+
+namespace gibbsot {
+
+// The k smallest values so far, in order, with their places; of equal ones the first to come stays first.
+template <class T>
+class Shortlist {
+public:
+    explicit Shortlist(std::size_t k) : values_(k), places_(k) { clear(); }
+
+    void clear() {
+        std::fill(values_.begin(), values_.end(), kInf<T>);
+        std::fill(places_.begin(), places_.end(), -1);
+    }
+    T worst() const { return values_.back(); }
+    void offer(T value, std::size_t place) {
+        if (!(value < worst())) return;
+        std::size_t at = values_.size() - 1;
+        for (; at > 0 && value < values_[at - 1]; --at) {
+            values_[at] = values_[at - 1];
+            places_[at] = places_[at - 1];
+        }
+        values_[at] = value;
+        places_[at] = static_cast<std::int64_t>(place);
+    }
+    void write(std::int64_t* out) const { std::copy(places_.begin(), places_.end(), out); }
+
+private:
+    std::vector<T> values_;
+    std::vector<std::int64_t> places_;  // -1 where there are fewer than k
+};
+
+// Offers n padded sums first[i] + second[i] + shift, the place of sum i being place + i.
+template <class T>
+inline void offer_sums(Shortlist<T>& list, const T* first, const T* second, T shift, std::size_t n, std::size_t place) {
+    constexpr std::size_t most = 4 * kLineLanes<T>;
+    for (std::size_t begin = 0; begin < n; begin += most) {
+        const std::size_t end = std::min(n, begin + most);
+        Vec<T> least = splat(kInf<T>);
+        for (std::size_t i = begin; i < end; i += kLanes<T>)
+            least = minimum(least, (load(first + i) + load(second + i)) + splat(shift));
+        if (!(lowest<T>(least) < list.worst())) continue;
+        for (std::size_t i = begin; i < end; ++i) list.offer((first[i] + second[i]) + shift, place + i);
+    }
+}
+
+// x over the rows, padded with +inf; out is columns x k
+template <class T>
+void nearest_of_columns(const DenseMatrix<T>& M, std::size_t columns, const T* x, std::size_t k, std::int64_t* out) {
+    Shortlist<T> list(k);
+    for (std::size_t j = 0; j < columns; ++j) {
+        list.clear();
+        offer_sums(list, M.column(j), x, T(0), M.stride, 0);
+        list.write(out + j * k);
+    }
+}
+
+// x over the columns; out is rows x k. A line of rows is done at a time, so that each line of the matrix is read once.
+template <class T>
+void nearest_of_rows(const DenseMatrix<T>& M, std::size_t rows, std::size_t columns, const T* x, std::size_t k,
+                     std::int64_t* out) {
+    constexpr std::size_t W = kLineLanes<T>;
+    std::vector<Shortlist<T>> lists(W, Shortlist<T>(k));
+    alignas(kLine) T worst[W];
+    for (std::size_t i = 0; i < rows; i += W) {
+        for (auto& list : lists) list.clear();
+        std::fill(worst, worst + W, kInf<T>);
+        for (std::size_t j = 0; j < columns; ++j) {
+            if (!(x[j] < kInf<T>)) continue;
+            const T* costs = M.column(j) + i;
+            Vec<T> hits{};
+            for (std::size_t l = 0; l < W; l += kLanes<T>) {
+                const Vec<T> better = load(costs + l) + splat(x[j]) < load(worst + l) ? splat(T(-1)) : Vec<T>{};
+                hits = minimum(hits, better);
+            }
+            if (!(lowest<T>(hits) < 0)) continue;
+            for (std::size_t l = 0; l < W; ++l) {
+                lists[l].offer(costs[l] + x[j], j);
+                worst[l] = lists[l].worst();
+            }
+        }
+        for (std::size_t l = 0; l < W && i + l < rows; ++l) lists[l].write(out + (i + l) * k);
+    }
+}
+
+// x over the grid of the matrices' columns, its last axis padded with +inf; out is (points of the rows' grid) x k
+template <class T>
+void nearest_on_grid(const std::vector<MatrixView<T>>& axes, const T* x, std::size_t k, std::int64_t* out) {
+    Shape rows, columns;
+    for (const auto& axis : axes) {
+        rows.push_back(axis.rows);
+        columns.push_back(axis.columns);
+    }
+    const GridLayout<T> from(columns);
+    const std::size_t last = axes.size() - 1, side = columns[last], width = padded<T>(side);
+    Buffer<T> costs(rows[last] * width);
+    std::fill(costs.get(), costs.get() + rows[last] * width, kInf<T>);
+    for (std::size_t i = 0; i < rows[last]; ++i)
+        for (std::size_t j = 0; j < side; ++j) costs[i * width + j] = axes[last](i, j);
+
+    std::vector<T> base(from.rows);
+    Shortlist<T> list(k);
+    for (std::size_t r = 0; r < product(rows, 0, last); ++r) {
+        for (std::size_t c = 0; c < from.rows; ++c) {
+            std::size_t i = r, j = c;
+            base[c] = T(0);
+            for (std::size_t a = last; a-- > 0; i /= rows[a], j /= columns[a])
+                base[c] += axes[a](i % rows[a], j % columns[a]);
+        }
+        for (std::size_t i = 0; i < rows[last]; ++i) {
+            list.clear();
+            for (std::size_t c = 0; c < from.rows; ++c)
+                offer_sums(list, costs.get() + i * width, x + c * from.stride, base[c], width, c * side);
+            list.write(out + (r * rows[last] + i) * k);
+        }
+    }
+}
+
+}  // namespace gibbsot
