@@ -18,6 +18,7 @@ test: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(RUN) benchmarks/engine.py
+	$(RUN) benchmarks/accuracy.py
 
 lint: $(VENV)/installed
 	$(RUN) -m ruff check --fix

@@ -69,11 +69,13 @@ def test_default_settings_on_random_dense_problems(kind):
 
 
 def test_default_settings_on_random_images():
-    """20 pairs of images, uniform noise and sparse spots sharp and blurred: within 1 % of POT, the bound never above."""
+    """20 pairs of images, uniform noise and spots sharp and blurred: within 1 % of POT, the bound never above."""
     rng = np.random.default_rng(21)
     for k in range(20 if kernels.name() != "numpy" else 2):
         shape = tuple(rng.integers(8, 24, 2))
-        images = [gaussian_filter(rng.random(shape) ** (1, 8, 8, 8)[k % 4], (0, 0, 1, 2)[k % 4]).ravel() for _ in range(2)]
+        images = [
+            gaussian_filter(rng.random(shape) ** (1, 8, 8, 8)[k % 4], (0, 0, 1, 2)[k % 4]).ravel() for _ in range(2)
+        ]
         p, q = (image / image.sum() for image in images)
         cost = GridCost(shape)
         result = solve(p, q, cost)
