@@ -54,7 +54,9 @@ inline void minplus(std::size_t rows, std::size_t depth, std::size_t width, cons
             const T* a = A + row * lda;
             T* c = C + row * ldc + column;
             [&]<std::size_t... R>(std::index_sequence<R...>) {
-                ((height == R + 1 && (minplus_tile<R + 1, Vs>(depth, a, lda, B + column, ldb, c, ldc), true)) || ...);
+                static_cast<void>(
+                    ((height == R + 1 && (minplus_tile<R + 1, Vs>(depth, a, lda, B + column, ldb, c, ldc), true)) ||
+                     ...));
             }(std::make_index_sequence<kTileRows>{});
             row += height;
         }

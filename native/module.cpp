@@ -20,6 +20,7 @@ using namespace gibbsot;
 
 namespace {
 
+// Arrays that a kernel writes to must come with the right dtype and order: it would write to a converted copy.
 template <class T>
 using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>

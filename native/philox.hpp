@@ -78,7 +78,7 @@ private:
 };
 
 // a * b + c in single precision, rounded once. Without the instruction the sum is rounded to double in between: the
-// same bits for every argument that minus_log_float meets, all 2^23 of which a test goes through.
+// same bits for every argument that minus_log_float meets, nearly all 2^23 of which a test draws.
 template <class F>
 inline F fused(F a, F b, F c) {
 #if defined(__AVX512F__) && defined(__GNUC__)

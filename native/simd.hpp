@@ -98,13 +98,6 @@ inline V minimum(V a, V b) {
     return b < a ? b : a;
 }
 
-// Copies n entries and what completes their last line.
-template <class T>
-inline void copy_lines(const T* from, T* to, std::size_t n) {
-    for (std::size_t i = 0; i < n; i += kLineLanes<T>)
-        for (std::size_t part = 0; part < kLineLanes<T>; part += kLanes<T>) store(to + i + part, load(from + i + part));
-}
-
 // The least lane, by halves.
 template <class T, class V>
 inline T lowest(V v) {

@@ -94,6 +94,12 @@ def test_points_and_coulomb():
     np.testing.assert_array_equal(coulomb([0.0, 2.0], [0.0, 1.0]).matrix(), [[np.inf, 1], [0.5, 1]])
 
 
+def test_unsigned_and_empty_input(kernel):
+    M = DenseCost([[0, 1], [1, 0]])
+    np.testing.assert_array_equal(M.col_max(np.array([0, 2], np.uint8)), [1, 2])
+    assert M.row_min(np.empty((0, 2))).shape == (0, 2)
+
+
 def test_repr():
     assert repr(GridCost((28, 28), dtype="float32")) == "<GridCost 784 x 784, float32>"
 
@@ -125,6 +131,13 @@ def test_dtype_follows_the_input():
             lambda: DenseCost([[1e-40]], dtype="float32"),
             ValueError,
             "M: the largest cost is 1e-40, beyond what float32",
+        ),
+        (lambda: GridCost((2, 2), spacing="a"), TypeError, "spacing: expected numbers"),
+        (lambda: GridCost((2, 2), power="a"), TypeError, "power: expected a number"),
+        (
+            lambda: GridCost((2, 2)).mean(np.ones((1, 5)), np.ones((1, 4))),
+            ValueError,
+            r"p, q: expected shapes \(n, 4\)",
         ),
         (lambda: GridCost(3.5), TypeError, "shape: expected integers"),
         (lambda: DenseCost([[1.0]], dtype="int32"), ValueError, "dtype: expected float32 or float64"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from gibbsot import problem, solve, solve_batch
+from gibbsot import DenseCost, problem, solve, solve_batch
 
 M = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
 
@@ -37,6 +37,7 @@ BAD = [
     (([], GOOD_Q), ValueError, "p: is empty"),
     ((GOOD_P, []), ValueError, "q: is empty"),
     (([0.0, 0.0], GOOD_Q), ValueError, "p: row 0 has no mass"),
+    (([1e308, 1e308], GOOD_Q), ValueError, "p: row 0 has a sum that overflows"),
     ((GOOD_P, [0.2, 0.3, 0.6]), ValueError, "q: row 0 sums to 1.1, p to 1; expected sums that agree"),
     ((np.ones((2, 1)), GOOD_Q), ValueError, r"p: expected 2 weights .* got shape \(2, 1\); an image needs .ravel\(\)"),
     (([0.5, 0.5, 0.0], GOOD_Q), ValueError, "p: expected 2 weights a measure to match the cost"),
@@ -84,3 +85,12 @@ def test_a_masked_row_may_have_only_infinite_costs_to_the_support():
     result = solve([0.0, 1.0], [0.0, 1.0], [[0.0, np.inf], [0.0, 1.0]])
     assert result.value == pytest.approx(1.0, rel=1e-3)
     assert np.isposinf(result.potentials[0][0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_weight_too_small_for_the_precision_is_a_mask(dtype):
+    small = 0.1 * float(np.finfo(dtype).tiny)
+    pair = problem([1 - small, small], [1.0, small], DenseCost([[1.0, np.inf], [np.inf, 1.0]], dtype))
+    np.testing.assert_array_equal(pair.p, [[1, 0]])
+    np.testing.assert_array_equal(pair.q, [[1, 0]])
+    assert solve(pair.p[0], pair.q[0], pair.cost).lower_bound == pytest.approx(1, rel=1e-5)

@@ -27,6 +27,10 @@ def test_temperatures_from_anything():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
+        (lambda: schedules.constant("a", 3), TypeError, "T: expected a number"),
+        (lambda: schedules.geometric(1.0, 0), ValueError, "n_sweeps: expected at least 1"),
+        (lambda: schedules.geometric(1.0, 2.5), TypeError, "n_sweeps: expected an integer"),
+        (lambda: schedules.epoch_decay(1.0, 0, 0), ValueError, "m, m_bar: expected numbers of points"),
         (lambda: schedules.constant(0.0, 3), ValueError, "T: expected a positive number"),
         (lambda: schedules.geometric(-1.0, 3), ValueError, "T0: expected a positive number"),
         (lambda: schedules.geometric(1.0, 3, ratio=0.0), ValueError, "ratio: expected a positive number"),

@@ -69,7 +69,10 @@ def test_default_settings_on_random_dense_problems(kind):
 
 
 def test_default_settings_on_random_images():
-    """20 pairs of images, uniform noise and spots sharp and blurred: within 1 % of POT, the bound never above."""
+    """20 pairs of images, uniform noise and spots sharp and blurred: within 1 % of POT, the bound never above.
+
+    Nearly constant images, which nearly agree, are slower than that: benchmarks/accuracy.py shows how much.
+    """
     rng = np.random.default_rng(21)
     for k in range(20 if kernels.name() != "numpy" else 2):
         shape = tuple(rng.integers(8, 24, 2))
@@ -215,10 +218,13 @@ def test_a_given_schedule_is_followed():
 
 
 def test_converged_is_the_mixing_test():
-    pair = batch("points", n=1)
+    pair = batch("points", n=6)
     # at so low a temperature a cold chain climbs for long
-    assert not solve(pair.p[0], pair.q[0], pair.cost, schedule=1e-4, n_sweeps=30).converged
-    assert solve(pair.p[0], pair.q[0], pair.cost).converged
+    assert not solve_batch(pair.p, pair.q, pair.cost, schedule=1e-4, n_sweeps=30).converged.any()
+    result = solve_batch(pair.p, pair.q, pair.cost, schedule=0.05, n_sweeps=30)
+    assert set(result.converged) == {True, False}
+    rise = result.history[:, -1] - result.history[:, -6]
+    np.testing.assert_array_equal(result.converged, rise < 0.01 * 5 * 0.05)
 
 
 def test_warm_start_continues_bit_for_bit():
@@ -264,7 +270,7 @@ def test_plan_is_the_papers():
     assert Z.nnz <= 128
     assert Z.sum() == pytest.approx(1)
     arcs = Z.tocoo()
-    assert float((arcs.data * cost.at(*arcs.coords)).sum()) == pytest.approx(exact(p, q, cost.matrix()), rel=5e-2)
+    assert float((arcs.data * cost.at(arcs.row, arcs.col)).sum()) == pytest.approx(exact(p, q, cost.matrix()), rel=5e-2)
     assert 0.5 * np.abs(Z.sum(axis=1) - p).sum() > 0.01
 
 
@@ -295,6 +301,21 @@ def test_bad_options(options, error, message):
     pair = batch("dense", n=1)
     with pytest.raises(error, match=message):
         solve(pair.p[0], pair.q[0], pair.cost, **options)
+
+
+def test_warm_start_of_a_point_that_nothing_could_reach():
+    M = [[0.0, np.inf], [1.0, 0.0]]
+    before = solve([1.0, 0.0], [1.0, 0.0], M)
+    after = solve([0.5, 0.5], [0.5, 0.5], M, warm_start=before, schedule=np.geomspace(1, 1e-4, 500))
+    assert after.value == pytest.approx(0, abs=1e-2)
+
+
+def test_results_are_true_and_compare_by_identity():
+    pair = batch("grid1", n=1)
+    one, other = (solve(pair.p[0], pair.q[0], pair.cost, n_sweeps=5) for _ in range(2))
+    assert one
+    assert one != other
+    assert len({one, other}) == 2
 
 
 def test_warm_start_of_another_size():

@@ -71,7 +71,7 @@ class Cost(ABC):
         n_jobs : int, optional
             Threads over the batch.
         """
-        return -self._product(-np.asarray(g), False, n_jobs)
+        return -self._product(-np.asarray(g, self.dtype), False, n_jobs)
 
     def row_nearest(self, h: ArrayLike, k: int = 1) -> NDArray[np.int64]:
         """Return, for each row, the k columns with the smallest ``M_ij + h_j``, nearest first, for one h.
@@ -103,7 +103,7 @@ class Cost(ABC):
         -------
         array of shape (m2, k)
         """
-        return self._nearest(-np.asarray(g), False, k)
+        return self._nearest(-np.asarray(g, self.dtype), False, k)
 
     def mean(self, p: ArrayLike, q: ArrayLike, n_jobs: int | None = None) -> NDArray[np.float64]:
         r"""Return the mean of the finite costs under independent p and q, for each problem of a batch.
@@ -118,6 +118,9 @@ class Cost(ABC):
         """
         p = np.ascontiguousarray(p, self.dtype)
         q = np.ascontiguousarray(q, self.dtype)
+        if p.ndim != 2 or q.ndim != 2 or len(p) != len(q) or (p.shape[1], q.shape[1]) != self.shape:
+            m1, m2 = self.shape
+            raise ValueError(f"p, q: expected shapes (n, {m1}) and (n, {m2}), got {p.shape} and {q.shape}")
         return self._mean(p, q, kernels.threads(n_jobs))
 
     def _product(self, x: ArrayLike, by_rows: bool, n_jobs: int | None) -> Array:
@@ -128,13 +131,14 @@ class Cost(ABC):
         batch = np.ascontiguousarray(np.atleast_2d(x))
         threads = kernels.threads(n_jobs)
         native = kernels.native()
+        out = np.empty((len(batch), self.shape[0 if by_rows else 1]), self.dtype)
         if native is None:
-            out = np.stack([self._least(row, by_rows) for row in batch])
+            for b, row in enumerate(batch):
+                out[b] = self._least(row, by_rows)
         else:
-            out = np.empty((len(batch), self.shape[0 if by_rows else 1]), self.dtype)
             kind, operand = self.operand()
             getattr(native, f"product_{kind}")(operand, by_rows, batch, out, threads)
-        return out.reshape(*x.shape[:-1], -1)
+        return out.reshape(*x.shape[:-1], out.shape[1])
 
     def _nearest(self, x: ArrayLike, by_rows: bool, k: int) -> NDArray[np.int64]:
         x = np.ascontiguousarray(x, self.dtype)
@@ -168,6 +172,10 @@ class Cost(ABC):
 
     @abstractmethod
     def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]: ...
+
+    @abstractmethod
+    def astype(self, dtype: DTypeLike) -> Cost:
+        """Return the same cost in another precision, or itself."""
 
     @abstractmethod
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
@@ -238,6 +246,9 @@ class DenseCost(Cost):
             finite = np.isfinite(Mt[kept])
             out[b] = (weight * np.where(finite, Mt[kept], 0)).sum() / (weight * finite).sum()
         return out
+
+    def astype(self, dtype: DTypeLike) -> DenseCost:
+        return self if self.dtype == np.dtype(dtype) else DenseCost(self.matrix(), dtype)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         return self._columns[np.asarray(j), np.asarray(i)]
@@ -376,10 +387,12 @@ class GridCost(Cost):
                 total[b] += (weight * costs).sum() / (weight * finite).sum()
         return total
 
+    def astype(self, dtype: DTypeLike) -> GridCost:
+        return self if self.dtype == np.dtype(dtype) else GridCost(matrices=self.axes, dtype=dtype)
+
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         rows = np.unravel_index(np.asarray(i), self.row_shape)
         columns = np.unravel_index(np.asarray(j), self.col_shape)
-        # in the order in which the products add, so that an arc found by a product has its very cost
         return sum((axis[r, c] for axis, r, c in zip(self.axes, rows, columns, strict=True)), np.zeros((), self.dtype))
 
     def matrix(self) -> Array:
@@ -491,7 +504,10 @@ def _sides(shape: int | Sequence[int]) -> tuple[int, ...]:
 def _spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) -> NDArray[np.float64]:
     if spacing is None:
         spacing = 1 / max(sides)
-    values = np.asarray(spacing, np.float64)
+    try:
+        values = np.asarray(spacing, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"spacing: expected numbers, got {spacing!r}") from None
     if values.ndim > 1 or (values.ndim == 1 and len(values) != len(sides)):
         raise ValueError(f"spacing: expected one number or one an axis ({len(sides)}), got shape {values.shape}")
     if not (np.isfinite(values) & (values > 0)).all():
@@ -500,6 +516,8 @@ def _spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) -
 
 
 def _axis_cost(n: int, power: float, spacing: float) -> Array:
+    if isinstance(power, bool) or not isinstance(power, int | float | np.number):
+        raise TypeError(f"power: expected a number, got {power!r}")
     if not power >= 1 or not np.isfinite(power):
         raise ValueError(f"power: expected a number of at least 1, got {power!r}")
     x = np.arange(n) * spacing

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
@@ -37,7 +38,8 @@ def available() -> tuple[str, ...]:
         best = _load("baseline").best_instruction_set()
     except ImportError:
         return ("numpy",)
-    return (*LEVELS[LEVELS.index(best) :], "numpy")
+    built = [level for level in LEVELS[LEVELS.index(best) :] if find_spec(f"gibbsot._native_{level}") is not None]
+    return (*built, "numpy")
 
 
 def select(name: str | None = None) -> str:

@@ -72,9 +72,13 @@ def weights(x: Any, name: str, size: int) -> Weights:
             raise ValueError(
                 f"{name}: has {what} weights, the first at row {b}, entry {i}; expected finite weights >= 0"
             )
-    massless = np.flatnonzero(array.sum(axis=1) == 0)
-    if len(massless):
-        raise ValueError(f"{name}: row {massless[0]} has no mass; expected a positive weight in every measure")
+    with np.errstate(over="ignore"):
+        mass = array.sum(axis=1)
+    if not (mass > 0).all():
+        b = np.flatnonzero(mass == 0)[0]
+        raise ValueError(f"{name}: row {b} has no mass; expected a positive weight in every measure")
+    if np.isinf(mass).any():
+        raise ValueError(f"{name}: row {np.flatnonzero(np.isinf(mass))[0]} has a sum that overflows; scale the weights")
     return array
 
 
@@ -110,10 +114,16 @@ def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P
             f"{names[1]}: row {b} sums to {sums[1][b, 0]:.9g}, {names[0]} to {sums[0][b, 0]:.9g}; "
             "expected sums that agree to 1e-6"
         )
-    result = Problem(np.ascontiguousarray(p / sums[0]), np.ascontiguousarray(q / sums[1]), cost)
+    result = Problem(_masked(p / sums[0], cost), _masked(q / sums[1], cost), cost)
     if not cost.finite:
         _check_reachable(result, names)
     return result
+
+
+def _masked(weight: Weights, cost: Cost) -> Weights:
+    # a weight that the cost's precision cannot tell from zero, or not invert, is a mask
+    rounded = weight.astype(cost.dtype)
+    return np.where(rounded < np.finfo(cost.dtype).tiny, 0, rounded).astype(np.float64)
 
 
 def nearest(problem: Problem, n_jobs: int | None = None) -> tuple[NDArray[np.floating], NDArray[np.floating]]:

@@ -25,7 +25,7 @@ def plan(ax: Axes, Z: Any, exact: Any | None = None, title: str = "") -> None:
         if matrix is None:
             continue
         entries = sparse.coo_array(matrix)
-        x, y = ((k + 0.5) / side for k, side in zip(entries.coords, entries.shape, strict=True))
+        x, y = ((k + 0.5) / side for k, side in zip((entries.row, entries.col), entries.shape, strict=True))
         size = area * np.sqrt(entries.data / entries.data.max())
         ax.scatter(x, y, s=size, c=colour, marker="s", linewidths=0, label=label)
     ax.set(title=title, xlabel="source", ylabel="target", xlim=(0, 1), ylim=(0, 1), aspect="equal")

@@ -153,6 +153,8 @@ def step(
     >>> bool((info.g[0][:, None] - state.h[0] <= two.cost.matrix()).all())
     True
     """
+    _check_state(state, problem)
+    _check_temperatures(np.asarray(temperature), "temperature", problem)
     cost = problem.cost
     p, q = problem.p.astype(cost.dtype), problem.q.astype(cost.dtype)
     T = np.broadcast_to(np.asarray(temperature, cost.dtype), (len(problem),))[:, None]
@@ -202,8 +204,14 @@ def run(
     -------
     State, Info
     """
+    _check_state(state, problem)
     temperatures = np.atleast_2d(np.asarray(temperatures, np.float64))
-    n, sweeps = len(problem), temperatures.shape[1]
+    n, sweeps = len(problem), temperatures.shape[-1]
+    if temperatures.ndim != 2 or len(temperatures) not in (1, n) or sweeps == 0:
+        raise ValueError(f"temperatures: expected shape (sweeps,) or ({n}, sweeps), got {temperatures.shape}")
+    _check_temperatures(temperatures, "temperatures", problem)
+    if state.sweep.max() + sweeps >= 2**31:
+        raise ValueError("state: a chain ends after 2**31 sweeps, when its noise would repeat; start a new one")
     threads = kernels.threads(n_jobs)
     work = problem.cost.work
     # a chain under the mixing test runs in one call, as the test looks back
@@ -271,7 +279,7 @@ def _sweeps(
         return _steps(state, problem, temperatures, tau, pinned)
     cost, n = problem.cost, len(problem)
     p, q = (np.ascontiguousarray(x, cost.dtype) for x in (problem.p, problem.q))
-    h, sweep = state.h.copy(), state.sweep.copy()
+    h, sweep = state.h.astype(cost.dtype), state.sweep.astype(np.int64)  # copies, which the kernel writes to
     U, L, g = (np.empty((n, cost.shape[side]), cost.dtype) for side in (0, 1, 0))
     history, energy = np.full((n, temperatures.shape[1]), np.nan), np.empty(n)
     kind, operand = cost.operand()
@@ -301,6 +309,18 @@ def _steps(
         infos.append(info._replace(history=history))
     h, sweep = np.concatenate([s.h for s in states]), np.concatenate([s.sweep for s in states])
     return replace(state, h=h, sweep=sweep), Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
+
+
+def _check_state(state: State, problem: Problem) -> None:
+    n = len(problem)
+    if state.h.shape != problem.q.shape or state.sweep.shape != (n,) or state.ids.shape != (n,):
+        raise ValueError(f"state: has h of shape {state.h.shape}; expected {problem.q.shape} to match the problem")
+
+
+def _check_temperatures(T: NDArray[np.float64], name: str, problem: Problem) -> None:
+    limits = np.finfo(problem.cost.dtype)
+    if not ((limits.tiny <= T) & (limits.max >= T)).all():
+        raise ValueError(f"{name}: expected positive numbers that {problem.cost.dtype} can hold")
 
 
 def _dot(weight: Array, x: Array) -> NDArray[np.float64]:

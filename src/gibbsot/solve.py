@@ -16,7 +16,7 @@ from .costs import Cost
 from .measures import Problem, nearest
 from .measures import problem as make_problem
 from .sampler import Info, State
-from .schedules import Schedule, temperatures
+from .schedules import Schedule, check_count, temperatures
 
 Array = NDArray[np.floating]
 
@@ -30,7 +30,7 @@ _DROP = 4.0  # a stage is at most so much colder than the one before, however sm
 _TAU = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OTResult:
     """What `solve` found for one problem, or `solve_batch` for many.
 
@@ -71,6 +71,9 @@ class OTResult:
         if self.single:
             raise TypeError("this is the result of one problem, not of a batch")
         return len(self.problem)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __getitem__(self, b: int | slice) -> OTResult:
         n = len(self)
@@ -150,7 +153,8 @@ def solve(
     p, q : arrays, lists or sparse matrices of m1 and m2 weights
         Measures; their sums agree to 1e-6 and are normalised to one.
     cost : Cost or array of shape (m1, m2)
-        The cost; its dtype is the precision of the computation. Put the measure with fewer points second: a sweep
+        The cost; its dtype is the precision of the computation. Infinite costs forbid pairs; that they leave any plan
+        at all is taken for granted. Put the measure with fewer points second: a sweep
         reads only the columns that q gives weight.
     n_sweeps : int, optional
         The number of sweeps at most, 8,000 by default. Fewer are faster and less precise.
@@ -164,7 +168,7 @@ def solve(
     pinned : bool
         Keep g = 0 at the first point with weight, the paper's Omega_0.
     seed : int, optional
-        The same seed, 0 by default, gives the same bits on every machine. A warm start keeps the seed of its result.
+        The same seed, 0 by default, gives the same bits. A warm start keeps the seed of its result.
     verbose : bool
         Show a progress bar, on a terminal.
 
@@ -181,12 +185,10 @@ def solve(
     >>> result.lower_bound <= 2.0
     True
     """
-    batch = _solve(
-        make_problem(p, q, cost, ("p", "q")), n_sweeps, schedule, warm_start, pinned, seed, None, None, verbose
-    )
-    if len(batch) != 1:
-        raise ValueError(f"p, q: expected one measure each, got {len(batch)}; solve_batch takes many")
-    return batch[0]
+    problem = make_problem(p, q, cost, ("p", "q"))
+    if len(problem) != 1:
+        raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
+    return _solve(problem, n_sweeps, schedule, warm_start, pinned, seed, None, None, verbose)[0]
 
 
 def solve_batch(
@@ -247,11 +249,7 @@ def _solve(
 ) -> OTResult:
     if not isinstance(pinned, bool | np.bool_):
         raise TypeError(f"pinned: expected True or False, got {pinned!r}")
-    if n_sweeps is not None:
-        if isinstance(n_sweeps, bool) or not isinstance(n_sweeps, int | np.integer):
-            raise TypeError(f"n_sweeps: expected an integer, got {type(n_sweeps).__name__}")
-        if n_sweeps < 1:
-            raise ValueError(f"n_sweeps: expected at least 1, got {n_sweeps}")
+    total = _SWEEPS if n_sweeps is None else check_count(n_sweeps)
     if warm_start is None:
         state = sampler.init(problem, 0 if seed is None else seed, ids)
     elif seed is None and ids is None:
@@ -259,12 +257,10 @@ def _solve(
     else:
         raise ValueError(f"{'seed' if ids is None else 'ids'}: a warm start keeps those of its result; leave it out")
     given = None if schedule is None else temperatures(schedule, n_sweeps)
-    total = n_sweeps or _SWEEPS
     with _progress(verbose) as bar:
 
         def run(state: State, T: NDArray[np.float64], tau: int = 0) -> tuple[State, Info]:
             share = np.shape(T)[-1] / (total if given is None else len(given))
-            T = np.maximum(T, 100 * np.finfo(problem.cost.dtype).tiny)
             return sampler.run(
                 state, problem, T, tau=tau, pinned=pinned, n_jobs=n_jobs, progress=lambda part: bar(part * share)
             )
@@ -331,7 +327,9 @@ def _resume(warm_start: OTResult, problem: Problem) -> State:
             f"warm_start: has {len(before)} problems of {before.cost.shape[0]} x {before.cost.shape[1]} points; "
             f"expected {len(problem)} of {problem.cost.shape[0]} x {problem.cost.shape[1]}"
         )
-    h = np.where(np.isfinite(warm_start.state.h), warm_start.state.h, warm_start.info.L)
+    # a point that had no weight has no h: its bound L stands in, or 0 where nothing that had weight could reach it
+    L = np.where(np.isfinite(warm_start.info.L), warm_start.info.L, 0)
+    h = np.where(np.isfinite(warm_start.state.h), warm_start.state.h, L)
     h = np.where(problem.q > 0, h, np.inf).astype(problem.cost.dtype)
     return State(h, warm_start.state.sweep, warm_start.state.seed, warm_start.state.ids)
 
