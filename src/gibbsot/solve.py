@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import certificates, sampler
 from .costs import Cost
+from .exact import Crossover, cross
 from .measures import Problem, nearest
 from .measures import problem as make_problem
 from .sampler import Info, State
@@ -28,6 +29,7 @@ _STAGES = 16
 _HOT, _COLD = 10.0, 5.0
 _DROP = 4.0  # a stage is at most so much colder than the one before, however small its value
 _TAU = 5
+_EXACT_SWEEPS = 1000  # before a crossover
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,16 @@ class OTResult:
     plan : scipy.sparse.csr_array of shape (m1, m2)
         The paper's sparse plan, at most m1 + m2 entries. It is close to an optimal plan but its marginals are not
         exactly p and q: off by a quarter of the mass in some cases. A list for a batch; computed when first asked for.
+    coupling : scipy.sparse.csr_array of shape (m1, m2)
+        A plan whose marginals are p and q: the best one on the arcs that the potentials suggest, by one run of a
+        network simplex when first asked for.
+    upper_bound : float
+        The cost of the coupling: W(p, q) is at most this.
+    gap : float
+        The certified relative gap: W(p, q) is at most upper_bound and at least (1 - gap) upper_bound.
+    status : str
+        "estimate", or after a crossover "optimal" or "rounds ran out"; then value, potentials and plan are those of the
+        crossover.
     history : array of shape (sweeps,)
         V(z) of every sweep of this call; NaN for sweeps that were not needed.
     n_sweeps : int
@@ -65,6 +77,7 @@ class OTResult:
     temperature: Any
     n_sweeps: Any
     converged: Any
+    crossings: list[Crossover] | None = None
     single: bool = False
 
     def __len__(self) -> int:
@@ -91,6 +104,7 @@ class OTResult:
             self.temperature[pick],
             self.n_sweeps[pick],
             self.converged[pick],
+            None if self.crossings is None else self.crossings[rows],
             single,
         )
 
@@ -105,14 +119,30 @@ class OTResult:
     def _one_or_all(self, x: Any) -> Any:
         return x[0] if self.single else x
 
+    def _number(self, x: NDArray[np.float64]) -> Any:
+        return float(x[0]) if self.single else x
+
     @property
     def value(self) -> Any:
-        value = self._one_or_all(self.info.value)
-        return float(value) if self.single else value
+        if self.crossings is not None:
+            return self._number(np.array([crossing.value for crossing in self.crossings]))
+        return self._number(self.info.value)
+
+    @property
+    def status(self) -> Any:
+        if self.crossings is None:
+            return self._one_or_all(["estimate"] * len(self.problem))
+        return self._one_or_all(["optimal" if c.optimal else "rounds ran out" for c in self.crossings])
 
     @property
     def potentials(self) -> tuple[Array, Array]:
-        return self._one_or_all(self.info.U), self._one_or_all(self.info.L)
+        U, L = self._potentials()
+        return self._one_or_all(U), self._one_or_all(L)
+
+    def _potentials(self) -> tuple[Array, Array]:
+        if self.crossings is None:
+            return self.info.U, self.info.L
+        return np.stack([c.U for c in self.crossings]), np.stack([c.L for c in self.crossings])
 
     @property
     def history(self) -> NDArray[np.float64]:
@@ -120,12 +150,37 @@ class OTResult:
 
     @cached_property
     def lower_bound(self) -> Any:
-        bound = self._one_or_all(certificates.lower_bound(self.problem, self.info.U))
-        return float(bound) if self.single else bound
+        return self._number(certificates.lower_bound(self.problem, self._potentials()[0]))
 
     @cached_property
     def plan(self) -> Any:
+        if self.crossings is not None:
+            return self.coupling
         return self._one_or_all(certificates.sparse_plans(self.problem, self.info.U, self.info.L))
+
+    @cached_property
+    def _feasible(self) -> list[Crossover]:
+        """The crossings, or one round of a crossover where there are none."""
+        if self.crossings is not None:
+            return self.crossings
+        return cross(self.problem, self.info.U, max_rounds=1)
+
+    @property
+    def coupling(self) -> Any:
+        return self._one_or_all([crossing.plan for crossing in self._feasible])
+
+    @property
+    def upper_bound(self) -> Any:
+        value = np.array([crossing.value for crossing in self._feasible])
+        # a cost that was rounded to the precision may have been that much larger
+        return self._number(value + 2 * np.finfo(self.problem.cost.dtype).eps * np.abs(value))
+
+    @cached_property
+    def gap(self) -> Any:
+        U = np.stack([crossing.U for crossing in self._feasible])
+        lower = np.maximum(self.lower_bound, certificates.lower_bound(self.problem, U))
+        upper = np.atleast_1d(self.upper_bound)
+        return self._number((upper - lower) / np.maximum(np.abs(upper), np.finfo(np.float64).tiny))
 
 
 def solve(
@@ -136,6 +191,7 @@ def solve(
     n_sweeps: int | None = None,
     schedule: Schedule | None = None,
     warm_start: OTResult | None = None,
+    exact: bool = False,
     pinned: bool = False,
     seed: int | None = None,
     verbose: bool = False,
@@ -165,6 +221,9 @@ def solve(
         Go on from the state of this result, of measures that have moved a little, with the same cost. Unless a schedule
         is given, the chains then stay at the result's temperature and stop as soon as they have mixed: a warm start
         follows, it does not refine. For that give a schedule that cools further.
+    exact : bool
+        Cross over to the exact optimum after annealing, 1,000 sweeps in single precision by default: the value is then
+        W(p, q), the potentials and the plan (a vertex) are optimal, and `status` says so.
     pinned : bool
         Keep g = 0 at the first point with weight, the paper's Omega_0.
     seed : int, optional
@@ -188,7 +247,7 @@ def solve(
     problem = make_problem(p, q, cost, ("p", "q"))
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
-    return _solve(problem, n_sweeps, schedule, warm_start, pinned, seed, None, None, verbose)[0]
+    return _solve(problem, n_sweeps, schedule, warm_start, exact, pinned, seed, None, None, verbose)[0]
 
 
 def solve_batch(
@@ -199,6 +258,7 @@ def solve_batch(
     n_sweeps: int | None = None,
     schedule: Schedule | None = None,
     warm_start: OTResult | None = None,
+    exact: bool = False,
     pinned: bool = False,
     seed: int | None = None,
     ids: ArrayLike | None = None,
@@ -214,7 +274,7 @@ def solve_batch(
     ----------
     P, Q : arrays, lists or sparse matrices of shape (n, m1) and (n, m2)
         One measure a row; one measure alone is paired with all of the other side.
-    cost, n_sweeps, schedule, warm_start, pinned, seed, verbose
+    cost, n_sweeps, schedule, warm_start, exact, pinned, seed, verbose
         As for `solve`.
     ids : array of int, optional
         The problems' numbers, which with the seed determine their noise; by default their places in the batch.
@@ -233,7 +293,7 @@ def solve_batch(
     >>> solve_batch(P, P[0], GridCost(3, spacing=1.0)).value.round(3)
     array([0., 1., 4.])
     """
-    return _solve(make_problem(P, Q, cost), n_sweeps, schedule, warm_start, pinned, seed, ids, n_jobs, verbose)
+    return _solve(make_problem(P, Q, cost), n_sweeps, schedule, warm_start, exact, pinned, seed, ids, n_jobs, verbose)
 
 
 def _solve(
@@ -241,15 +301,20 @@ def _solve(
     n_sweeps: int | None,
     schedule: Schedule | None,
     warm_start: OTResult | None,
+    exact: bool,
     pinned: bool,
     seed: int | None,
     ids: ArrayLike | None,
     n_jobs: int | None,
     verbose: bool,
 ) -> OTResult:
-    if not isinstance(pinned, bool | np.bool_):
-        raise TypeError(f"pinned: expected True or False, got {pinned!r}")
-    total = _SWEEPS if n_sweeps is None else check_count(n_sweeps)
+    for name, flag in (("pinned", pinned), ("exact", exact)):
+        if not isinstance(flag, bool | np.bool_):
+            raise TypeError(f"{name}: expected True or False, got {flag!r}")
+    total = (_EXACT_SWEEPS if exact else _SWEEPS) if n_sweeps is None else check_count(n_sweeps)
+    whole = problem
+    if exact and warm_start is None:
+        problem = _single(problem)
     if warm_start is None:
         state = sampler.init(problem, 0 if seed is None else seed, ids)
     elif seed is None and ids is None:
@@ -277,7 +342,8 @@ def _solve(
     history = _gather(info.history)
     lately = np.take_along_axis(history, np.maximum(done[:, None] - 1 - np.arange(_TAU, -1, -1), 0), axis=1)
     converged = (done > _TAU) & sampler.mixed(lately, last, _TAU)
-    return OTResult(problem, after, info._replace(history=history), last, done, converged)
+    crossings = cross(whole, info.U, n_jobs=n_jobs) if exact else None
+    return OTResult(whole, after, info._replace(history=history), last, done, converged, crossings)
 
 
 def _anneal(
@@ -307,6 +373,14 @@ def _anneal(
         state, info = run(state, np.repeat(T[:, None], hold, axis=1), tau=_TAU)
         histories.append(info.history)
     return state, info._replace(history=np.concatenate(histories, axis=1)), T
+
+
+def _single(problem: Problem) -> Problem:
+    """Return the problem in single precision, which is enough to find the arcs, if its costs fit in."""
+    try:
+        return Problem(problem.p, problem.q, problem.cost.astype(np.float32))
+    except ValueError:
+        return problem
 
 
 def _scale(problem: Problem, n_jobs: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
