@@ -19,6 +19,7 @@ test: $(VENV)/installed
 bench: $(VENV)/installed
 	$(RUN) benchmarks/engine.py
 	$(RUN) benchmarks/accuracy.py
+	$(RUN) benchmarks/exact.py
 
 lint: $(VENV)/installed
 	$(RUN) -m ruff check --fix

@@ -100,6 +100,12 @@ def test_unsigned_and_empty_input(kernel):
     assert M.row_min(np.empty((0, 2))).shape == (0, 2)
 
 
+def test_entries_of_a_large_grid():
+    M = GridCost((100, 90), spacing=1.0)
+    i = np.arange(9000)[:, None]
+    np.testing.assert_array_equal(M.at(i, 0)[:, 0], (i[:, 0] // 90) ** 2 + (i[:, 0] % 90) ** 2)
+
+
 def test_repr():
     assert repr(GridCost((28, 28), dtype="float32")) == "<GridCost 784 x 784, float32>"
 

@@ -6,7 +6,7 @@
 2.0
 """
 
-from . import sampler, schedules
+from . import sampler, schedules, theory
 from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
 from .measures import Problem, problem
 from .sampler import Info, State, run, step
@@ -31,4 +31,5 @@ __all__ = [
     "solve",
     "solve_batch",
     "step",
+    "theory",
 ]

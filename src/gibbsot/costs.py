@@ -391,8 +391,10 @@ class GridCost(Cost):
         return self if self.dtype == np.dtype(dtype) else GridCost(matrices=self.axes, dtype=dtype)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
-        rows = np.unravel_index(np.asarray(i), self.row_shape)
-        columns = np.unravel_index(np.asarray(j), self.col_shape)
+        i, j = np.asarray(i), np.asarray(j)
+        # flattened: NumPy 2.4 gets the indices of a long column wrong
+        rows = (r.reshape(i.shape) for r in np.unravel_index(i.ravel(), self.row_shape))
+        columns = (c.reshape(j.shape) for c in np.unravel_index(j.ravel(), self.col_shape))
         return sum((axis[r, c] for axis, r, c in zip(self.axes, rows, columns, strict=True)), np.zeros((), self.dtype))
 
     def matrix(self) -> Array:

@@ -83,8 +83,9 @@ def crossover(
     g = np.where(p > 0, np.asarray(U, np.float64), -np.inf)
     h = np.where(q > 0, cost.col_max(g), np.inf)
     corner_i, corner_j, _ = _staircase(p, q)  # whatever the other arcs are, with these a plan exists
-    arcs = np.union1d(_near_arcs(cost, g, h, rows, columns, neighbours), corner_i * cost.shape[1] + corner_j)
-    for rounds in range(1, max_rounds + 1):  # noqa: B007
+    corner = corner_i * cost.shape[1] + corner_j
+    arcs = _sorted(_near_arcs(cost, g, h, rows, columns, neighbours), corner)
+    for rounds in range(1, max_rounds + 1):
         i, j = np.divmod(arcs, cost.shape[1])
         costs = cost.at(i, j)
         forbidden = np.isinf(costs)
@@ -95,17 +96,18 @@ def crossover(
         rounding = _ROUNDING * (np.abs(u).max() + np.abs(v).max())
         bad_rows = rows[cost.row_min(h)[rows] < g[rows] - rounding]
         bad_columns = columns[cost.col_max(g)[columns] > h[columns] + rounding]
-        more = np.setdiff1d(_near_arcs(cost, g, h, bad_rows, bad_columns, neighbours), arcs)
-        if len(more) == 0 or not solved:
+        wider = _sorted(arcs, _near_arcs(cost, g, h, bad_rows, bad_columns, neighbours))
+        optimal = solved and len(wider) == len(arcs)
+        if optimal or not solved or rounds == max_rounds:
             break
-        arcs = np.concatenate([arcs, more])
-    if solved and len(more) == 0 and mass[forbidden].sum() > 0:
+        arcs = wider
+    if optimal and mass[forbidden].sum() > 0:
         raise ValueError("cost: infinite costs forbid every plan between these measures; expected a feasible problem")
     L = cost.col_max(g)
     used = mass > 0
     plan = sparse.csr_array(sparse.coo_array((mass[used], (i[used], j[used])), shape=cost.shape))
     value = float((mass[used] * costs[used]).sum())
-    return Crossover(value, cost.row_min(np.where(q > 0, L, np.inf)), L, plan, solved and len(more) == 0, rounds)
+    return Crossover(value, cost.row_min(np.where(q > 0, L, np.inf)), L, plan, optimal, rounds)
 
 
 def cross(
@@ -137,7 +139,13 @@ def _near_arcs(
     if len(columns):
         I = cost.col_nearest(g, min(neighbours, cost.shape[0]))[columns]  # noqa: E741
         found.append((I * m2 + columns[:, None])[I >= 0])
-    return np.unique(np.concatenate(found))
+    return np.concatenate(found)
+
+
+def _sorted(*arcs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return each of the arcs once, in order."""
+    every = np.sort(np.concatenate(arcs))
+    return every[np.diff(every, prepend=-1) > 0]
 
 
 def _staircase(
@@ -169,7 +177,10 @@ def _simplex(
     i: NDArray[np.intp],
     j: NDArray[np.intp],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], bool]:
-    """Return the mass of each arc, the two potentials, and whether POT's network simplex came to its end."""
+    """Return the mass of each arc, the two potentials, and whether POT's network simplex came to its end.
+
+    The arcs come in the order of their numbers.
+    """
     import ot
 
     M = sparse.coo_array((costs, (i, j)), shape=(len(a), len(b)))
@@ -177,8 +188,7 @@ def _simplex(
         warnings.simplefilter("ignore")  # what is wrong is in the log
         plan, log = ot.emd(a, b, M, numItermax=_PIVOTS, log=True, center_dual=False)
     plan = sparse.coo_array(plan)
-    order = np.argsort(i * len(b) + j)
-    place = order[np.searchsorted((i * len(b) + j)[order], plan.coords[0] * len(b) + plan.coords[1])]
+    place = np.searchsorted(i * len(b) + j, plan.row * len(b) + plan.col)
     mass = np.zeros(len(costs))
-    np.add.at(mass, place, plan.data)
+    mass[place] = plan.data
     return mass, np.asarray(log["u"]), np.asarray(log["v"]), log["warning"] is None

@@ -29,7 +29,6 @@ _STAGES = 16
 _HOT, _COLD = 10.0, 5.0
 _DROP = 4.0  # a stage is at most so much colder than the one before, however small its value
 _TAU = 5
-_EXACT_SWEEPS = 1000  # before a crossover
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,15 +201,15 @@ def solve(
 
     A Gibbs sampler on the dual is cooled from a temperature at which it moves freely to one at which it has settled.
     Multiplying the cost by c multiplies temperatures, value and potentials by c. The smaller W is beside the mean cost,
-    the slower the chain: of measures that nearly agree the value falls short of W.
+    the slower the chain: of measures that nearly agree the value falls short of W. There ask for ``exact=True``.
 
     Parameters
     ----------
     p, q : arrays, lists or sparse matrices of m1 and m2 weights
         Measures; their sums agree to 1e-6 and are normalised to one.
     cost : Cost or array of shape (m1, m2)
-        The cost; its dtype is the precision of the computation. Infinite costs forbid pairs; that they leave any plan
-        at all is taken for granted. Put the measure with fewer points second: a sweep
+        The cost; its dtype is the precision of the computation. Infinite costs forbid pairs; whether they leave any
+        plan at all is found out only with ``exact=True``. Put the measure with fewer points second: a sweep
         reads only the columns that q gives weight.
     n_sweeps : int, optional
         The number of sweeps at most, 8,000 by default. Fewer are faster and less precise.
@@ -222,8 +221,8 @@ def solve(
         is given, the chains then stay at the result's temperature and stop as soon as they have mixed: a warm start
         follows, it does not refine. For that give a schedule that cools further.
     exact : bool
-        Cross over to the exact optimum after annealing, 1,000 sweeps in single precision by default: the value is then
-        W(p, q), the potentials and the plan (a vertex) are optimal, and `status` says so.
+        Cross over to the exact optimum after annealing, 250 to 8,000 sweeps in single precision by default: the value
+        is then W(p, q), the potentials and the plan (a vertex) are optimal, and `status` says so.
     pinned : bool
         Keep g = 0 at the first point with weight, the paper's Omega_0.
     seed : int, optional
@@ -311,7 +310,8 @@ def _solve(
     for name, flag in (("pinned", pinned), ("exact", exact)):
         if not isinstance(flag, bool | np.bool_):
             raise TypeError(f"{name}: expected True or False, got {flag!r}")
-    total = (_EXACT_SWEEPS if exact else _SWEEPS) if n_sweeps is None else check_count(n_sweeps)
+    default = _sweeps_before_crossover(problem.cost) if exact else _SWEEPS
+    total = default if n_sweeps is None else check_count(n_sweeps)
     whole = problem
     if exact and warm_start is None:
         problem = _single(problem)
@@ -373,6 +373,12 @@ def _anneal(
         state, info = run(state, np.repeat(T[:, None], hold, axis=1), tau=_TAU)
         histories.append(info.history)
     return state, info._replace(history=np.concatenate(histories, axis=1)), T
+
+
+def _sweeps_before_crossover(cost: Cost) -> int:
+    """More for many points, whose simplex is dear, and fewer where a sweep is dear, as with a dense matrix."""
+    cheapness = min(1.0, 0.2 * cost.shape[0] * cost.shape[1] / cost.work)
+    return int(np.clip(0.4 * sum(cost.shape) * cheapness, 250, 8000))
 
 
 def _single(problem: Problem) -> Problem:

@@ -1,0 +1,140 @@
+"""Exact values by crossover against POT's network simplex on the full matrix, one thread, in one run.
+
+    python benchmarks/exact.py
+
+Faces and fives need the folder of --data with ``orl_faces_400.npz`` and ``mnist_fives_200.npz``; without it only the
+clouds of points are timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ot
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from gibbsot import Cost, GridCost, PointCost, solve, solve_batch
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+Weights = NDArray[np.float64]
+
+
+def timed(work: Callable[[], Any], rounds: int = 1) -> tuple[float, Any]:
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        result = work()
+        times.append(time.perf_counter() - start)
+    return min(times), result
+
+
+def box_resize(images: NDArray[np.float64], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Return images shrunk by averaging over the area of each new pixel."""
+    for axis, n in zip((1, 2), shape, strict=True):
+        old = images.shape[axis]
+        edges = np.linspace(0, old, n + 1)
+        cover = np.clip(
+            np.minimum(edges[1:, None], np.arange(1, old + 1)) - np.maximum(edges[:-1, None], np.arange(old)), 0, 1
+        )
+        images = np.moveaxis(np.tensordot(images, cover, axes=(axis, 1)), -1, axis)
+    return images
+
+
+def emd2(p: Weights, q: Weights, cost: Cost) -> float:
+    return float(ot.emd2(p, q, cost.matrix(), numItermax=100_000_000))
+
+
+def emd2_all(P: Weights, Q: Weights, cost: Cost) -> Weights:
+    return np.array([emd2(p, q, cost) for p, q in zip(P, Q, strict=True)])
+
+
+def faces(table: Table, path: Path) -> None:
+    images = np.load(path)["images"].astype(np.float64)
+    peer56 = 0.0
+    for shape, asked in (((32, 27), "6"), ((56, 46), "12"), ((112, 92), "POT's time at 56 x 46")):
+        pairs = box_resize(images[[0, 105, 20, 305]], shape).reshape(4, -1)
+        pairs = pairs[:2] if shape[0] > 50 else pairs
+        pairs /= pairs.sum(axis=1, keepdims=True)
+        cost = GridCost(shape)
+        P, Q = pairs[::2], pairs[1::2]
+        ours, result = timed(partial(solve_batch, P, Q, cost, exact=True), rounds=3 if shape[0] < 100 else 1)
+        assert set(result.status) == {"optimal"}
+        name = f"{len(P)} pair(s) of faces {shape[0]} x {shape[1]}"
+        if shape[0] > 100:
+            table.add_row(name, f"{ours:.3g} s", f"(56 x 46: {peer56:.3g} s)", f"{peer56 / ours:.3g}", f"> 1, {asked}")
+            continue
+        peer, exact = timed(partial(emd2_all, P, Q, cost))
+        assert np.allclose(exact, result.value, rtol=1e-9)
+        peer56 = peer
+        table.add_row(name, f"{ours:.3g} s", f"{peer:.3g} s", f"{peer / ours:.3g}", f">= {asked}")
+
+    shape = (32, 27)
+    p, q = box_resize(images[[0, 105]], shape).reshape(2, -1)
+    sweeps = Table(title="a pair of faces 32 x 27: time and certified relative gap against sweeps")
+    for column in ("sweeps", "annealing", "gap of the closed pair to the coupling", "with the simplex's potentials"):
+        sweeps.add_column(column, justify="right")
+    for n in (100, 300, 1000, 3000, 10_000):
+        seconds, result = timed(partial(solve, p / p.sum(), q / q.sum(), GridCost(shape), n_sweeps=n))
+        sampled = 1 - result.lower_bound / result.upper_bound
+        sweeps.add_row(f"{n:,}", f"{seconds * 1e3:.3g} ms", f"{sampled:.2%}", f"{result.gap:.1e}")
+    Console(width=120).print(sweeps)
+
+
+def fives(table: Table, path: Path) -> None:
+    Q = np.load(path)["images"].reshape(200, -1).astype(np.float64)
+    Q /= Q.sum(axis=1, keepdims=True)
+    p = Q.mean(axis=0) + 1e-6
+    p /= p.sum()
+    cost = GridCost((28, 28))
+    M = cost.matrix()
+
+    def loop() -> Weights:
+        return np.array([ot.emd2(p, q[q > 0], np.ascontiguousarray(M[:, q > 0])) for q in Q])
+
+    ours, result = timed(lambda: solve_batch(p, Q, cost, exact=True), rounds=2)
+    peer, exact = timed(loop)
+    assert np.allclose(exact, result.value, rtol=1e-9)
+    table.add_row("200 fives against their mean", f"{ours:.3g} s", f"{peer:.3g} s", f"{peer / ours:.3g}", ">= 2")
+
+
+def clouds(table: Table) -> None:
+    rng = np.random.default_rng(0)
+    cost = PointCost(rng.random((2000, 2)), rng.random((2000, 2)))
+    uniform = np.full(2000, 1 / 2000)
+    for name, p, q in (
+        ("random", rng.dirichlet(np.ones(2000)), rng.dirichlet(np.ones(2000))),
+        ("uniform", uniform, uniform),
+    ):
+        ours, result = timed(partial(solve, p, q, cost, exact=True))
+        peer, exact = timed(partial(emd2, p, q, cost))
+        assert np.isclose(exact, result.value, rtol=1e-9)
+        table.add_row(
+            f"2,000 x 2,000 points, {name} weights", f"{ours:.3g} s", f"{peer:.3g} s", f"{peer / ours:.3g}", ">= 1.5"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA, help="folder with the faces and the fives")
+    data = parser.parse_args().data
+    table = Table(title="exact values: crossover against ot.emd2 on the full matrix")
+    for column in ("problem", "ours", "POT", "ratio", "asked"):
+        table.add_column(column, justify="left" if column == "problem" else "right")
+    if (data / "orl_faces_400.npz").exists():
+        faces(table, data / "orl_faces_400.npz")
+    if (data / "mnist_fives_200.npz").exists():
+        fives(table, data / "mnist_fives_200.npz")
+    clouds(table)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
