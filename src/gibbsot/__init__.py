@@ -9,8 +9,9 @@
 from . import sampler, schedules, theory
 from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
 from .measures import Problem, problem
+from .results import OTResult
 from .sampler import Info, State, run, step
-from .solve import OTResult, solve, solve_batch
+from .solve import solve, solve_batch
 
 __version__ = "0.1.0"
 

@@ -10,15 +10,14 @@ so a cost is an object with the two products ``row_min`` and ``col_max``; a grid
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from . import kernels
+from . import checks, kernels
 
 Array = NDArray[np.floating]
 
@@ -209,11 +208,11 @@ class DenseCost(Cost):
     depth = 1
 
     def __init__(self, M: ArrayLike, dtype: DTypeLike | None = None) -> None:
-        matrix = _real(M, "M")
+        matrix = checks.real(M, "M")
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise ValueError(f"M: expected a matrix with rows and columns, got shape {matrix.shape}")
-        self.dtype = _precision(dtype, matrix)
-        _check_costs(matrix, "M", self.dtype)
+        self.dtype = checks.precision(dtype, matrix)
+        checks.check_costs(matrix, "M", self.dtype)
         self.shape = (matrix.shape[0], matrix.shape[1])
         self.finite = bool(np.isfinite(matrix).all())
         self.work = 2 * matrix.size
@@ -282,11 +281,11 @@ class PointCost(DenseCost):
     def __init__(
         self, X: ArrayLike, Y: ArrayLike | None = None, metric: str = "sqeuclidean", dtype: DTypeLike | None = None
     ) -> None:
-        first = _points(X, "X")
-        second = first if Y is None else _points(Y, "Y")
+        first = checks.points(X, "X")
+        second = first if Y is None else checks.points(Y, "Y")
         if first.shape[1] != second.shape[1]:
             raise ValueError(f"Y: expected points with {first.shape[1]} coordinates as in X, got {second.shape[1]}")
-        precision = _precision(dtype, first)
+        precision = checks.precision(dtype, first)
         try:
             M = cdist(first, second, metric)
         except ValueError as error:
@@ -342,20 +341,20 @@ class GridCost(Cost):
         if matrices is None:
             if shape is None:
                 raise ValueError("shape: expected the sides of the grid, or matrices instead")
-            sides = _sides(shape)
-            axes = [_axis_cost(n, power, s) for n, s in zip(sides, _spacings(spacing, sides), strict=True)]
+            sides = checks.sides(shape)
+            axes = [_axis_cost(n, power, s) for n, s in zip(sides, checks.spacings(spacing, sides), strict=True)]
         else:
-            axes = [_real(matrix, f"matrices[{a}]") for a, matrix in enumerate(matrices)]
+            axes = [checks.real(matrix, f"matrices[{a}]") for a, matrix in enumerate(matrices)]
             if not 1 <= len(axes) <= 3:
                 raise ValueError(f"matrices: expected one to three axes, got {len(axes)}")
             for a, axis in enumerate(axes):
                 if axis.ndim != 2 or 0 in axis.shape:
                     raise ValueError(f"matrices[{a}]: expected a matrix with rows and columns, got shape {axis.shape}")
-            if shape is not None and _sides(shape) != tuple(len(axis) for axis in axes):
+            if shape is not None and checks.sides(shape) != tuple(len(axis) for axis in axes):
                 raise ValueError(f"shape: {shape} differs from the rows of matrices, {tuple(len(a) for a in axes)}")
-        self.dtype = _precision(dtype, *(axes if matrices is not None else ()))
+        self.dtype = checks.precision(dtype, *(axes if matrices is not None else ()))
         for a, axis in enumerate(axes):
-            _check_costs(axis, "power, spacing" if matrices is None else f"matrices[{a}]", self.dtype)
+            checks.check_costs(axis, "power, spacing" if matrices is None else f"matrices[{a}]", self.dtype)
         self.axes: list[Array] = [np.ascontiguousarray(axis, self.dtype) for axis in axes]
         self.row_shape = tuple(len(axis) for axis in axes)
         self.col_shape = tuple(axis.shape[1] for axis in axes)
@@ -422,12 +421,12 @@ def coulomb(x: ArrayLike, y: ArrayLike | None = None, dtype: DTypeLike | None = 
            [ 2., inf,  2.],
            [ 1.,  2., inf]])
     """
-    first = _points(x, "x")
-    second = first if y is None else _points(y, "y")
+    first = checks.points(x, "x")
+    second = first if y is None else checks.points(y, "y")
     if first.shape[1] != second.shape[1]:
         raise ValueError(f"y: expected points with {first.shape[1]} coordinates as in x, got {second.shape[1]}")
     with np.errstate(divide="ignore"):
-        return DenseCost(1 / cdist(first, second), _precision(dtype, first))
+        return DenseCost(1 / cdist(first, second), checks.precision(dtype, first))
 
 
 def as_cost(cost: Cost | ArrayLike) -> Cost:
@@ -438,83 +437,6 @@ def as_cost(cost: Cost | ArrayLike) -> Cost:
         return DenseCost(cost)
     except (TypeError, ValueError) as error:
         raise type(error)(f"cost: {str(error).removeprefix('M: ')}") from None
-
-
-def _real(x: ArrayLike, name: str) -> Array:
-    if sparse.issparse(x):
-        raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
-    try:
-        array = np.asarray(x)
-    except ValueError:
-        raise ValueError(f"{name}: expected a rectangular array of numbers") from None
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name}: expected real numbers, got an array of {array.dtype}")
-    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-
-
-def _precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
-    if dtype is None:
-        return np.dtype(np.float32 if arrays and all(a.dtype == np.float32 for a in arrays) else np.float64)
-    try:
-        precision = np.dtype(dtype)
-    except TypeError:
-        raise TypeError(f"dtype: expected float32 or float64, got {dtype!r}") from None
-    if precision not in (np.float32, np.float64):
-        raise ValueError(f"dtype: expected float32 or float64, got {precision}")
-    return precision
-
-
-def _check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
-    if np.isnan(M).any():
-        raise ValueError(f"{name}: has NaN; expected finite costs, or inf for a forbidden pair")
-    if np.isneginf(M).any():
-        raise ValueError(f"{name}: has -inf; expected finite costs, or inf for a forbidden pair")
-    finite = np.isfinite(M)
-    for axis, what in ((1, "row"), (0, "column")):
-        empty = np.flatnonzero(~finite.any(axis=axis))
-        if len(empty):
-            raise ValueError(
-                f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
-            )
-    largest, limits = np.abs(M[finite]).max(), np.finfo(dtype)
-    if largest > 1e-6 * limits.max or 0 < largest < 1e12 * limits.tiny:
-        raise ValueError(
-            f"{name}: the largest cost is {largest:.3g}, beyond what {dtype} computes with; scale the costs"
-        )
-
-
-def _points(X: ArrayLike, name: str) -> Array:
-    points = _real(X, name)
-    if points.ndim == 1:
-        points = points[:, None]
-    if points.ndim != 2 or 0 in points.shape:
-        raise ValueError(f"{name}: expected points as rows, shape (m, d), got shape {points.shape}")
-    if not np.isfinite(points).all():
-        raise ValueError(f"{name}: has NaN or infinite coordinates; expected finite ones")
-    return points
-
-
-def _sides(shape: int | Sequence[int]) -> tuple[int, ...]:
-    sides = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in sides):
-        raise TypeError(f"shape: expected integers, got {shape!r}")
-    if not 1 <= len(sides) <= 3 or min(sides) < 1:
-        raise ValueError(f"shape: expected one to three sides of at least 1, got {shape!r}")
-    return tuple(int(n) for n in sides)
-
-
-def _spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) -> NDArray[np.float64]:
-    if spacing is None:
-        spacing = 1 / max(sides)
-    try:
-        values = np.asarray(spacing, np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"spacing: expected numbers, got {spacing!r}") from None
-    if values.ndim > 1 or (values.ndim == 1 and len(values) != len(sides)):
-        raise ValueError(f"spacing: expected one number or one an axis ({len(sides)}), got shape {values.shape}")
-    if not (np.isfinite(values) & (values > 0)).all():
-        raise ValueError(f"spacing: expected positive numbers, got {spacing!r}")
-    return np.broadcast_to(values, (len(sides),))
 
 
 def _axis_cost(n: int, power: float, spacing: float) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from . import checks
 from .costs import Cost, as_cost
 
 Weights = NDArray[np.float64]
@@ -54,13 +55,7 @@ def weights(x: Any, name: str, size: int) -> Weights:
     """
     if sparse.issparse(x):
         x = x.toarray()
-    try:
-        array = np.asarray(x)
-    except ValueError:
-        raise ValueError(f"{name}: expected a rectangular array of weights") from None
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name}: expected real numbers, got an array of {array.dtype}")
-    array = np.atleast_2d(array.astype(np.float64))
+    array = np.atleast_2d(checks.real(x, name).astype(np.float64))
     if array.size == 0:
         raise ValueError(f"{name}: is empty; expected weights of shape ({size},) or (n, {size})")
     if array.ndim != 2 or array.shape[1] != size:

@@ -1,0 +1,95 @@
+"""What counts as good input: every error names the argument, what was wrong and what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy import sparse
+
+Array = NDArray[np.floating]
+
+
+def real(x: ArrayLike, name: str) -> Array:
+    """Return an array of float32 or float64: integers become float64."""
+    if sparse.issparse(x):
+        raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise ValueError(f"{name}: expected a rectangular array of numbers") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected real numbers, got an array of {array.dtype}")
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
+    """Return the dtype asked for, or that of the arrays: float32 if all are, else float64."""
+    if dtype is None:
+        return np.dtype(np.float32 if arrays and all(a.dtype == np.float32 for a in arrays) else np.float64)
+    try:
+        precision = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"dtype: expected float32 or float64, got {dtype!r}") from None
+    if precision not in (np.float32, np.float64):
+        raise ValueError(f"dtype: expected float32 or float64, got {precision}")
+    return precision
+
+
+def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
+    """Refuse NaN, -inf, rows and columns without a finite cost, and sizes beyond the precision."""
+    if np.isnan(M).any():
+        raise ValueError(f"{name}: has NaN; expected finite costs, or inf for a forbidden pair")
+    if np.isneginf(M).any():
+        raise ValueError(f"{name}: has -inf; expected finite costs, or inf for a forbidden pair")
+    finite = np.isfinite(M)
+    for axis, what in ((1, "row"), (0, "column")):
+        empty = np.flatnonzero(~finite.any(axis=axis))
+        if len(empty):
+            raise ValueError(
+                f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
+            )
+    largest, limits = np.abs(M[finite]).max(), np.finfo(dtype)
+    if largest > 1e-6 * limits.max or 0 < largest < 1e12 * limits.tiny:
+        raise ValueError(
+            f"{name}: the largest cost is {largest:.3g}, beyond what {dtype} computes with; scale the costs"
+        )
+
+
+def points(X: ArrayLike, name: str) -> Array:
+    """Return points as rows; a vector stands for points on the line."""
+    points = real(X, name)
+    if points.ndim == 1:
+        points = points[:, None]
+    if points.ndim != 2 or 0 in points.shape:
+        raise ValueError(f"{name}: expected points as rows, shape (m, d), got shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise ValueError(f"{name}: has NaN or infinite coordinates; expected finite ones")
+    return points
+
+
+def sides(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the sides of a grid."""
+    sides = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in sides):
+        raise TypeError(f"shape: expected integers, got {shape!r}")
+    if not 1 <= len(sides) <= 3 or min(sides) < 1:
+        raise ValueError(f"shape: expected one to three sides of at least 1, got {shape!r}")
+    return tuple(int(n) for n in sides)
+
+
+def spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the distance of neighbours along each axis."""
+    if spacing is None:
+        spacing = 1 / max(sides)
+    try:
+        values = np.asarray(spacing, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"spacing: expected numbers, got {spacing!r}") from None
+    if values.ndim > 1 or (values.ndim == 1 and len(values) != len(sides)):
+        raise ValueError(f"spacing: expected one number or one an axis ({len(sides)}), got shape {values.shape}")
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"spacing: expected positive numbers, got {spacing!r}")
+    return np.broadcast_to(values, (len(sides),))
