@@ -176,3 +176,31 @@ def test_grids_never_form_their_matrix(monkeypatch):
 def test_exact_is_a_flag():
     with pytest.raises(TypeError, match="exact: expected True or False"):
         solve([1.0], [1.0], [[1.0]], exact="yes")
+
+
+def test_annealing_until_a_gap_is_certified():
+    pair = batch("grid2", n=3, zeros=0.0)
+    result = solve_batch(pair.p, pair.q, pair.cost, gap=1e-3)
+    assert result.status == ["gap reached"] * 3
+    assert (result.gap <= 1e-3).all()
+    W = [dense_value(p, q, pair.cost.matrix()) for p, q in zip(pair.p, pair.q, strict=True)]
+    assert (np.abs(result.upper_bound / W - 1) <= 1e-3).all()
+    one = solve(pair.p[0], pair.q[0], pair.cost, gap=1e-12, n_sweeps=2)
+    assert one.status == "budget ended"
+    assert one.gap > 1e-12
+    assert one.n_sweeps <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"gap": 0.0}, ValueError, "gap: expected a positive number"),
+        ({"gap": "small"}, TypeError, "gap: expected a number"),
+        ({"gap": 1e-6}, ValueError, "gap: 1e-06 is below 0.0001, what float32 can certify; use a cost in float64"),
+        ({"gap": 1e-2, "exact": True}, ValueError, "gap: goes with the default annealing"),
+        ({"gap": 1e-2, "schedule": [1.0]}, ValueError, "gap: goes with the default annealing"),
+    ],
+)
+def test_bad_gaps(options, error, message):
+    with pytest.raises(error, match=message):
+        solve([1.0], [1.0], DenseCost([[1.0]], "float32"), **options)

@@ -52,7 +52,7 @@ def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
                 f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
             )
     largest, limits = np.abs(M[finite]).max(), np.finfo(dtype)
-    if largest > 1e-6 * limits.max or 0 < largest < 1e12 * limits.tiny:
+    if largest > 1e-6 * limits.max or 0 < largest < 1e20 * limits.tiny:
         raise ValueError(
             f"{name}: the largest cost is {largest:.3g}, beyond what {dtype} computes with; scale the costs"
         )

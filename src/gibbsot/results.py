@@ -44,8 +44,8 @@ class OTResult:
     gap : float
         The certified relative gap: W(p, q) is at most upper_bound and at least (1 - gap) upper_bound.
     status : str
-        "estimate", or after a crossover "optimal" or "rounds ran out"; then value, potentials and plan are those of the
-        crossover.
+        "estimate"; where a gap was asked for "gap reached" or "budget ended"; after a crossover "optimal" or "rounds ran
+        out", and then value, potentials and plan are those of the crossover.
     history : array of shape (sweeps,)
         V(z) of every sweep of this call; NaN for sweeps that were not needed.
     n_sweeps : int
@@ -64,6 +64,7 @@ class OTResult:
     n_sweeps: Any
     converged: Any
     crossings: list[Crossover] | None = None
+    wanted: float | None = None
     single: bool = False
 
     def __len__(self) -> int:
@@ -91,6 +92,7 @@ class OTResult:
             self.n_sweeps[pick],
             self.converged[pick],
             None if self.crossings is None else self.crossings[rows],
+            self.wanted,
             single,
         )
 
@@ -116,9 +118,12 @@ class OTResult:
 
     @property
     def status(self) -> Any:
-        if self.crossings is None:
-            return self._one_or_all(["estimate"] * len(self.problem))
-        return self._one_or_all(["optimal" if c.optimal else "rounds ran out" for c in self.crossings])
+        if self.crossings is not None:
+            return self._one_or_all(["optimal" if c.optimal else "rounds ran out" for c in self.crossings])
+        if self.wanted is not None:
+            reached = np.atleast_1d(self.gap) <= self.wanted
+            return self._one_or_all(["gap reached" if yes else "budget ended" for yes in reached])
+        return self._one_or_all(["estimate"] * len(self.problem))
 
     @property
     def potentials(self) -> tuple[Array, Array]:

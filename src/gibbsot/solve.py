@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from .measures import problem as make_problem
 from .results import OTResult
 from .sampler import Info, State
 from .schedules import Schedule, check_count, temperatures
-
-Array = NDArray[np.floating]
 
 # The default annealing, chosen by the errors it left on digits, faces, random images, point clouds and random matrices.
 # It is in units of the problem's own value, so it needs no scale: (m1 + m2) T / V(z) falls geometrically over stages,
@@ -38,6 +37,7 @@ def solve(
     n_sweeps: int | None = None,
     schedule: Schedule | None = None,
     warm_start: OTResult | None = None,
+    gap: float | None = None,
     exact: bool = False,
     pinned: bool = False,
     seed: int | None = None,
@@ -68,6 +68,9 @@ def solve(
         Go on from the state of this result, of measures that have moved a little, with the same cost. Unless a schedule
         is given, the chains then stay at the result's temperature and stop as soon as they have mixed: a warm start
         follows, it does not refine. For that give a schedule that cools further.
+    gap : float, optional
+        Anneal again with ever more sweeps, up to ``n_sweeps``, until the certified relative gap is at most this;
+        `status` says whether it is.
     exact : bool
         Cross over to the exact optimum after annealing, 250 to 8,000 sweeps in single precision by default: the value
         is then W(p, q), the potentials and the plan (a vertex) are optimal, and `status` says so.
@@ -94,7 +97,15 @@ def solve(
     problem = make_problem(p, q, cost, ("p", "q"))
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
-    return _solve(problem, n_sweeps, schedule, warm_start, exact, pinned, seed, None, None, verbose)[0]
+    options = {
+        "warm_start": warm_start,
+        "pinned": pinned,
+        "seed": seed,
+        "ids": None,
+        "n_jobs": None,
+        "verbose": verbose,
+    }
+    return _solve_to(gap, problem, n_sweeps, schedule, exact, options)[0]
 
 
 def solve_batch(
@@ -105,6 +116,7 @@ def solve_batch(
     n_sweeps: int | None = None,
     schedule: Schedule | None = None,
     warm_start: OTResult | None = None,
+    gap: float | None = None,
     exact: bool = False,
     pinned: bool = False,
     seed: int | None = None,
@@ -121,7 +133,7 @@ def solve_batch(
     ----------
     P, Q : arrays, lists or sparse matrices of shape (n, m1) and (n, m2)
         One measure a row; one measure alone is paired with all of the other side.
-    cost, n_sweeps, schedule, warm_start, exact, pinned, seed, verbose
+    cost, n_sweeps, schedule, warm_start, gap, exact, pinned, seed, verbose
         As for `solve`.
     ids : array of int, optional
         The problems' numbers, which with the seed determine their noise; by default their places in the batch.
@@ -140,15 +152,52 @@ def solve_batch(
     >>> solve_batch(P, P[0], GridCost(3, spacing=1.0)).value.round(3)
     array([0., 1., 4.])
     """
-    return _solve(make_problem(P, Q, cost), n_sweeps, schedule, warm_start, exact, pinned, seed, ids, n_jobs, verbose)
+    options = {
+        "warm_start": warm_start,
+        "pinned": pinned,
+        "seed": seed,
+        "ids": ids,
+        "n_jobs": n_jobs,
+        "verbose": verbose,
+    }
+    return _solve_to(gap, make_problem(P, Q, cost), n_sweeps, schedule, exact, options)
+
+
+def _solve_to(
+    gap: float | None,
+    problem: Problem,
+    n_sweeps: int | None,
+    schedule: Schedule | None,
+    exact: bool,
+    options: dict[str, Any],
+) -> OTResult:
+    if gap is None:
+        return _solve(problem, n_sweeps, schedule, exact, **options)
+    if isinstance(gap, bool) or not isinstance(gap, int | float | np.number):
+        raise TypeError(f"gap: expected a number, got {gap!r}")
+    if not gap > 0:
+        raise ValueError(f"gap: expected a positive number, got {gap!r}")
+    least = 1000 * np.finfo(problem.cost.dtype).eps
+    if gap < least:
+        other = "; use a cost in float64" if problem.cost.dtype == np.float32 else "; ask for exact=True"
+        raise ValueError(f"gap: {gap:.3g} is below {least:.1g}, what {problem.cost.dtype} can certify{other}")
+    if exact or schedule is not None or options["warm_start"] is not None:
+        raise ValueError("gap: goes with the default annealing, not with exact, schedule or warm_start")
+    budget = _SWEEPS if n_sweeps is None else check_count(n_sweeps)
+    sweeps = min(250, budget)
+    while True:
+        result = replace(_solve(problem, sweeps, None, False, **options), wanted=float(gap))
+        if (result.gap <= gap).all() or sweeps == budget:
+            return result
+        sweeps = min(4 * sweeps, budget)
 
 
 def _solve(
     problem: Problem,
     n_sweeps: int | None,
     schedule: Schedule | None,
-    warm_start: OTResult | None,
     exact: bool,
+    warm_start: OTResult | None,
     pinned: bool,
     seed: int | None,
     ids: ArrayLike | None,
@@ -243,7 +292,7 @@ def _scale(problem: Problem, n_jobs: int | None) -> tuple[NDArray[np.float64], N
     floor = certificates.dual_value(problem, U, L)
     mean = problem.cost.mean(problem.p, problem.q, n_jobs)
     info = np.finfo(problem.cost.dtype)
-    return np.maximum(mean - floor, np.maximum(info.eps * np.abs(mean), 1e12 * info.tiny)), floor
+    return np.maximum(mean - floor, np.maximum(info.eps * np.abs(mean), 1e20 * info.tiny)), floor
 
 
 def _resume(warm_start: OTResult, problem: Problem) -> State:
