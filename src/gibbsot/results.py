@@ -44,8 +44,8 @@ class OTResult:
     gap : float
         The certified relative gap: W(p, q) is at most upper_bound and at least (1 - gap) upper_bound.
     status : str
-        "estimate"; where a gap was asked for "gap reached" or "budget ended"; after a crossover "optimal" or "rounds ran
-        out", and then value, potentials and plan are those of the crossover.
+        "estimate"; where a gap was asked for "gap reached" or "budget ended"; after a crossover "optimal" or "rounds
+        ran out", and then value, potentials and plan are those of the crossover.
     history : array of shape (sweeps,)
         V(z) of every sweep of this call; NaN for sweeps that were not needed.
     n_sweeps : int
