@@ -78,6 +78,8 @@ def integral(x: np.ndarray, w: np.ndarray, T: float) -> float:
     return float(knots[0] + area)
 
 
+# between two knots that are next to equal the quadrature complains of rounding; the assertion judges the sum
+@pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
 @pytest.mark.parametrize("kind", ["forbidden", "points", "thin"])
 @pytest.mark.parametrize("T", [1e-4, 0.03, 10.0])
 def test_expectations_against_integration(kind, T):
