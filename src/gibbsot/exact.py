@@ -29,7 +29,7 @@ class Crossover(NamedTuple):
     Attributes
     ----------
     value : float
-        The cost of the plan.
+        The cost of the plan; infinite where it uses a forbidden arc.
     U, L : arrays of shape (m1,) and (m2,)
         Potentials that are feasible for every arc.
     plan : scipy.sparse.csr_array of shape (m1, m2)
@@ -89,11 +89,14 @@ def crossover(
         i, j = np.divmod(arcs, cost.shape[1])
         costs = cost.at(i, j)
         forbidden = np.isinf(costs)
+        dearest = np.abs(costs[~forbidden]).max(initial=0.0)
         # dearer than any way around: an optimal plan uses a forbidden arc only where it must
-        costs[forbidden] = 2 * len(arcs) * np.abs(costs[~forbidden]).max(initial=1.0)
+        costs[forbidden] = 2 * len(arcs) * max(dearest, 1.0)
         mass, u, v, solved = _simplex(p[rows], q[columns], costs, np.searchsorted(rows, i), np.searchsorted(columns, j))
         g[rows], h[columns] = u, -v
-        rounding = _ROUNDING * (np.abs(u).max() + np.abs(v).max())
+        # where a forbidden arc is in the simplex's tree its price is in the potentials, but no measure of them
+        size = np.abs(u).max() + np.abs(v).max()
+        rounding = _ROUNDING * (min(size, 100 * dearest) if forbidden.any() else size)
         bad_rows = rows[cost.row_min(h)[rows] < g[rows] - rounding]
         bad_columns = columns[cost.col_max(g)[columns] > h[columns] + rounding]
         wider = _sorted(arcs, _near_arcs(cost, g, h, bad_rows, bad_columns, neighbours))
@@ -101,12 +104,13 @@ def crossover(
         if optimal or not solved or rounds == max_rounds:
             break
         arcs = wider
-    if optimal and mass[forbidden].sum() > 0:
+    impossible = mass[forbidden].sum() > 0
+    if optimal and impossible:
         raise ValueError("cost: infinite costs forbid every plan between these measures; expected a feasible problem")
     L = cost.col_max(g)
     used = mass > 0
     plan = sparse.csr_array(sparse.coo_array((mass[used], (i[used], j[used])), shape=cost.shape))
-    value = float((mass[used] * costs[used]).sum())
+    value = np.inf if impossible else float((mass[used] * costs[used]).sum())
     return Crossover(value, cost.row_min(np.where(q > 0, L, np.inf)), L, plan, optimal, rounds)
 
 

@@ -171,4 +171,6 @@ class OTResult:
         U = np.stack([crossing.U for crossing in self._feasible])
         lower = np.maximum(self.lower_bound, certificates.lower_bound(self.problem, U))
         upper = np.atleast_1d(self.upper_bound)
-        return self._number((upper - lower) / np.maximum(np.abs(upper), np.finfo(np.float64).tiny))
+        with np.errstate(invalid="ignore"):
+            gap = (upper - lower) / np.maximum(np.abs(upper), np.finfo(np.float64).tiny)
+        return self._number(np.where(np.isinf(upper), np.inf, gap))
