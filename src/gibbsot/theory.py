@@ -398,8 +398,7 @@ def _view(problem: Problem, U: ArrayLike | None, L: ArrayLike | None, side: Side
 def _lines(view: _View, wanted: NDArray[np.bool_]) -> Iterator[tuple[Index, Index, Array]]:
     rows, targets = np.nonzero(wanted)
     sources = np.arange(view.source.shape[1])
-    # unravel_index of NumPy 2.4, behind a grid's costs, is wrong for columns of more than 8,193 numbers
-    length = max(1, min(8192, _ENTRIES // len(sources)))
+    length = max(1, _ENTRIES // len(sources))
     for s in range(0, len(rows), length):
         row, target = rows[s : s + length], targets[s : s + length]
         yield row, target, np.where(view.source[row] > 0, view.at(target[:, None], sources) + view.given[row], np.inf)
