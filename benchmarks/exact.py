@@ -60,7 +60,7 @@ def faces(table: Table, path: Path) -> None:
     images = np.load(path)["images"].astype(np.float64)
     peer56 = 0.0
     for shape, asked in (((32, 27), "6"), ((56, 46), "12"), ((112, 92), "POT's time at 56 x 46")):
-        pairs = box_resize(images[[0, 105, 20, 305]], shape).reshape(4, -1)
+        pairs: Weights = box_resize(images[[0, 105, 20, 305]], shape).reshape(4, -1)
         pairs = pairs[:2] if shape[0] > 50 else pairs
         pairs /= pairs.sum(axis=1, keepdims=True)
         cost = GridCost(shape)

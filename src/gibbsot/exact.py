@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +136,7 @@ def _near_arcs(
 ) -> NDArray[np.int64]:
     """Return the arcs of least reduced cost ``M_ij - g_i + h_j`` of some rows and columns, as numbers ``i m2 + j``."""
     m2 = cost.shape[1]
-    found = [np.empty(0, np.int64)]
+    found: list[NDArray[Any]] = [np.empty(0, np.int64)]
     if len(rows):
         J = cost.row_nearest(h, min(neighbours, m2))[rows]
         found.append((rows[:, None] * m2 + J)[J >= 0])

@@ -227,6 +227,7 @@ def _solve(
                 state, problem, T, tau=tau, pinned=pinned, n_jobs=n_jobs, progress=lambda part: bar(part * share)
             )
 
+        last: NDArray[np.float64]
         if given is not None:
             after, info = run(state, given)
             last = np.full(len(problem), given[-1])

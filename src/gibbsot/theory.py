@@ -458,8 +458,10 @@ def _root(view: _View) -> Array:
     # false position with Illinois' halving in t = log(T / -A), where the function is smooth with a slope from 0 to 1
     # C(z, 0): the weight up to the last of the points that attain the minimum
     low = -np.log(total(lambda b: 1 / b.mass[np.arange(len(b.row)), (b.gaps > 0).argmax(axis=1)]))
-    t = high = np.zeros(len(gain))
-    at_low, at_high, before = excess(low), excess(high), np.zeros(len(gain), bool)
+    t: Array = np.zeros(len(gain))
+    high: Array = np.zeros(len(gain))
+    before: NDArray[np.bool_] = np.zeros(len(gain), bool)
+    at_low, at_high = excess(low), excess(high)
     for _ in range(100):
         rise = at_high - at_low
         last, t = t, np.where(rise > 0, high - at_high * (high - low) / np.where(rise > 0, rise, 1), (low + high) / 2)
