@@ -1,15 +1,17 @@
 // The k smallest of M_ij + x_j over j for each row i, or of M_ij + x_i over i for each column j: the arcs that matter.
-// The whole matrix is gone through once, dense costs in place and grids without ever forming it.
+// Dense costs are gone through once, in place; of a grid, never formed, only the lines that can hold one of the
+// smallest.
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "operators.hpp"
 
 namespace gibbsot {
 
-// The k smallest values so far, in order, with their places; of equal ones the first to come stays first.
+// The k smallest values so far, in order, with their places.
 template <class T>
 class Shortlist {
 public:
@@ -105,7 +107,11 @@ void nearest_on_grid(const std::vector<MatrixView<T>>& axes, const T* x, std::si
     for (std::size_t i = 0; i < rows[last]; ++i)
         for (std::size_t j = 0; j < side; ++j) costs[i * width + j] = axes[last](i, j);
 
-    std::vector<T> base(from.rows);
+    const auto least = [&](const T* line) { return *std::min_element(line, line + side); };
+    std::vector<T> least_x(from.rows), base(from.rows), bound(from.rows);
+    for (std::size_t c = 0; c < from.rows; ++c) least_x[c] = least(x + c * from.stride);
+    std::vector<std::size_t> order(from.rows);
+    std::iota(order.begin(), order.end(), std::size_t{0});
     Shortlist<T> list(k);
     for (std::size_t r = 0; r < product(rows, 0, last); ++r) {
         for (std::size_t c = 0; c < from.rows; ++c) {
@@ -113,11 +119,18 @@ void nearest_on_grid(const std::vector<MatrixView<T>>& axes, const T* x, std::si
             base[c] = T(0);
             for (std::size_t a = last; a-- > 0; i /= rows[a], j /= columns[a])
                 base[c] += axes[a](i % rows[a], j % columns[a]);
+            bound[c] = base[c] + least_x[c];
         }
+        // the most promising lines first, so that the others need not be looked at
+        std::sort(order.begin(), order.end(), [&](std::size_t c, std::size_t d) { return bound[c] < bound[d]; });
         for (std::size_t i = 0; i < rows[last]; ++i) {
+            const T* line = costs.get() + i * width;
+            const T least_cost = least(line);
             list.clear();
-            for (std::size_t c = 0; c < from.rows; ++c)
-                offer_sums(list, costs.get() + i * width, x + c * from.stride, base[c], width, c * side);
+            for (const std::size_t c : order) {
+                if (!(bound[c] + least_cost < list.worst())) break;
+                offer_sums(list, line, x + c * from.stride, base[c], width, c * side);
+            }
             list.write(out + (r * rows[last] + i) * k);
         }
     }

@@ -53,7 +53,7 @@ def crossover(
     q: NDArray[np.float64],
     cost: Cost,
     U: NDArray[np.floating],
-    neighbours: int = 8,
+    neighbours: int | None = None,
     max_rounds: int = 30,
 ) -> Crossover:
     """Solve one problem exactly from annealed potentials.
@@ -65,8 +65,9 @@ def crossover(
     cost : Cost
     U : array of shape (m1,)
         Potentials, the nearer to optimal the faster; any will do.
-    neighbours : int
-        How many arcs each point brings in, at first and whenever one of its arcs is violated.
+    neighbours : int, optional
+        How many arcs each point brings in, at first and whenever one of its arcs is violated: by default 6, and 8 where
+        there are so many points that another round is dear.
     max_rounds : int
         Give up after so many rounds; plan and potentials are feasible all the same.
 
@@ -79,6 +80,8 @@ def crossover(
     (0.25, True)
     """
     cost = cost.astype(np.float64)
+    if neighbours is None:
+        neighbours = 6 if sum(cost.shape) <= 2000 else 8
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
     g = np.where(p > 0, np.asarray(U, np.float64), -np.inf)
     h = np.where(q > 0, cost.col_max(g), np.inf)
