@@ -87,6 +87,15 @@ struct GridLayout {
         return (lines >= 8 && lines % 2 == 0 ? lines + 1 : lines) * kLineLanes<T>;
     }
 
+    // From an array of the caller's to storage, and back; the padding is left alone.
+    void pack(const T* x, T* stored) const {
+        for (std::size_t r = 0; r < rows; ++r, x += shape.back()) std::copy(x, x + shape.back(), stored + r * stride);
+    }
+    void unpack(const T* stored, T* x) const {
+        for (std::size_t r = 0; r < rows; ++r)
+            x = std::copy(stored + r * stride, stored + r * stride + shape.back(), x);
+    }
+
     std::size_t points() const { return rows * shape.back(); }
     std::size_t room() const { return rows * stride; }
 

@@ -152,11 +152,9 @@ void nearest_grid(std::vector<Matrix<const T>> axes, bool by_rows, Vector<const 
         shape.push_back(matrix.columns);
     }
     const GridLayout<T> grid(shape);
-    const std::size_t side = shape.back();
     Buffer<T> stored(grid.room());
     std::fill(stored.get(), stored.get() + grid.room(), kInf<T>);
-    for (std::size_t r = 0; r < grid.rows; ++r)
-        std::copy(x.data() + r * side, x.data() + (r + 1) * side, stored.get() + r * grid.stride);
+    grid.pack(x.data(), stored.get());
     nearest_on_grid(matrices, stored.get(), out.shape(1), out.data());
 }
 

@@ -126,13 +126,8 @@ public:
     std::size_t column_first() const { return starts_.front(); }
     std::size_t column_last() const { return starts_.back() + box_.sides.back(); }
 
-    void pack_rows(const T* x, T* stored) const {
-        const GridLayout<T>& grid = to_rows_.to();
-        const std::size_t side = grid.shape.back();
-        for (std::size_t r = 0; r < grid.rows; ++r)
-            std::copy(x + r * side, x + (r + 1) * side, stored + r * grid.stride);
-    }
-    void unpack_rows(const T* stored, T* x) const { unpack(to_rows_.to(), stored, x); }
+    void pack_rows(const T* x, T* stored) const { to_rows_.to().pack(x, stored); }
+    void unpack_rows(const T* stored, T* x) const { to_rows_.to().unpack(stored, x); }
     template <class Work>
     void for_row_runs(Work work) const {
         const GridLayout<T>& grid = to_rows_.to();
@@ -168,7 +163,7 @@ public:
     void complete(const T* n, T* stored, T* N, T* scratch) const {
         if (box_ == all_) return;
         to_all_columns_(n, stored, scratch);
-        unpack(to_all_columns_.to(), stored, N);
+        to_all_columns_.to().unpack(stored, N);
     }
 
 private:
@@ -243,12 +238,6 @@ private:
     static std::vector<MatrixView<T>> transposed(std::vector<MatrixView<T>> matrices) {
         for (auto& matrix : matrices) matrix = matrix.transposed();
         return matrices;
-    }
-
-    static void unpack(const GridLayout<T>& grid, const T* stored, T* x) {
-        const std::size_t side = grid.shape.back();
-        for (std::size_t r = 0; r < grid.rows; ++r)
-            std::copy(stored + r * grid.stride, stored + r * grid.stride + side, x + r * side);
     }
 
     std::vector<MatrixView<T>> axes_;

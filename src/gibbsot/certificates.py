@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .measures import Problem
+from .measures import Problem, inner
 
 Array = NDArray[np.floating]
 
 
 def dual_value(problem: Problem, U: Array, L: Array) -> NDArray[np.float64]:
     """Return ``<p, U> - <q, L>`` over the points that have weight."""
-    return _over_support(problem.p, U) - _over_support(problem.q, L)
+    return inner(problem.p, U) - inner(problem.q, L)
 
 
 def lower_bound(problem: Problem, U: Array) -> NDArray[np.float64]:
@@ -70,7 +70,3 @@ def sparse_plans(problem: Problem, U: Array, L: Array) -> list[sparse.csr_array]
         places = np.concatenate([rows, I]), np.concatenate([J, columns])
         plans.append(sparse.csr_array(sparse.coo_array((halves, places), shape=problem.cost.shape)))
     return plans
-
-
-def _over_support(weight: NDArray[np.float64], x: Array) -> NDArray[np.float64]:
-    return (weight * np.where(weight > 0, x, 0)).sum(axis=1)

@@ -93,3 +93,31 @@ def spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) ->
     if not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(f"spacing: expected positive numbers, got {spacing!r}")
     return np.broadcast_to(values, (len(sides),))
+
+
+def integer(x: Any, name: str) -> int:
+    """Return an integer, which True is not."""
+    if isinstance(x, bool) or not isinstance(x, int | np.integer):
+        raise TypeError(f"{name}: expected an integer, got {x!r}")
+    return int(x)
+
+
+def count(x: Any, name: str) -> int:
+    """Return a positive integer."""
+    if integer(x, name) < 1:
+        raise ValueError(f"{name}: expected at least 1, got {x}")
+    return int(x)
+
+
+def number(x: Any, name: str) -> float:
+    """Return a real number, which True is not."""
+    if isinstance(x, bool) or not isinstance(x, int | float | np.number):
+        raise TypeError(f"{name}: expected a number, got {x!r}")
+    return float(x)
+
+
+def positive(x: Any, name: str) -> float:
+    """Return a positive and finite number."""
+    if not 0 < number(x, name) < np.inf:
+        raise ValueError(f"{name}: expected a positive number, got {x!r}")
+    return float(x)

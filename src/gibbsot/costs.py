@@ -440,9 +440,7 @@ def as_cost(cost: Cost | ArrayLike) -> Cost:
 
 
 def _axis_cost(n: int, power: float, spacing: float) -> Array:
-    if isinstance(power, bool) or not isinstance(power, int | float | np.number):
-        raise TypeError(f"power: expected a number, got {power!r}")
-    if not power >= 1 or not np.isfinite(power):
+    if not 1 <= checks.number(power, "power") < np.inf:
         raise ValueError(f"power: expected a number of at least 1, got {power!r}")
     x = np.arange(n) * spacing
     return np.abs(x[:, None] - x) ** power

@@ -121,9 +121,10 @@ def cross(
     problem: Problem, U: NDArray[np.floating], max_rounds: int = 30, n_jobs: int | None = None
 ) -> list[Crossover]:
     """Cross over each problem of a batch from its row of U, in threads."""
+    cost = problem.cost.astype(np.float64)  # once for all
     with ThreadPoolExecutor(kernels.threads(n_jobs)) as pool:
         jobs = [
-            pool.submit(crossover, p, q, problem.cost, u, max_rounds=max_rounds)
+            pool.submit(crossover, p, q, cost, u, max_rounds=max_rounds)
             for p, q, u in zip(problem.p, problem.q, U, strict=True)
         ]
         return [job.result() for job in jobs]

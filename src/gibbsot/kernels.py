@@ -16,6 +16,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from . import checks
+
 LEVELS = ("avx512", "avx2", "baseline")
 _UNSET = "unset"
 _name: str = _UNSET
@@ -110,9 +112,7 @@ def threads(n_jobs: int | None) -> int:
     """
     if n_jobs is None:
         return 1
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer):
-        raise TypeError(f"n_jobs: expected an integer or None, got {type(n_jobs).__name__}")
-    if n_jobs == 0:
+    if checks.integer(n_jobs, "n_jobs") == 0:
         raise ValueError(
             "n_jobs: 0 has no meaning; expected a positive number, or a negative one to count from all cores"
         )

@@ -121,6 +121,11 @@ def _masked(weight: Weights, cost: Cost) -> Weights:
     return np.where(rounded < np.finfo(cost.dtype).tiny, 0, rounded).astype(np.float64)
 
 
+def inner(weight: NDArray[np.floating], x: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return ``<w, x>`` of each row; a point without weight may have an infinite x and does not count."""
+    return (weight * np.where(weight > 0, x, 0)).sum(axis=1, dtype=np.float64)
+
+
 def nearest(problem: Problem, n_jobs: int | None = None) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Return what the nearest points give, U_i = min_j M_ij and L_j = max_i (U_i - M_ij) over the supports."""
     cost = problem.cost

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar on a terminal; yield the function that advances it by a share of the whole."""
-    if not sys.stderr.isatty():
+def bar(what: str, wanted: bool) -> Iterator[Callable[[float], None]]:
+    """Show a bar if wanted and there is a terminal; yield the function that advances it by a share of the whole."""
+    if not wanted or not sys.stderr.isatty():
         yield lambda _: None
         return
     try:

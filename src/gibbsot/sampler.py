@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import kernels, philox
-from .measures import Problem
+from . import checks, kernels, philox
+from .measures import Problem, inner
 
 Array = NDArray[np.floating]
 
@@ -88,9 +88,7 @@ def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State
         The problems' numbers, by default their places in the batch. A problem's result depends on the seed and its own
         number, not on the batch it is in.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise TypeError(f"seed: expected an integer, got {type(seed).__name__}")
-    if not 0 <= seed < 2**64:
+    if not 0 <= checks.integer(seed, "seed") < 2**64:
         raise ValueError(f"seed: expected an integer from 0 to 2**64 - 1, got {seed}")
     n = len(problem)
     numbers = np.arange(n) if ids is None else np.asarray(ids)
@@ -161,15 +159,15 @@ def step(
     theta_g, theta_h = noise
     U = cost.row_min(state.h)
     if not pinned:
-        U = U - _dot(p, U)[:, None].astype(cost.dtype)
+        U = U - inner(p, U)[:, None].astype(cost.dtype)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         g = np.where(p > 0, U - theta_g * (T / p), -np.inf).astype(cost.dtype)
         if pinned:
             g[np.arange(len(p)), (p > 0).argmax(axis=1)] = 0
         L = cost.col_max(g)
         h = np.where(q > 0, L + theta_h * (T / q), np.inf).astype(cost.dtype)
-    value = _dot(p, U) - _dot(q, L)
-    energy = _dot(p, g) - _dot(q, h)
+    value = inner(p, U) - inner(q, L)
+    energy = inner(p, g) - inner(q, h)
     return replace(state, h=h, sweep=state.sweep + 1), Info(U, L, g, value, energy, value[:, None])
 
 
@@ -229,12 +227,7 @@ def run(
                 progress(len(part.h) * temps.shape[1] / (n * sweeps))
         states.append(part)
         infos.append(info._replace(history=np.concatenate(history, axis=1)))
-    if len(states) == 1:
-        return states[0], infos[0]
-    joined = State(
-        np.concatenate([s.h for s in states]), np.concatenate([s.sweep for s in states]), state.seed, state.ids
-    )
-    return joined, Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
+    return _join(states, infos)
 
 
 def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: int = 5) -> NDArray[np.bool_]:
@@ -307,8 +300,12 @@ def _steps(
                 break
         states.append(chain)
         infos.append(info._replace(history=history))
-    h, sweep = np.concatenate([s.h for s in states]), np.concatenate([s.sweep for s in states])
-    return replace(state, h=h, sweep=sweep), Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
+    return _join(states, infos)
+
+
+def _join(states: list[State], infos: list[Info]) -> tuple[State, Info]:
+    h, sweep, ids = (np.concatenate([getattr(s, name) for s in states]) for name in ("h", "sweep", "ids"))
+    return State(h, sweep, states[0].seed, ids), Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
 
 
 def _check_state(state: State, problem: Problem) -> None:
@@ -321,8 +318,3 @@ def _check_temperatures(T: NDArray[np.float64], name: str, problem: Problem) -> 
     limits = np.finfo(problem.cost.dtype)
     if not ((limits.tiny <= T) & (limits.max >= T)).all():
         raise ValueError(f"{name}: expected positive numbers that {problem.cost.dtype} can hold")
-
-
-def _dot(weight: Array, x: Array) -> NDArray[np.float64]:
-    # a point without weight may have an infinite potential
-    return (weight * np.where(weight > 0, x, 0)).sum(axis=1, dtype=np.float64)

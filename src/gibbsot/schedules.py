@@ -11,6 +11,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from . import checks
+
 Schedule = float | ArrayLike | Callable[[int], float]
 
 
@@ -22,7 +24,7 @@ def constant(T: float, n_sweeps: int) -> NDArray[np.float64]:
     >>> constant(0.5, 3)
     array([0.5, 0.5, 0.5])
     """
-    return np.full(check_count(n_sweeps), check_temperature(T, "T"))
+    return np.full(checks.count(n_sweeps, "n_sweeps"), checks.positive(T, "T"))
 
 
 def geometric(T0: float, n_sweeps: int, ratio: float | None = None) -> NDArray[np.float64]:
@@ -44,10 +46,10 @@ def geometric(T0: float, n_sweeps: int, ratio: float | None = None) -> NDArray[n
     >>> geometric(1.0, 4, ratio=1e-4)
     array([0.1   , 0.01  , 0.001 , 0.0001])
     """
-    check_count(n_sweeps)
+    checks.count(n_sweeps, "n_sweeps")
     if ratio is None:
         ratio = float(n_sweeps) ** -4
-    return check_temperature(T0, "T0") * check_temperature(ratio, "ratio") ** (np.arange(1, n_sweeps + 1) / n_sweeps)
+    return checks.positive(T0, "T0") * checks.positive(ratio, "ratio") ** (np.arange(1, n_sweeps + 1) / n_sweeps)
 
 
 def epoch_decay(T: float, m: int, m_bar: float) -> float:
@@ -71,7 +73,7 @@ def epoch_decay(T: float, m: int, m_bar: float) -> float:
     """
     if not m + m_bar > 1:
         raise ValueError(f"m, m_bar: expected numbers of points, got {m!r} and {m_bar!r}")
-    return check_temperature(T, "T") * (1 - sqrt(1 / (m + m_bar)))
+    return checks.positive(T, "T") * (1 - sqrt(1 / (m + m_bar)))
 
 
 def temperatures(schedule: Schedule, n_sweeps: int | None) -> NDArray[np.float64]:
@@ -94,7 +96,7 @@ def temperatures(schedule: Schedule, n_sweeps: int | None) -> NDArray[np.float64
         except (TypeError, ValueError):
             raise TypeError(f"schedule: expected a number, an array or a function, got {schedule!r}") from None
         if result.ndim == 0:
-            T = check_temperature(float(result), "schedule")
+            T = checks.positive(float(result), "schedule")
             if n_sweeps is None:
                 raise ValueError("n_sweeps: expected the number of sweeps, as the schedule is one temperature")
             result = np.repeat(T, n_sweeps)
@@ -105,21 +107,3 @@ def temperatures(schedule: Schedule, n_sweeps: int | None) -> NDArray[np.float64
     if not (np.isfinite(result) & (result > 0)).all():
         raise ValueError("schedule: has temperatures that are not positive numbers; expected T > 0 for every sweep")
     return result
-
-
-def check_temperature(T: float, name: str) -> float:
-    """Return T if it is a positive number."""
-    if isinstance(T, bool) or not isinstance(T, int | float | np.number):
-        raise TypeError(f"{name}: expected a number, got {T!r}")
-    if not np.isfinite(T) or T <= 0:
-        raise ValueError(f"{name}: expected a positive number, got {T!r}")
-    return float(T)
-
-
-def check_count(n_sweeps: int) -> int:
-    """Return the number of sweeps if it is a positive integer."""
-    if isinstance(n_sweeps, bool) or not isinstance(n_sweeps, int | np.integer):
-        raise TypeError(f"n_sweeps: expected an integer, got {n_sweeps!r}")
-    if n_sweeps < 1:
-        raise ValueError(f"n_sweeps: expected at least 1, got {n_sweeps}")
-    return int(n_sweeps)

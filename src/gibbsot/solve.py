@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import certificates, sampler
+from . import certificates, checks, progress, sampler
 from .costs import Cost
 from .exact import cross
 from .measures import Problem, nearest
 from .measures import problem as make_problem
 from .results import OTResult
 from .sampler import Info, State
-from .schedules import Schedule, check_count, temperatures
+from .schedules import Schedule, temperatures
 
 # The default annealing, chosen by the errors it left on digits, faces, random images, point clouds and random matrices.
 # It is in units of the problem's own value, so it needs no scale: (m1 + m2) T / V(z) falls geometrically over stages,
@@ -97,15 +96,7 @@ def solve(
     problem = make_problem(p, q, cost, ("p", "q"))
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
-    options = {
-        "warm_start": warm_start,
-        "pinned": pinned,
-        "seed": seed,
-        "ids": None,
-        "n_jobs": None,
-        "verbose": verbose,
-    }
-    return _solve_to(gap, problem, n_sweeps, schedule, exact, options)[0]
+    return _solve(problem, n_sweeps, schedule, warm_start, gap, exact, pinned, seed, None, None, verbose)[0]
 
 
 def solve_batch(
@@ -152,52 +143,48 @@ def solve_batch(
     >>> solve_batch(P, P[0], GridCost(3, spacing=1.0)).value.round(3)
     array([0., 1., 4.])
     """
-    options = {
-        "warm_start": warm_start,
-        "pinned": pinned,
-        "seed": seed,
-        "ids": ids,
-        "n_jobs": n_jobs,
-        "verbose": verbose,
-    }
-    return _solve_to(gap, make_problem(P, Q, cost), n_sweeps, schedule, exact, options)
-
-
-def _solve_to(
-    gap: float | None,
-    problem: Problem,
-    n_sweeps: int | None,
-    schedule: Schedule | None,
-    exact: bool,
-    options: dict[str, Any],
-) -> OTResult:
-    if gap is None:
-        return _solve(problem, n_sweeps, schedule, exact, **options)
-    if isinstance(gap, bool) or not isinstance(gap, int | float | np.number):
-        raise TypeError(f"gap: expected a number, got {gap!r}")
-    if not gap > 0:
-        raise ValueError(f"gap: expected a positive number, got {gap!r}")
-    least = 1000 * np.finfo(problem.cost.dtype).eps
-    if gap < least:
-        other = "; use a cost in float64" if problem.cost.dtype == np.float32 else "; ask for exact=True"
-        raise ValueError(f"gap: {gap:.3g} is below {least:.1g}, what {problem.cost.dtype} can certify{other}")
-    if exact or schedule is not None or options["warm_start"] is not None:
-        raise ValueError("gap: goes with the default annealing, not with exact, schedule or warm_start")
-    budget = _SWEEPS if n_sweeps is None else check_count(n_sweeps)
-    sweeps = min(250, budget)
-    while True:
-        result = replace(_solve(problem, sweeps, None, False, **options), wanted=float(gap))
-        if (result.gap <= gap).all() or sweeps == budget:
-            return result
-        sweeps = min(4 * sweeps, budget)
+    problem = make_problem(P, Q, cost)
+    return _solve(problem, n_sweeps, schedule, warm_start, gap, exact, pinned, seed, ids, n_jobs, verbose)
 
 
 def _solve(
     problem: Problem,
     n_sweeps: int | None,
     schedule: Schedule | None,
-    exact: bool,
     warm_start: OTResult | None,
+    gap: float | None,
+    exact: bool,
+    pinned: bool,
+    seed: int | None,
+    ids: ArrayLike | None,
+    n_jobs: int | None,
+    verbose: bool,
+) -> OTResult:
+    if gap is None:
+        return _anneal_once(problem, n_sweeps, schedule, warm_start, exact, pinned, seed, ids, n_jobs, verbose)
+    checks.positive(gap, "gap")
+    least = 1000 * np.finfo(problem.cost.dtype).eps
+    if gap < least:
+        other = "; use a cost in float64" if problem.cost.dtype == np.float32 else "; ask for exact=True"
+        raise ValueError(f"gap: {gap:.3g} is below {least:.1g}, what {problem.cost.dtype} can certify{other}")
+    if exact or schedule is not None or warm_start is not None:
+        raise ValueError("gap: goes with the default annealing, not with exact, schedule or warm_start")
+    budget = _SWEEPS if n_sweeps is None else checks.count(n_sweeps, "n_sweeps")
+    sweeps = min(250, budget)
+    while True:
+        result = _anneal_once(problem, sweeps, None, None, False, pinned, seed, ids, n_jobs, verbose)
+        result = replace(result, wanted=float(gap))
+        if (result.gap <= gap).all() or sweeps == budget:
+            return result
+        sweeps = min(4 * sweeps, budget)
+
+
+def _anneal_once(
+    problem: Problem,
+    n_sweeps: int | None,
+    schedule: Schedule | None,
+    warm_start: OTResult | None,
+    exact: bool,
     pinned: bool,
     seed: int | None,
     ids: ArrayLike | None,
@@ -208,7 +195,7 @@ def _solve(
         if not isinstance(flag, bool | np.bool_):
             raise TypeError(f"{name}: expected True or False, got {flag!r}")
     default = _sweeps_before_crossover(problem.cost) if exact else _SWEEPS
-    total = default if n_sweeps is None else check_count(n_sweeps)
+    total = default if n_sweeps is None else checks.count(n_sweeps, "n_sweeps")
     whole = problem
     if exact and warm_start is None:
         problem = _single(problem)
@@ -219,12 +206,12 @@ def _solve(
     else:
         raise ValueError(f"{'seed' if ids is None else 'ids'}: a warm start keeps those of its result; leave it out")
     given = None if schedule is None else temperatures(schedule, n_sweeps)
-    with _progress(verbose) as bar:
+    with progress.bar("Gibbs-OT", verbose) as advance:
 
         def run(state: State, T: NDArray[np.float64], tau: int = 0) -> tuple[State, Info]:
             share = np.shape(T)[-1] / (total if given is None else len(given))
             return sampler.run(
-                state, problem, T, tau=tau, pinned=pinned, n_jobs=n_jobs, progress=lambda part: bar(part * share)
+                state, problem, T, tau=tau, pinned=pinned, n_jobs=n_jobs, progress=lambda part: advance(part * share)
             )
 
         last: NDArray[np.float64]
@@ -316,14 +303,3 @@ def _gather(history: NDArray[np.float64]) -> NDArray[np.float64]:
     """Cut what no problem needed."""
     needed = np.flatnonzero(~np.isnan(history).all(axis=0))
     return history[:, : needed[-1] + 1]
-
-
-@contextmanager
-def _progress(verbose: bool) -> Iterator[Callable[[float], None]]:
-    if not verbose:
-        yield lambda _: None
-        return
-    from .progress import bar
-
-    with bar("Gibbs-OT") as advance:
-        yield advance
