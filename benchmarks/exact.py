@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import Cost, GridCost, PointCost, solve, solve_batch
+from gibbsot import GridCost, PointCost, solve, solve_batch
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 Weights = NDArray[np.float64]
@@ -48,33 +50,41 @@ def box_resize(images: NDArray[np.float64], shape: tuple[int, int]) -> NDArray[n
     return images
 
 
-def emd2(p: Weights, q: Weights, cost: Cost) -> float:
-    return float(ot.emd2(p, q, cost.matrix(), numItermax=100_000_000))
+def emd2_all(P: Weights, Q: Weights, M: NDArray[np.floating]) -> Weights:
+    return np.array([ot.emd2(p, q, M, numItermax=100_000_000) for p, q in zip(P, Q, strict=True)])
 
 
-def emd2_all(P: Weights, Q: Weights, cost: Cost) -> Weights:
-    return np.array([emd2(p, q, cost) for p, q in zip(P, Q, strict=True)])
+def alone(p: Weights, q: Weights, shape: tuple[int, int]) -> tuple[float, float]:
+    """Return the seconds of an exact solution and the peak of this process in MB, where the system tells it."""
+    seconds, result = timed(partial(solve, p, q, GridCost(shape), exact=True))
+    assert result.status == "optimal"
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else ["VmHWM: nan"]
+    return seconds, next(float(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def faces(table: Table, path: Path) -> None:
     images = np.load(path)["images"].astype(np.float64)
-    peer56 = 0.0
-    for shape, asked in (((32, 27), "6"), ((56, 46), "12"), ((112, 92), "POT's time at 56 x 46")):
+    for shape, asked in (((32, 27), "6"), ((56, 46), "12")):
         pairs: Weights = box_resize(images[[0, 105, 20, 305]], shape).reshape(4, -1)
         pairs = pairs[:2] if shape[0] > 50 else pairs
         pairs /= pairs.sum(axis=1, keepdims=True)
         cost = GridCost(shape)
         P, Q = pairs[::2], pairs[1::2]
-        ours, result = timed(partial(solve_batch, P, Q, cost, exact=True), rounds=3 if shape[0] < 100 else 1)
+        ours, result = timed(partial(solve_batch, P, Q, cost, exact=True), rounds=3)
+        peer, exact = timed(partial(emd2_all, P, Q, cost.matrix()))
         assert set(result.status) == {"optimal"}
-        name = f"{len(P)} pair(s) of faces {shape[0]} x {shape[1]}"
-        if shape[0] > 100:
-            table.add_row(name, f"{ours:.3g} s", f"(56 x 46: {peer56:.3g} s)", f"{peer56 / ours:.3g}", f"> 1, {asked}")
-            continue
-        peer, exact = timed(partial(emd2_all, P, Q, cost))
         assert np.allclose(exact, result.value, rtol=1e-9)
-        peer56 = peer
+        name = f"{len(P)} pair(s) of faces {shape[0]} x {shape[1]}"
         table.add_row(name, f"{ours:.3g} s", f"{peer:.3g} s", f"{peer / ours:.3g}", f">= {asked}")
+
+    shape = (112, 92)
+    p, q = images[[0, 105]].reshape(2, -1)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        ours, megabytes = pool.submit(alone, p / p.sum(), q / q.sum(), shape).result()
+    name = f"1 pair of faces {shape[0]} x {shape[1]}"
+    table.add_row(name, f"{ours:.3g} s", f"(56 x 46: {peer:.3g} s)", f"{peer / ours:.3g}", "> 1")
+    table.add_row("   peak of the process", f"{megabytes:.0f} MB", "", "", "< 500 MB")
 
     shape = (32, 27)
     p, q = box_resize(images[[0, 105]], shape).reshape(2, -1)
@@ -108,13 +118,13 @@ def fives(table: Table, path: Path) -> None:
 def clouds(table: Table) -> None:
     rng = np.random.default_rng(0)
     cost = PointCost(rng.random((2000, 2)), rng.random((2000, 2)))
-    uniform = np.full(2000, 1 / 2000)
+    M, uniform = cost.matrix(), np.full(2000, 1 / 2000)
     for name, p, q in (
         ("random", rng.dirichlet(np.ones(2000)), rng.dirichlet(np.ones(2000))),
         ("uniform", uniform, uniform),
     ):
-        ours, result = timed(partial(solve, p, q, cost, exact=True))
-        peer, exact = timed(partial(emd2, p, q, cost))
+        ours, result = timed(partial(solve, p, q, cost, exact=True), rounds=3)
+        peer, exact = timed(partial(ot.emd2, p, q, M, numItermax=100_000_000), rounds=3)
         assert np.isclose(exact, result.value, rtol=1e-9)
         table.add_row(
             f"2,000 x 2,000 points, {name} weights", f"{ours:.3g} s", f"{peer:.3g} s", f"{peer / ours:.3g}", ">= 1.5"

@@ -40,18 +40,18 @@ def precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
 
 def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
     """Refuse NaN, -inf, rows and columns without a finite cost, and sizes beyond the precision."""
-    if np.isnan(M).any():
-        raise ValueError(f"{name}: has NaN; expected finite costs, or inf for a forbidden pair")
-    if np.isneginf(M).any():
-        raise ValueError(f"{name}: has -inf; expected finite costs, or inf for a forbidden pair")
     finite = np.isfinite(M)
-    for axis, what in ((1, "row"), (0, "column")):
-        empty = np.flatnonzero(~finite.any(axis=axis))
-        if len(empty):
-            raise ValueError(
-                f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
-            )
-    largest, limits = np.abs(M[finite]).max(), np.finfo(dtype)
+    if not finite.all():
+        for value, found in (("NaN", np.isnan(M).any()), ("-inf", np.isneginf(M).any())):
+            if found:
+                raise ValueError(f"{name}: has {value}; expected finite costs, or inf for a forbidden pair")
+        for axis, what in ((1, "row"), (0, "column")):
+            empty = np.flatnonzero(~finite.any(axis=axis))
+            if len(empty):
+                raise ValueError(
+                    f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
+                )
+    largest, limits = np.abs(M).max(where=finite, initial=0.0), np.finfo(dtype)
     if largest > 1e-6 * limits.max or 0 < largest < 1e20 * limits.tiny:
         raise ValueError(
             f"{name}: the largest cost is {largest:.3g}, beyond what {dtype} computes with; scale the costs"

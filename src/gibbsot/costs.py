@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -212,14 +213,17 @@ class DenseCost(Cost):
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise ValueError(f"M: expected a matrix with rows and columns, got shape {matrix.shape}")
         self.dtype = checks.precision(dtype, matrix)
-        checks.check_costs(matrix, "M", self.dtype)
         self.shape = (matrix.shape[0], matrix.shape[1])
-        self.finite = bool(np.isfinite(matrix).all())
-        self.work = 2 * matrix.size
+        self._store(matrix.T)
+
+    def _store(self, columns: Array) -> None:
+        checks.check_costs(columns.T, "M", self.dtype)
+        self.finite = bool(np.isfinite(columns).all())
+        self.work = 2 * columns.size
         lanes = 64 // self.dtype.itemsize
         # by columns, each padded to whole cache lines: the order in which a sweep reads them
         self._columns = kernels.aligned((self.shape[1], -(-self.shape[0] // lanes) * lanes), self.dtype)
-        self._columns[:, : self.shape[0]] = matrix.T
+        self._columns[:, : self.shape[0]] = columns
         self._columns[:, self.shape[0] :] = np.inf
 
     def operand(self) -> tuple[str, Any]:
@@ -247,7 +251,12 @@ class DenseCost(Cost):
         return out
 
     def astype(self, dtype: DTypeLike) -> DenseCost:
-        return self if self.dtype == np.dtype(dtype) else DenseCost(self.matrix(), dtype)
+        if self.dtype == np.dtype(dtype):
+            return self
+        other = copy(self)
+        other.dtype = np.dtype(dtype)
+        other._store(self._columns[:, : self.shape[0]])
+        return other
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         return self._columns[np.asarray(j), np.asarray(i)]

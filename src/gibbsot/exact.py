@@ -48,6 +48,22 @@ class Crossover(NamedTuple):
     rounds: int
 
 
+def effort(cost: Cost) -> tuple[int, int]:
+    """Return how many sweeps to anneal and how many arcs a point to take so that an exact solution comes soonest.
+
+    Where a sweep is dear, as with a dense matrix, few sweeps and many arcs; on a grid good potentials are cheap.
+
+    Examples
+    --------
+    >>> from gibbsot import GridCost
+    >>> effort(GridCost((56, 46)))
+    (1030, 8)
+    """
+    if cost.work > 0.2 * cost.shape[0] * cost.shape[1]:
+        return 100, 20
+    return int(np.clip(0.2 * sum(cost.shape), 250, 4000)), 8
+
+
 def crossover(
     p: NDArray[np.float64],
     q: NDArray[np.float64],
@@ -66,8 +82,8 @@ def crossover(
     U : array of shape (m1,)
         Potentials, the nearer to optimal the faster; any will do.
     neighbours : int, optional
-        How many arcs each point brings in, at first and whenever one of its arcs is violated: by default 6, and 8 where
-        there are so many points that another round is dear.
+        How many arcs each point brings in, at first and whenever one of its arcs is violated; that of `effort` by
+        default.
     max_rounds : int
         Give up after so many rounds; plan and potentials are feasible all the same.
 
@@ -81,7 +97,7 @@ def crossover(
     """
     cost = cost.astype(np.float64)
     if neighbours is None:
-        neighbours = 6 if sum(cost.shape) <= 2000 else 8
+        _, neighbours = effort(cost)
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
     g = np.where(p > 0, np.asarray(U, np.float64), -np.inf)
     h = np.where(q > 0, cost.col_max(g), np.inf)
@@ -95,10 +111,15 @@ def crossover(
         dearest = np.abs(costs[~forbidden]).max(initial=0.0)
         # dearer than any way around: an optimal plan uses a forbidden arc only where it must
         costs[forbidden] = 2 * len(arcs) * max(dearest, 1.0)
-        mass, u, v, solved = _simplex(p[rows], q[columns], costs, np.searchsorted(rows, i), np.searchsorted(columns, j))
-        g[rows], h[columns] = u, -v
+        # from reduced costs the simplex goes on where the potentials are, instead of from nothing
+        reduced = costs - g[i] + h[j]
+        mass, u, v, solved = _simplex(
+            p[rows], q[columns], reduced, np.searchsorted(rows, i), np.searchsorted(columns, j)
+        )
+        g[rows] += u
+        h[columns] -= v
         # where a forbidden arc is in the simplex's tree its price is in the potentials, but no measure of them
-        size = np.abs(u).max() + np.abs(v).max()
+        size = np.abs(g[rows]).max() + np.abs(h[columns]).max()
         rounding = _ROUNDING * (min(size, 100 * dearest) if forbidden.any() else size)
         bad_rows = rows[cost.row_min(h)[rows] < g[rows] - rounding]
         bad_columns = columns[cost.col_max(g)[columns] > h[columns] + rounding]
@@ -191,7 +212,8 @@ def _simplex(
     """
     import ot
 
-    M = sparse.coo_array((costs, (i, j)), shape=(len(a), len(b)))
+    unit = np.abs(costs).max() or 1.0  # POT's artificial arcs cost more than one, whatever the unit of the others
+    M = sparse.coo_array((costs / unit, (i, j)), shape=(len(a), len(b)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is wrong is in the log
         plan, log = ot.emd(a, b, M, numItermax=_PIVOTS, log=True, center_dual=False)
@@ -199,4 +221,4 @@ def _simplex(
     place = np.searchsorted(i * len(b) + j, plan.row * len(b) + plan.col)
     mass = np.zeros(len(costs))
     mass[place] = plan.data
-    return mass, np.asarray(log["u"]), np.asarray(log["v"]), log["warning"] is None
+    return mass, unit * np.asarray(log["u"]), unit * np.asarray(log["v"]), log["warning"] is None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import certificates, checks, progress, sampler
 from .costs import Cost
-from .exact import cross
+from .exact import cross, effort
 from .measures import Problem, nearest
 from .measures import problem as make_problem
 from .results import OTResult
@@ -71,7 +71,7 @@ def solve(
         Anneal again with ever more sweeps, up to ``n_sweeps``, until the certified relative gap is at most this;
         `status` says whether it is.
     exact : bool
-        Cross over to the exact optimum after annealing, 250 to 8,000 sweeps in single precision by default: the value
+        Cross over to the exact optimum after annealing, 100 to 4,000 sweeps in single precision by default: the value
         is then W(p, q), the potentials and the plan (a vertex) are optimal, and `status` says so.
     pinned : bool
         Keep g = 0 at the first point with weight, the paper's Omega_0.
@@ -194,7 +194,7 @@ def _anneal_once(
     for name, flag in (("pinned", pinned), ("exact", exact)):
         if not isinstance(flag, bool | np.bool_):
             raise TypeError(f"{name}: expected True or False, got {flag!r}")
-    default = _sweeps_before_crossover(problem.cost) if exact else _SWEEPS
+    default = effort(problem.cost)[0] if exact else _SWEEPS
     total = default if n_sweeps is None else checks.count(n_sweeps, "n_sweeps")
     whole = problem
     if exact and warm_start is None:
@@ -258,12 +258,6 @@ def _anneal(
         state, info = run(state, np.repeat(T[:, None], hold, axis=1), tau=_TAU)
         histories.append(info.history)
     return state, info._replace(history=np.concatenate(histories, axis=1)), T
-
-
-def _sweeps_before_crossover(cost: Cost) -> int:
-    """More for many points, whose simplex is dear, and fewer where a sweep is dear, as with a dense matrix."""
-    cheapness = min(1.0, 0.2 * cost.shape[0] * cost.shape[1] / cost.work)
-    return int(np.clip(0.4 * sum(cost.shape) * cheapness, 250, 8000))
 
 
 def _single(problem: Problem) -> Problem:
