@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import ot
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -35,7 +35,7 @@ def check_optimal(p, q, cost, result) -> None:
     assert result.status == "optimal"
 
 
-@pytest.mark.parametrize("kind", ["dense", "points", "grid1", "grid2", "grid3", "forbidden", "axes", "thin"])
+@pytest.mark.parametrize("kind", ["dense", "points", "grid1", "grid2", "grid3", "forbidden", "coulomb", "axes", "thin"])
 def test_exact_values_are_those_of_pot(kind):
     """12 problems of each kind, with and without zero weights."""
     for seed in range(4):
@@ -116,6 +116,7 @@ def test_bad_potentials_only_take_longer():
     assert p @ few.U - q @ few.L <= W
 
 
+@settings(max_examples=200)
 @given(problems(), st.integers(0, 5))
 def test_bounds_hold_whatever_the_sweeps(pair, seed):
     result = solve_batch(pair.p, pair.q, pair.cost, n_sweeps=5, seed=seed)
@@ -199,8 +200,9 @@ def test_annealing_until_a_gap_is_certified():
         ({"gap": 0.0}, ValueError, "gap: expected a positive number"),
         ({"gap": "small"}, TypeError, "gap: expected a number"),
         ({"gap": 1e-6}, ValueError, "gap: 1e-06 is below 0.0001, what float32 can certify; use a cost in float64"),
-        ({"gap": 1e-2, "exact": True}, ValueError, "gap: goes with the default annealing"),
-        ({"gap": 1e-2, "schedule": [1.0]}, ValueError, "gap: goes with the default annealing"),
+        ({"gap": 1e-2, "exact": True}, ValueError, "gap: goes with the adaptive schedule"),
+        ({"gap": 1e-2, "schedule": [1.0]}, ValueError, "gap: goes with the adaptive schedule"),
+        ({"gap": 1e-2, "diagnostics": True}, ValueError, "gap: goes with the adaptive schedule"),
     ],
 )
 def test_bad_gaps(options, error, message):

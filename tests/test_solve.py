@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from cases import batch, problems
-from gibbsot import DenseCost, GridCost, OTResult, PointCost, datasets, kernels, schedules, solve, solve_batch
+from gibbsot import DenseCost, GridCost, OTResult, PointCost, datasets, kernels, sampler, schedules, solve, solve_batch
 
 
 def exact(p: NDArray[np.float64], q: NDArray[np.float64], M: NDArray[np.floating]) -> float:
@@ -337,3 +337,22 @@ def test_quiet_where_there_is_no_terminal(capfd):
     solve(pair.p[0], pair.q[0], pair.cost, n_sweeps=20, verbose=True)
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
+
+
+def test_an_interrupted_run_leaves_nothing_behind(monkeypatch):
+    pair = batch("grid2", n=3)
+    first = solve_batch(pair.p, pair.q, pair.cost, n_sweeps=50)
+    h, expected = first.state.h.copy(), solve_batch(pair.p, pair.q, pair.cost, warm_start=first, schedule=[1e-3] * 9)
+    work = sampler._sweeps
+
+    def stopped(*args):
+        work(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampler, "_sweeps", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            solve_batch(pair.p, pair.q, pair.cost, warm_start=first, schedule=[1e-3] * 9)
+    np.testing.assert_array_equal(first.state.h, h)
+    again = solve_batch(pair.p, pair.q, pair.cost, warm_start=first, schedule=[1e-3] * 9)
+    np.testing.assert_array_equal(again.state.h, expected.state.h)

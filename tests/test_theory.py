@@ -12,7 +12,7 @@ import pytest
 from scipy import integrate, stats
 
 from cases import KINDS, batch
-from gibbsot import DenseCost, GridCost, Problem, problem, sampler, theory
+from gibbsot import DenseCost, GridCost, Problem, plots, problem, sampler, solve, solve_batch, theory
 from gibbsot.certificates import dual_value
 
 FALSE_ALARM = 1e-4  # of each test that draws
@@ -375,3 +375,54 @@ def test_bad_input():
         theory.concentration_width(0.0, [1.0])
     with pytest.raises(ValueError, match="eps: expected"):
         theory.right_steps([1.0], 1.0, 3, 0.0)
+
+
+@pytest.mark.parametrize("T", [1e-3, 0.05])
+def test_a_sweep_samples_the_bound(T):
+    """What it adds to V over A is T C(z, T) on average: a z-test with a false alarm in 1e4."""
+    pair = replicas("points", 2000)
+    state, before = sampler.run(sampler.init(pair[:1], seed=5), pair[:1], np.full(30, T))
+    n = len(pair)
+    h, L = np.repeat(state.h, n, axis=0), np.repeat(before.L, n, axis=0)
+    chains = sampler.State(h, np.repeat(state.sweep, n), 5, np.arange(1, n + 1, dtype=np.uint64))
+    _, after = sampler.run(chains, pair, np.array([T]))
+    bounds = theory.sampled_bound(pair, L, h, after.value, T)
+    U = pair.cost.row_min(state.h)
+    fall = -(theory.expected_increment(pair[:1], U, before.L, 1e-12, "L"))
+    assert fall > 0
+    z_test(fall / bounds - theory.C(pair[:1], U, before.L, T, "L"))
+
+
+def test_a_chain_that_must_rise_has_no_bound():
+    pair = batch("points", n=1)
+    h = np.where(pair.q > 0, 0.0, np.inf)
+    U = pair.cost.row_min(h)
+    low = pair.cost.col_max(np.where(pair.p > 0, U, -np.inf)) + 1.0
+    assert theory.sampled_bound(pair, low, h, np.array([10.0]), 0.1) == 0
+
+
+def test_diagnostics_are_those_of_the_run():
+    pair = batch("points", n=2)
+    result = solve_batch(pair.p, pair.q, pair.cost, n_sweeps=60, seed=4, diagnostics=True)
+    seen = result.diagnostics
+    assert seen.value.shape == (2, 120)
+    np.testing.assert_allclose(seen.value[:, ::2], result.history, rtol=1e-9)
+    np.testing.assert_array_equal(seen.T[:, -1], result.temperature)
+    np.testing.assert_array_equal(result[1].diagnostics.bound, seen.bound[1])
+    assert solve_batch(pair.p, pair.q, pair.cost, n_sweeps=60, seed=4).diagnostics is None
+    with pytest.raises(ValueError, match=r"diagnostics: .* expected pinned=False"):
+        solve_batch(pair.p, pair.q, pair.cost, pinned=True, diagnostics=True)
+    with pytest.raises(TypeError, match="diagnostics: expected True or False"):
+        solve_batch(pair.p, pair.q, pair.cost, diagnostics=3)
+
+
+def test_diagnostics_are_drawn():
+    figures = pytest.importorskip("matplotlib.figure")
+    pair = batch("points", n=1)
+    result = solve(pair.p[0], pair.q[0], pair.cost, n_sweeps=40, diagnostics=True)
+    figure = figures.Figure()
+    plots.diagnostics(figure, result)
+    assert [axes.get_ylabel() for axes in figure.axes] == ["V(z)", "expected increment", "temperature", "martingale"]
+    np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), result.diagnostics.value)
+    with pytest.raises(ValueError, match="result: expected that of one problem, from solve"):
+        plots.diagnostics(figure, solve(pair.p[0], pair.q[0], pair.cost, n_sweeps=4))

@@ -14,6 +14,7 @@ from . import certificates
 from .exact import Crossover, cross
 from .measures import Problem
 from .sampler import Info, State
+from .theory import Trace
 
 Array = NDArray[np.floating]
 
@@ -55,6 +56,8 @@ class OTResult:
     converged : bool
         Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing. It does not see
         a chain that climbs slowly, and says nothing of how far V(z) is from W.
+    diagnostics : theory.Trace, optional
+        What the paper's appendix says of the run, where it was asked for.
     """
 
     problem: Problem
@@ -65,6 +68,7 @@ class OTResult:
     converged: Any
     crossings: list[Crossover] | None = None
     wanted: float | None = None
+    diagnostics: Trace | None = None
     single: bool = False
 
     def __len__(self) -> int:
@@ -93,6 +97,7 @@ class OTResult:
             self.converged[pick],
             None if self.crossings is None else self.crossings[rows],
             self.wanted,
+            None if self.diagnostics is None else Trace._make(field[pick] for field in self.diagnostics),
             single,
         )
 

@@ -1,4 +1,4 @@
-"""Cooling schedules: the temperature of each sweep, as an array.
+"""Cooling schedules: the temperature of each sweep, as an array, or a rule that `solve` follows.
 
 The sampler takes any array of temperatures; these functions make the ones in the paper.
 """
@@ -6,6 +6,7 @@ The sampler takes any array of temperatures; these functions make the ones in th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -13,7 +14,40 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import checks
 
-Schedule = float | ArrayLike | Callable[[int], float]
+
+@dataclass(frozen=True)
+class Adaptive:
+    r"""The paper's bound as a schedule, which needs no scale.
+
+    .. math:: T = \eta \, \mathcal T(z)
+
+    The chain is cooled in stages, each at this temperature for the z that the one before has come to. calT(z) is the
+    temperature at which V(z) stays as it is on average (`theory.temperature_bound`, here sampled by
+    `theory.sampled_bound`). A chain that has mixed has calT(z) = T but for noise, so that T falls by eta a stage. The
+    cooling ends at the temperature that suits the number of sweeps, and the rest of them are done there. It starts
+    where the value of the nearest points would rise to the mean cost.
+
+    Parameters
+    ----------
+    eta : float
+        From 0.1, a few long stages, to 0.9, many short ones.
+
+    Examples
+    --------
+    >>> from gibbsot import GridCost, solve
+    >>> round(solve([1, 0, 0], [0, 0, 1], GridCost(3, spacing=1e3), schedule=Adaptive(eta=0.5)).value / 4e6, 3)
+    1.0
+    """
+
+    eta: float = 0.6
+
+    def __post_init__(self) -> None:
+        if not 0.1 <= checks.number(self.eta, "eta") <= 0.9:
+            raise ValueError(f"eta: expected a number from 0.1 to 0.9, got {self.eta!r}")
+
+
+Given = float | ArrayLike | Callable[[int], float]
+Schedule = Adaptive | Given
 
 
 def constant(T: float, n_sweeps: int) -> NDArray[np.float64]:
@@ -76,7 +110,7 @@ def epoch_decay(T: float, m: int, m_bar: float) -> float:
     return checks.positive(T, "T") * (1 - sqrt(1 / (m + m_bar)))
 
 
-def temperatures(schedule: Schedule, n_sweeps: int | None) -> NDArray[np.float64]:
+def temperatures(schedule: Given, n_sweeps: int | None) -> NDArray[np.float64]:
     """Return the temperature of each sweep for a number, an array or a function of the sweep's number (from 1).
 
     Examples
@@ -94,7 +128,9 @@ def temperatures(schedule: Schedule, n_sweeps: int | None) -> NDArray[np.float64
         try:
             result = np.asarray(schedule, np.float64)
         except (TypeError, ValueError):
-            raise TypeError(f"schedule: expected a number, an array or a function, got {schedule!r}") from None
+            raise TypeError(
+                f"schedule: expected Adaptive(), a number, an array or a function, got {schedule!r}"
+            ) from None
         if result.ndim == 0:
             T = checks.positive(float(result), "schedule")
             if n_sweeps is None:

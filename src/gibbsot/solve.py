@@ -9,23 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import certificates, checks, progress, sampler
+from . import certificates, checks, progress, sampler, theory
 from .costs import Cost
 from .exact import cross, effort
 from .measures import Problem, nearest
 from .measures import problem as make_problem
 from .results import OTResult
 from .sampler import Info, State
-from .schedules import Schedule, temperatures
+from .schedules import Adaptive, Schedule, temperatures
 
-# The default annealing, chosen by the errors it left on digits, faces, random images, point clouds and random matrices.
-# It is in units of the problem's own value, so it needs no scale: (m1 + m2) T / V(z) falls geometrically over stages,
-# from _HOT to _COLD / sqrt(sweeps), where both what the temperature adds to V(z) and what the chain lags are small.
 _SWEEPS = 8000
-_STAGES = 16
-_HOT, _COLD = 10.0, 5.0
-_DROP = 4.0  # a stage is at most so much colder than the one before, however small its value
+_SPAN = 30.0  # there are stages enough to cool by this times sqrt(sweeps), the most that problems were found to need
+# The last (m1 + m2) T / V(z) times sqrt(sweeps), where both what the temperature adds to V(z) and what the chain lags
+# are small; chosen, as the other two, by the errors on digits, faces, random images, point clouds and random matrices.
+_COLD = 6.0
 _TAU = 5
+_STEEP = 0.3  # eta before a crossover, which needs no fine estimate
 
 
 def solve(
@@ -39,6 +38,7 @@ def solve(
     gap: float | None = None,
     exact: bool = False,
     pinned: bool = False,
+    diagnostics: bool = False,
     seed: int | None = None,
     verbose: bool = False,
 ) -> OTResult:
@@ -60,9 +60,9 @@ def solve(
         reads only the columns that q gives weight.
     n_sweeps : int, optional
         The number of sweeps at most, 8,000 by default. Fewer are faster and less precise.
-    schedule : number, array or function, optional
-        The temperature, in units of the cost: of all sweeps, of each, or as a function of the sweep's number from 1. By
-        default the cooling adapts to the problem's own scale.
+    schedule : Adaptive, number, array or function, optional
+        By default the cooling adapts to the problem, `schedules.Adaptive()`. Or the temperature, in units of the cost:
+        of all sweeps, of each, or as a function of the sweep's number from 1.
     warm_start : OTResult, optional
         Go on from the state of this result, of measures that have moved a little, with the same cost. Unless a schedule
         is given, the chains then stay at the result's temperature and stop as soon as they have mixed: a warm start
@@ -75,6 +75,9 @@ def solve(
         is then W(p, q), the potentials and the plan (a vertex) are optimal, and `status` says so.
     pinned : bool
         Keep g = 0 at the first point with weight, the paper's Omega_0.
+    diagnostics : bool
+        Look at every half step of the run as the paper's appendix does: `diagnostics` of the result is then a
+        `theory.Trace`, and `plots.diagnostics` draws it. Every half step costs O(m1 m2 log(m1 m2)): for small problems.
     seed : int, optional
         The same seed, 0 by default, gives the same bits. A warm start keeps the seed of its result.
     verbose : bool
@@ -96,7 +99,9 @@ def solve(
     problem = make_problem(p, q, cost, ("p", "q"))
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
-    return _solve(problem, n_sweeps, schedule, warm_start, gap, exact, pinned, seed, None, None, verbose)[0]
+    return _solve(problem, n_sweeps, schedule, warm_start, gap, exact, pinned, diagnostics, seed, None, None, verbose)[
+        0
+    ]
 
 
 def solve_batch(
@@ -110,6 +115,7 @@ def solve_batch(
     gap: float | None = None,
     exact: bool = False,
     pinned: bool = False,
+    diagnostics: bool = False,
     seed: int | None = None,
     ids: ArrayLike | None = None,
     n_jobs: int | None = None,
@@ -124,7 +130,7 @@ def solve_batch(
     ----------
     P, Q : arrays, lists or sparse matrices of shape (n, m1) and (n, m2)
         One measure a row; one measure alone is paired with all of the other side.
-    cost, n_sweeps, schedule, warm_start, gap, exact, pinned, seed, verbose
+    cost, n_sweeps, schedule, warm_start, gap, exact, pinned, diagnostics, seed, verbose
         As for `solve`.
     ids : array of int, optional
         The problems' numbers, which with the seed determine their noise; by default their places in the batch.
@@ -144,7 +150,7 @@ def solve_batch(
     array([0., 1., 4.])
     """
     problem = make_problem(P, Q, cost)
-    return _solve(problem, n_sweeps, schedule, warm_start, gap, exact, pinned, seed, ids, n_jobs, verbose)
+    return _solve(problem, n_sweeps, schedule, warm_start, gap, exact, pinned, diagnostics, seed, ids, n_jobs, verbose)
 
 
 def _solve(
@@ -155,24 +161,29 @@ def _solve(
     gap: float | None,
     exact: bool,
     pinned: bool,
+    diagnostics: bool,
     seed: int | None,
     ids: ArrayLike | None,
     n_jobs: int | None,
     verbose: bool,
 ) -> OTResult:
     if gap is None:
-        return _anneal_once(problem, n_sweeps, schedule, warm_start, exact, pinned, seed, ids, n_jobs, verbose)
+        return _anneal_once(
+            problem, n_sweeps, schedule, warm_start, exact, pinned, diagnostics, seed, ids, n_jobs, verbose
+        )
     checks.positive(gap, "gap")
     least = 1000 * np.finfo(problem.cost.dtype).eps
     if gap < least:
         other = "; use a cost in float64" if problem.cost.dtype == np.float32 else "; ask for exact=True"
         raise ValueError(f"gap: {gap:.3g} is below {least:.1g}, what {problem.cost.dtype} can certify{other}")
-    if exact or schedule is not None or warm_start is not None:
-        raise ValueError("gap: goes with the default annealing, not with exact, schedule or warm_start")
+    if exact or diagnostics or warm_start is not None or not (schedule is None or isinstance(schedule, Adaptive)):
+        raise ValueError(
+            "gap: goes with the adaptive schedule, not with exact, diagnostics, warm_start or given temperatures"
+        )
     budget = _SWEEPS if n_sweeps is None else checks.count(n_sweeps, "n_sweeps")
     sweeps = min(250, budget)
     while True:
-        result = _anneal_once(problem, sweeps, None, None, False, pinned, seed, ids, n_jobs, verbose)
+        result = _anneal_once(problem, sweeps, schedule, None, False, pinned, False, seed, ids, n_jobs, verbose)
         result = replace(result, wanted=float(gap))
         if (result.gap <= gap).all() or sweeps == budget:
             return result
@@ -186,12 +197,13 @@ def _anneal_once(
     warm_start: OTResult | None,
     exact: bool,
     pinned: bool,
+    diagnostics: bool,
     seed: int | None,
     ids: ArrayLike | None,
     n_jobs: int | None,
     verbose: bool,
 ) -> OTResult:
-    for name, flag in (("pinned", pinned), ("exact", exact)):
+    for name, flag in (("pinned", pinned), ("exact", exact), ("diagnostics", diagnostics)):
         if not isinstance(flag, bool | np.bool_):
             raise TypeError(f"{name}: expected True or False, got {flag!r}")
     default = effort(problem.cost)[0] if exact else _SWEEPS
@@ -205,11 +217,18 @@ def _anneal_once(
         state = _resume(warm_start, problem)
     else:
         raise ValueError(f"{'seed' if ids is None else 'ids'}: a warm start keeps those of its result; leave it out")
-    given = None if schedule is None else temperatures(schedule, n_sweeps)
+    if diagnostics and pinned:
+        raise ValueError("diagnostics: the paper's appendix is about chains that are not pinned; expected pinned=False")
+    adaptive = schedule if isinstance(schedule, Adaptive) else Adaptive(_STEEP) if exact else Adaptive()
+    given = None if schedule is None or isinstance(schedule, Adaptive) else temperatures(schedule, n_sweeps)
+    followed: list[NDArray[np.float64]] = []
     with progress.bar("Gibbs-OT", verbose) as advance:
 
         def run(state: State, T: NDArray[np.float64], tau: int = 0) -> tuple[State, Info]:
             share = np.shape(T)[-1] / (total if given is None else len(given))
+            if diagnostics:
+                tau = 0  # a trace has every sweep of every problem
+                followed.append(np.broadcast_to(T, (len(problem), np.shape(T)[-1])))
             return sampler.run(
                 state, problem, T, tau=tau, pinned=pinned, n_jobs=n_jobs, progress=lambda part: advance(part * share)
             )
@@ -218,41 +237,52 @@ def _anneal_once(
         if given is not None:
             after, info = run(state, given)
             last = np.full(len(problem), given[-1])
-        elif warm_start is not None:
+        elif warm_start is not None and schedule is None:
             last = np.atleast_1d(warm_start.temperature)
             after, info = run(state, np.repeat(last[:, None], total, axis=1), tau=_TAU)
         else:
-            after, info, last = _anneal(state, problem, total, n_jobs, run)
+            start = None if warm_start is None else np.atleast_1d(warm_start.temperature)
+            after, info, last = _anneal(state, problem, total, adaptive.eta, start, n_jobs, run)
     done = after.sweep - state.sweep
     history = _gather(info.history)
     lately = np.take_along_axis(history, np.maximum(done[:, None] - 1 - np.arange(_TAU, -1, -1), 0), axis=1)
     converged = (done > _TAU) & sampler.mixed(lately, last, _TAU)
     crossings = cross(whole, info.U, n_jobs=n_jobs) if exact else None
-    return OTResult(whole, after, info._replace(history=history), last, done, converged, crossings)
+    seen = theory.trace(state, problem, np.concatenate(followed, axis=1))[1] if diagnostics else None
+    return OTResult(whole, after, info._replace(history=history), last, done, converged, crossings, diagnostics=seen)
 
 
 def _anneal(
     state: State,
     problem: Problem,
     total: int,
+    eta: float,
+    start: NDArray[np.float64] | None,
     n_jobs: int | None,
     run: Callable[..., tuple[State, Info]],
 ) -> tuple[State, Info, NDArray[np.float64]]:
-    """Cool in stages, each at a temperature relative to the value that the one before it found."""
+    """Cool in stages, each at eta times the bound of the one before, until it is cold for so many sweeps."""
     points = sum(problem.cost.shape)
     scale, floor = _scale(problem, n_jobs)
-    T = scale / points
-    stages = min(total, max(4, min(_STAGES, total // 50)))
-    relative = np.geomspace(_HOT, _COLD / np.sqrt(total), stages)
-    ends = np.linspace(0, total, stages + 1).round().astype(int)
-    histories: list[NDArray[np.float64]] = []
-    for k, sweeps in enumerate(np.diff(ends)):
-        if k > 0:
-            # the first sweeps of a stage still remember the one before
-            value = histories[-1][:, histories[-1].shape[1] // 3 :].mean(axis=1) - floor
-            T = np.clip(relative[k] * value / points, T / _DROP, T)
-        hold = sweeps // 4 if k == stages - 1 else 0
-        state, info = run(state, np.repeat(T[:, None], sweeps - hold, axis=1))
+    # the lower end of calT, -A / C(z, 0), of the nearest points' pair raised to the mean cost: A is then -scale, and
+    # C(z, 0) = sum_j q_j / p_i(j) is about m1 where the arcs (i(j), j) carry an optimal plan
+    T = scale / points if start is None else start
+    stages = 1 + int(np.ceil(np.log(_SPAN * np.sqrt(total)) / -np.log(eta)))
+    lengths = np.diff(np.linspace(0, total, max(1, min(stages, total // 2)) + 1).round().astype(int))
+    hold = lengths[-1] // 4
+    lengths[-1] -= hold
+    state, info = run(state, np.repeat(T[:, None], lengths[0], axis=1))
+    histories = [info.history]
+    for length in lengths[1:]:
+        # the first sweeps of a stage still remember the one before
+        value = info.history[:, info.history.shape[1] // 3 :].mean(axis=1) - floor
+        before, h = info, state.h
+        state, info = run(state, T[:, None])
+        histories.append(info.history)
+        bound = theory.sampled_bound(problem, before.L, h, info.value, T, n_jobs)
+        cold = _COLD / np.sqrt(total) * value / points
+        T = np.minimum(T, np.maximum(eta * np.maximum(bound, T / 2), cold))
+        state, info = run(state, np.repeat(T[:, None], length - 1, axis=1))
         histories.append(info.history)
     if hold:
         state, info = run(state, np.repeat(T[:, None], hold, axis=1), tau=_TAU)

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import sampler
 from .certificates import dual_value
-from .measures import Problem
+from .measures import Problem, inner
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -144,6 +144,48 @@ def temperature_bound(problem: Problem, U: ArrayLike, L: ArrayLike, side: Side =
     length = max(1, _ENTRIES // (problem.cost.shape[0] * problem.cost.shape[1]))
     parts = [slice(b, b + length) for b in range(0, len(problem), length)]
     return np.concatenate([_root(_view(problem[rows], U[rows], L[rows], side)) for rows in parts])
+
+
+def sampled_bound(
+    problem: Problem,
+    L: ArrayLike,
+    h: NDArray[np.floating],
+    value: ArrayLike,
+    T: ArrayLike,
+    n_jobs: int | None = None,
+) -> Array:
+    r"""Return what one sweep tells of calT(z), shape (n,), for the price of another.
+
+    .. math:: -A \, T / (V(z') - V(z) - A)
+
+    The sweep at T takes z = (U, L), with the U that h gives, to z' = (U, L'). It raises V by A + T C(z, T) on average,
+    so this is the paper's -A / C(z, T) with C sampled; 0 where A >= 0.
+
+    Parameters
+    ----------
+    problem : Problem
+    L, h : arrays of shape (n, m2)
+        L of the sweep before, and the h that it left.
+    value : array of shape (n,)
+        V(z').
+    T : float or array of shape (n,)
+    n_jobs : int, optional
+
+    Examples
+    --------
+    >>> from gibbsot.measures import problem
+    >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> state, before = sampler.run(sampler.init(pair), pair, np.full(20, 0.1))
+    >>> _, after = sampler.run(state, pair, np.array([0.1]))
+    >>> bool(0 < sampled_bound(pair, before.L, state.h, after.value, 0.1)[0] < 1)
+    True
+    """
+    U = problem.cost.row_min(h, n_jobs)
+    closed = problem.cost.col_max(np.where(problem.p > 0, U, -np.inf), n_jobs)
+    top = inner(problem.q, closed)
+    fall = top - inner(problem.q, np.asarray(L))
+    excess = np.asarray(value) - inner(problem.p, U) + top
+    return _positive(T, len(problem)) * np.maximum(fall, 0) / np.maximum(excess, np.finfo(np.float64).tiny)
 
 
 def regret(x: ArrayLike, w: ArrayLike) -> Array:
@@ -324,7 +366,7 @@ class Trace(NamedTuple):
 
 
 def trace(state: sampler.State, problem: Problem, temperatures: ArrayLike) -> tuple[sampler.State, Trace]:
-    """Do what as many calls of `sampler.step` do, and look at every half step; for small problems.
+    """Do what as many calls of `sampler.step` do, and look at every half step, in O(m1 m2 log) each.
 
     Parameters
     ----------
@@ -341,25 +383,38 @@ def trace(state: sampler.State, problem: Problem, temperatures: ArrayLike) -> tu
     ((1, 6), (1, 5))
     """
     schedule = np.broadcast_to(np.asarray(temperatures, np.float64), (len(problem), np.shape(temperatures)[-1]))
-    pairs: list[tuple[NDArray[np.floating], NDArray[np.floating], Array, Side]] = []
-    for T, after in zip(schedule.T, np.roll(schedule, -1, axis=1).T, strict=True):
+    closing, opening = [], []  # the pairs before U is redrawn, and before L is
+    for T in schedule.T:
         state, info = sampler.step(state, problem, T, sampler.draw(state, problem))
+        closing.append((info.U, info.L))
         # the U of the next sweep before it is centred: in one gauge with this sweep's L
-        U = problem.cost.row_min(state.h)
-        pairs += [(info.U, info.L, T, "U"), (U, info.L, after, "L")]
-    value = np.stack([dual_value(problem, U, L) for U, L, _, _ in pairs], axis=1)
-    looks = [
-        (
-            T,
-            expected_increment(problem, U, L, T, side),
-            temperature_bound(problem, U, L, side),
-            C(problem, U, L, T, side),
-            D(problem, U, L, side),
-        )
-        for U, L, T, side in pairs[:-1]
-    ]
-    T, increment, *rest = (np.stack(column, axis=1) for column in zip(*looks, strict=True))
-    return state, Trace(value, martingale(value, increment), T, increment, *rest)
+        opening.append((problem.cost.row_min(state.h), info.L))
+    looks = (_look(problem, closing, schedule, "U"), _look(problem, opening, np.roll(schedule, -1, axis=1), "L"))
+    # one after the other: column 2t - 2 from the first, 2t - 1 from the second
+    value, *rest = (np.stack(pair, axis=2).reshape(len(problem), -1) for pair in zip(*looks, strict=True))
+    T, increment, bound, c, d = (column[:, :-1] for column in rest)
+    return state, Trace(value, martingale(value, increment), T, increment, bound, c, d)
+
+
+def _look(
+    problem: Problem,
+    pairs: list[tuple[NDArray[np.floating], NDArray[np.floating]]],
+    T: Array,
+    side: Side,
+) -> tuple[Array, ...]:
+    """Return V(z), T, O(z, T), calT(z), C(z, T) and D(z) of the pairs of a run, each of shape (n, sweeps)."""
+    U, L = (np.stack(x, axis=1).reshape(T.size, -1) for x in zip(*pairs, strict=True))
+    p, q = (np.repeat(w, T.shape[1], axis=0) for w in (problem.p, problem.q))
+    many = Problem(p, q, problem.cost)
+    flat = (
+        dual_value(many, U, L),
+        T,
+        expected_increment(many, U, L, T.ravel(), side),
+        temperature_bound(many, U, L, side),
+        C(many, U, L, T.ravel(), side),
+        D(many, U, L, side),
+    )
+    return tuple(x.reshape(T.shape) for x in flat)
 
 
 class _View(NamedTuple):
