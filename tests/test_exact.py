@@ -208,3 +208,14 @@ def test_annealing_until_a_gap_is_certified():
 def test_bad_gaps(options, error, message):
     with pytest.raises(error, match=message):
         solve([1.0], [1.0], DenseCost([[1.0]], "float32"), **options)
+
+
+@pytest.mark.parametrize("cost", [GridCost(300, spacing=1.0), DenseCost(GridCost(300, spacing=1.0).matrix())])
+def test_tails_that_weigh_next_to_nothing(cost):
+    """Weights down to 1e-300 leave the simplex's tree in pieces, between which its potentials mean nothing."""
+    x = np.arange(300)
+    p, q = (np.exp(-((x - 20) ** 2) / (2 * sd**2)) for sd in (5, 10))
+    p, q = p / p.sum(), q / q.sum()
+    result = solve(p, q, cost, exact=True)
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(ot.emd2_1d(x, x, p, q), rel=1e-9)

@@ -35,7 +35,7 @@ class Crossover(NamedTuple):
     plan : scipy.sparse.csr_array of shape (m1, m2)
         A coupling of p and q, a vertex: at most m1 + m2 - 1 entries.
     optimal : bool
-        Whether no arc was violated at the end.
+        Whether no arc was violated at the end, and plan and potentials have one value.
     rounds : int
         How often the simplex was run.
     """
@@ -107,35 +107,41 @@ def crossover(
     for rounds in range(1, max_rounds + 1):
         i, j = np.divmod(arcs, cost.shape[1])
         costs = cost.at(i, j)
-        forbidden = np.isinf(costs)
-        dearest = np.abs(costs[~forbidden]).max(initial=0.0)
-        # dearer than any way around: an optimal plan uses a forbidden arc only where it must
-        costs[forbidden] = 2 * len(arcs) * max(dearest, 1.0)
+        at, to = np.searchsorted(rows, i), np.searchsorted(columns, j)
         # from reduced costs the simplex goes on where the potentials are, instead of from nothing
-        reduced = costs - g[i] + h[j]
-        mass, u, v, solved = _simplex(
-            p[rows], q[columns], reduced, np.searchsorted(rows, i), np.searchsorted(columns, j)
-        )
+        shift = h[j] - g[i]
+        mass, allowed = np.zeros(len(arcs)), np.isfinite(costs)
+        dearest = np.abs(costs[allowed]).max(initial=0.0)
+        mass[allowed], u, v, solved = _simplex(p[rows], q[columns], (costs + shift)[allowed], at[allowed], to[allowed])
+        if not solved and not allowed.all():
+            # dearer than any way around: an optimal plan uses a forbidden arc only where it must
+            priced = np.where(allowed, costs, 2 * len(arcs) * max(dearest, 1.0))
+            mass, u, v, solved = _simplex(p[rows], q[columns], priced + shift, at, to)
         g[rows] += u
         h[columns] -= v
-        # where a forbidden arc is in the simplex's tree its price is in the potentials, but no measure of them
+        # the price of an artificial or a forbidden arc may be in the potentials, but it is no measure of them
         size = np.abs(g[rows]).max() + np.abs(h[columns]).max()
-        rounding = _ROUNDING * (min(size, 100 * dearest) if forbidden.any() else size)
+        rounding = _ROUNDING * min(size, 100 * dearest)
         bad_rows = rows[cost.row_min(h)[rows] < g[rows] - rounding]
         bad_columns = columns[cost.col_max(g)[columns] > h[columns] + rounding]
         wider = _sorted(arcs, _near_arcs(cost, g, h, bad_rows, bad_columns, neighbours))
-        optimal = solved and len(wider) == len(arcs)
-        if optimal or not solved or rounds == max_rounds:
+        # feasible for every arc, and without those prices
+        L = cost.col_max(g)
+        h = np.where(q > 0, L, np.inf)
+        U = cost.row_min(h)
+        g = np.where(p > 0, U, -np.inf)
+        finished = solved and len(wider) == len(arcs)
+        if finished or not solved or rounds == max_rounds:
             break
         arcs = wider
-    impossible = mass[forbidden].sum() > 0
-    if optimal and impossible:
+    impossible = mass[~allowed].sum() > 0
+    if finished and impossible:
         raise ValueError("cost: infinite costs forbid every plan between these measures; expected a feasible problem")
-    L = cost.col_max(g)
     used = mass > 0
     plan = sparse.csr_array(sparse.coo_array((mass[used], (i[used], j[used])), shape=cost.shape))
     value = np.inf if impossible else float((mass[used] * costs[used]).sum())
-    return Crossover(value, cost.row_min(np.where(q > 0, L, np.inf)), L, plan, optimal, rounds)
+    gap = value - float(p[rows] @ U[rows] - q[columns] @ L[columns])
+    return Crossover(value, U, L, plan, bool(finished and gap <= 10 * rounding), rounds)
 
 
 def cross(

@@ -185,7 +185,8 @@ def sampled_bound(
     top = inner(problem.q, closed)
     fall = top - inner(problem.q, np.asarray(L))
     excess = np.asarray(value) - inner(problem.p, U) + top
-    return _positive(T, len(problem)) * np.maximum(fall, 0) / np.maximum(excess, np.finfo(np.float64).tiny)
+    with np.errstate(over="ignore"):  # a point that one alone can reach has no excess
+        return _positive(T, len(problem)) * np.maximum(fall, 0) / np.maximum(excess, np.finfo(np.float64).tiny)
 
 
 def regret(x: ArrayLike, w: ArrayLike) -> Array:

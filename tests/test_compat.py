@@ -1,0 +1,335 @@
+"""POT's own functions are the specification: what they do, `gibbsot.compat` does."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from cases import problems
+from gibbsot import compat, coulomb, datasets
+
+BOTH = pytest.mark.parametrize("name", ["emd", "emd2"])
+
+
+@contextmanager
+def crossover_alone() -> Iterator[None]:
+    """Problems of any size go to the crossover, and POT's dense solver refuses to help."""
+
+    def refuse(*args):
+        pytest.fail("POT was asked")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compat, "_PAIRS", 0)
+        patch.setattr(compat, "pot_emd", refuse)
+        patch.setattr(compat, "pot_emd2", refuse)
+        yield
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    with crossover_alone():
+        yield
+
+
+def clouds(m1=30, m2=40, zeros=0.0, seed=0, mass=1.0):
+    """Two weighted clouds in the plane, for which both the plan and the potentials are unique."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.random(m) * (rng.random(m) >= zeros) + 0.1 * (np.arange(m) == 0) for m in (m1, m2))
+    M = ot.dist(rng.normal(size=(m1, 2)), rng.normal(size=(m2, 2)))
+    return mass * a / a.sum(), mass * b / b.sum(), M
+
+
+def check_optimal(a, b, M, G, log) -> None:
+    """Primal and dual feasible, and no gap between them."""
+    mass, scale = a.sum(), np.abs(log["u"]).max() + np.abs(log["v"]).max() + np.abs(M[np.isfinite(M)]).max()
+    np.testing.assert_allclose(G.sum(axis=1), a, atol=1e-12 * mass)
+    np.testing.assert_allclose(G.sum(axis=0), b, atol=1e-12 * mass)
+    assert G.min() >= 0
+    assert log["cost"] == pytest.approx(G[G > 0] @ M[G > 0], rel=1e-12, abs=1e-15 * mass * scale)
+    assert (log["u"][:, None] + log["v"] - M).max() <= 1e-12 * scale
+    assert log["cost"] == pytest.approx(a @ log["u"] + b @ log["v"], rel=1e-8, abs=1e-9 * mass * scale)
+    assert (log["warning"], log["result_code"]) == (None, 1)
+
+
+def outcome(function, *args, **options):
+    """What a call gives, an error included, and the warnings on the way."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = function(*args, **options)
+        except Exception as error:
+            result = error
+    return result, [(w.category, str(w.message)) for w in caught]
+
+
+@BOTH
+def test_signatures(name):
+    ours, pots = (inspect.signature(getattr(module, name)).parameters.values() for module in (compat, ot))
+    assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in pots]
+
+
+@given(problems(), st.sampled_from([1.0, 7.3, 1e-4]), st.booleans())
+def test_values_and_potentials(pair, mass, centred):
+    M = pair.cost.matrix().astype(np.float64)
+    for p, q in zip(pair.p, pair.q, strict=True):
+        a, b = mass * p / p.sum(), mass * q / q.sum()
+        expected = pot_value(a, b, M)
+        assume(expected < np.inf)
+        with crossover_alone():
+            G, log = compat.emd(a, b, M, log=True, center_dual=centred)
+            value = compat.emd2(a, b, M)
+        assert value == log["cost"] == pytest.approx(expected, rel=1e-9, abs=1e-14 * mass)
+        check_optimal(a, b, M, G, log)
+
+
+def pot_value(a, b, M) -> float:
+    """POT leaves forbidden pairs out of a sparse matrix; infinite if they leave no plan."""
+    if np.isfinite(M).all():
+        return ot.emd2(a, b, M)
+    i, j = np.nonzero(np.isfinite(M))
+    (value, log), _ = outcome(ot.emd2, a, b, sparse.coo_array((M[i, j], (i, j)), shape=M.shape), log=True)
+    return value if log["result_code"] == 1 else np.inf
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.3])
+def test_unique_plans_and_potentials(alone, zeros):
+    """The same as POT's, but potentials of points without weight, which are free up to a bound."""
+    for seed in range(5):
+        a, b, M = clouds(zeros=zeros, seed=seed, mass=2.5)
+        G, log = compat.emd(a, b, M, log=True)
+        G_pot, pot = ot.emd(a, b, M, log=True)
+        assert [(key, type(entry)) for key, entry in log.items()] == [(key, type(entry)) for key, entry in pot.items()]
+        np.testing.assert_allclose(G, G_pot, atol=1e-14)
+        np.testing.assert_allclose(log["u"][a > 0], pot["u"][a > 0], atol=1e-11)
+        np.testing.assert_allclose(log["v"][b > 0], pot["v"][b > 0], atol=1e-11)
+        check_optimal(a, b, M, G, log)
+
+
+def test_large_problems_cross_over(monkeypatch):
+    monkeypatch.setattr(compat, "pot_emd", None)
+    a, b, M = clouds(300, 300)
+    G, log = compat.emd(a, b, M, log=True)
+    assert log["cost"] == pytest.approx(ot.emd2(a, b, M), rel=1e-12)
+    check_optimal(a, b, M, G, log)
+
+
+@pytest.mark.parametrize("weights", ["few", "tiny"])
+def test_pot_answers_what_it_does_better(monkeypatch, weights):
+    monkeypatch.setattr(compat, "solve", None)
+    if weights == "few":
+        a, b, M = clouds(299, 300)
+    else:
+        x = np.arange(400.0)
+        a, b, M = ot.datasets.make_1D_gauss(400, 60, 5), ot.datasets.make_1D_gauss(400, 300, 9), ot.dist(x[:, None])
+    np.testing.assert_array_equal(compat.emd(a, b, M), ot.emd(a, b, M))
+    assert compat.emd2(a, b, M) == ot.emd2(a, b, M)
+
+
+@pytest.mark.parametrize("failure", ["not optimal", "error"])
+def test_pot_answers_where_the_crossover_fails(monkeypatch, failure):
+    class Failed:
+        optimal = False
+
+        def __init__(self, *args, **options):
+            if failure == "error":
+                raise ValueError
+            self.crossings = [self]
+
+    monkeypatch.setattr(compat, "solve", Failed)
+    a, b, M = clouds(300, 300)
+    np.testing.assert_array_equal(compat.emd(a, b, M), ot.emd(a, b, M))
+
+
+def test_identity(alone):
+    """A cloud stays where it is: not nearly, but exactly."""
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    weights = np.full(100, 0.01)
+    for a in (weights, []):
+        np.testing.assert_allclose(compat.emd(a, a, ot.dist(x)), np.diag(weights))
+        assert compat.emd2(a, a, ot.dist(x)) == 0
+
+
+def test_the_line(alone):
+    """W is the area between the cumulative weights; and transport back costs the same."""
+    x = np.arange(120.0)
+    a, b = ot.datasets.make_1D_gauss(120, 40, 20), ot.datasets.make_1D_gauss(120, 70, 25)
+    M = np.abs(x[:, None] - x)
+    G, log = compat.emd(a, b, M, log=True)
+    assert log["cost"] == pytest.approx(np.abs(np.cumsum(a - b)).sum(), rel=1e-12)
+    assert compat.emd2(b, a, M.T) == pytest.approx(log["cost"], rel=1e-12)
+    check_optimal(a, b, M, G, log)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+@pytest.mark.parametrize("empty", ["", "a", "ab"])
+def test_types(alone, dtype, empty):
+    """Plan and potentials have the type of a, or of b, or of M; the cost is a float."""
+    a, b, M = clouds(20, 20)
+    a = [] if "a" in empty else a.astype(dtype)
+    b = [] if "b" in empty else b.astype(dtype)
+    M = M.astype(dtype) if "b" in empty else M
+    loose = {"log": True, "check_marginals": False}
+    (G, log), (G_pot, pot) = compat.emd(a, b, M, **loose), ot.emd(a, b, M, **loose)
+    assert (G.dtype, log["u"].dtype, log["v"].dtype) == (G_pot.dtype, pot["u"].dtype, pot["v"].dtype) == (dtype,) * 3
+    assert type(log["cost"]) is type(pot["cost"])
+    assert log["cost"] == pytest.approx(pot["cost"], rel=1e-12)
+    np.testing.assert_allclose(G, G_pot, rtol=2 * np.finfo(G.dtype).eps, atol=1e-15)
+
+
+def test_lists(alone):
+    a, b, M = clouds(8, 9)
+    G = compat.emd(a.tolist(), b.tolist(), M.tolist())
+    np.testing.assert_allclose(G, ot.emd(a, b, M), atol=1e-15)
+
+
+@pytest.mark.parametrize("options", [{}, {"log": True}, {"return_matrix": True}, {"log": True, "return_matrix": True}])
+def test_several_measures(alone, options):
+    a, _, M = clouds(zeros=0.3)
+    B = np.stack([clouds(zeros=0.3, seed=seed)[1] for seed in range(3)], axis=1)
+    for b in (B, B[:, :1], B.tolist()):
+        ours, pots = compat.emd2(a, b, M, **options), ot.emd2(a, b, M, **options)
+        assert type(ours) is type(pots) is list
+        for one, pot in zip(ours, pots, strict=True):
+            check_same(one, pot)
+    check_same(compat.emd2(a, B[:, 0], M, **options), ot.emd2(a, B[:, 0], M, **options))
+
+
+def check_same(one, pot) -> None:
+    assert type(one) is type(pot)
+    if not isinstance(one, list):
+        assert one == pytest.approx(pot, rel=1e-12)
+        return
+    assert list(one[1]) == list(pot[1])
+    assert one[0] == one[1]["cost"] == pytest.approx(pot[0], rel=1e-12)
+    np.testing.assert_allclose(one[1].get("G", 0), pot[1].get("G", 0), atol=1e-14)
+
+
+def test_masses_that_differ(alone):
+    """b is scaled to the mass of a, if nobody looks."""
+    a, b, M = clouds()
+    plan = compat.emd(3 * a, b, M, check_marginals=False)
+    np.testing.assert_allclose(plan, 3 * ot.emd(a, b, M), atol=1e-14)
+    assert compat.emd2(3 * a, np.stack([b, 2 * b], axis=1), M, check_marginals=False) == pytest.approx(
+        ot.emd2(3 * a, np.stack([b, 2 * b], axis=1), M, check_marginals=False)
+    )
+
+
+def test_warm_start(alone, monkeypatch):
+    """From potentials where POT was stopped, without annealing."""
+    a, b, M = clouds(zeros=0.2)
+    with pytest.warns(UserWarning, match="numItermax"):
+        _, early = ot.emd(a, b, M, numItermax=20, log=True)
+    monkeypatch.setattr(compat, "solve", None)
+    start = early["u"], early["v"]
+    np.testing.assert_allclose(compat.emd(a, b, M, potentials_init=start), ot.emd(a, b, M), atol=1e-14)
+    assert compat.emd2(a, b, M, potentials_init=list(start)) == pytest.approx(ot.emd2(a, b, M), rel=1e-12)
+
+
+def test_penalties_for_what_is_forbidden(alone):
+    """Costs of 1e8 where a sparse matrix has no entry."""
+    rng = np.random.default_rng(0)
+    allowed = np.eye(50, dtype=bool) | (rng.random((50, 50)) < 0.05)
+    M = np.where(allowed, rng.random((50, 50)), 1e8)
+    expected = ot.emd2([], [], sparse.coo_array(np.where(allowed, M, 0)))
+    assert compat.emd2([], [], M) == pytest.approx(expected, rel=1e-7)
+    assert compat.emd2([], [], np.where(allowed, M, np.inf)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_coulomb_where_pot_finds_no_plan():
+    p, q, cost = datasets.coulomb_uniform()
+    assert compat.emd2(p, q, cost.matrix()) == pytest.approx(2, rel=1e-12)
+    M = coulomb(np.random.default_rng(0).random((310, 3))).matrix()
+    G, log = compat.emd([], [], M, log=True)
+    check_optimal(np.full(310, 1 / 310), np.full(310, 1 / 310), M, G, log)
+    assert log["cost"] == pytest.approx(pot_value([], [], M), rel=1e-9)
+
+
+def test_negative_costs_where_pot_finds_no_plan(alone):
+    a, b, M = clouds(3, 4)
+    assert compat.emd2(a, b, M - 1e3) == pytest.approx(ot.emd2(a, b, M) - 1e3, rel=1e-12)
+
+
+U = np.full(3, 1 / 3)
+M = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("a", "b", "costs", "options"),
+    [
+        (np.full(4, 0.25), U, M, {}),
+        (U, np.full(2, 0.5), M, {}),
+        (3 * U, U, M, {}),
+        (U, U + 1e-6, M, {}),
+        (np.array([np.nan, 0.5, 0.5]), U, M, {}),
+        (np.array([1.0, -0.5, 0.5]), U, M, {}),
+        (0 * U, 0 * U, M, {}),
+        (U, np.zeros(3), M, {"check_marginals": False}),
+        (None, None, M, {}),
+        (U, None, M, {}),
+        (tuple(U), U, M, {}),
+        ([0.5, "half", 0], U, M, {}),
+        ([0.5, [0.5], 0], U, M, {}),
+        (np.float64(1.0), U, M, {}),
+        (U[:, None], U, M, {}),
+        (U, U, M[0], {}),
+        (U, U, M[None], {}),
+        (U, U, None, {}),
+        (U, U, np.full((3, 3), np.inf), {}),
+        (U, U, np.where(M == 4, np.nan, M), {}),
+        (U, U, np.where(M == 4, -np.inf, M), {}),
+        (np.array([0.8, 0.1, 0.1]), U, np.where(np.eye(3), np.inf, M), {}),
+        (np.array([1, 2, 3]), np.array([3, 2, 1]), M, {}),
+        (np.array([], int), [], M.astype(int), {}),
+        (U + 0j, U, M, {}),
+        (U, U, sparse.coo_array(M + 1), {}),
+        (U, U, M, {"numItermax": 1}),
+        (U, U, M, {"numItermax": -1}),
+        (U, U, M, {"numItermax": "many"}),
+        (U, U, M, {"numItermax": 1e6}),
+        (U, U, M, {"numThreads": "max"}),
+        (U, U, M, {"numThreads": 2}),
+        (U, U, M, {"numThreads": 0}),
+        (U, U, M, {"potentials_init": (U, U, U)}),
+        (U, U, M, {"potentials_init": (U[:, None], U)}),
+        (U, U, M, {"potentials_init": (U * np.nan, U)}),
+        (U, U, M, {"potentials_init": "UV"}),
+        (U, U, M, {"potentials_init": 3}),
+        (U, U, M, {"reg": 1.0}),
+    ],
+)
+def test_errors_and_warnings(monkeypatch, name, a, b, costs, options):
+    """What POT refuses or warns of, with its words; the same where the crossover might have answered."""
+    expected, told = outcome(getattr(ot, name), a, b, costs, log=True, **options)
+    monkeypatch.setattr(compat, "_PAIRS", 0)
+    result, ours = outcome(getattr(compat, name), a, b, costs, log=True, **options)
+    assert ours == told
+    assert type(result) is type(expected)
+    if isinstance(expected, AssertionError):
+        assert str(result) == str(expected)
+    if not isinstance(expected, Exception):
+        np.testing.assert_allclose(result[1]["cost"], expected[1]["cost"], atol=1e-15)
+        assert result[1]["result_code"] == expected[1]["result_code"]
+
+
+def test_early_stops_are_pots():
+    a, b, M = clouds(300, 300)
+    with pytest.warns(UserWarning, match="numItermax"):
+        _, log = compat.emd(a, b, M, numItermax=1, log=True)
+    assert log["result_code"] == 3
+    assert "numItermax" in log["warning"]
+
+
+def test_processes_are_deprecated():
+    a, b, M = clouds()
+    with pytest.warns(UserWarning, match="processes"):
+        assert compat.emd2(a, np.stack([b, b], axis=1), M, processes=2) == ot.emd2(a, np.stack([b, b], axis=1), M)
