@@ -99,6 +99,7 @@ def crossover(
     if neighbours is None:
         _, neighbours = effort(cost)
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
+    row_places, column_places = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
     g = np.where(p > 0, np.asarray(U, np.float64), -np.inf)
     h = np.where(q > 0, cost.col_max(g), np.inf)
     corner_i, corner_j, _ = _staircase(p, q)  # whatever the other arcs are, with these a plan exists
@@ -107,7 +108,7 @@ def crossover(
     for rounds in range(1, max_rounds + 1):
         i, j = np.divmod(arcs, cost.shape[1])
         costs = cost.at(i, j)
-        at, to = np.searchsorted(rows, i), np.searchsorted(columns, j)
+        at, to = row_places[i], column_places[j]
         # from reduced costs the simplex goes on where the potentials are, instead of from nothing
         shift = h[j] - g[i]
         mass, allowed = np.zeros(len(arcs)), np.isfinite(costs)
