@@ -10,7 +10,7 @@ so a cost is an object with the two products ``row_min`` and ``col_max``; a grid
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -163,6 +163,10 @@ class Cost(ABC):
         return out
 
     @abstractmethod
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays that define the cost, for a file; `from_arrays` makes it again."""
+
+    @abstractmethod
     def operand(self) -> tuple[str, Any]:
         """Return the kind of kernel for this cost and what to give it."""
 
@@ -225,6 +229,9 @@ class DenseCost(Cost):
         self._columns = kernels.aligned((self.shape[1], -(-self.shape[0] // lanes) * lanes), self.dtype)
         self._columns[:, : self.shape[0]] = columns
         self._columns[:, self.shape[0] :] = np.inf
+
+    def arrays(self) -> dict[str, Array]:
+        return {"M": self.matrix()}
 
     def operand(self) -> tuple[str, Any]:
         return "dense", self._columns
@@ -372,6 +379,9 @@ class GridCost(Cost):
         self.depth = len(axes)
         self.work = sum(self.row_shape) * self.shape[0] + sum(self.col_shape) * self.shape[1]
 
+    def arrays(self) -> dict[str, Array]:
+        return {f"axis{a}": axis for a, axis in enumerate(self.axes)}
+
     def operand(self) -> tuple[str, Any]:
         return "grid", self.axes
 
@@ -446,6 +456,19 @@ def as_cost(cost: Cost | ArrayLike) -> Cost:
         return DenseCost(cost)
     except (TypeError, ValueError) as error:
         raise type(error)(f"cost: {str(error).removeprefix('M: ')}") from None
+
+
+def from_arrays(arrays: Mapping[str, Array]) -> Cost:
+    """Return the cost that `Cost.arrays` described.
+
+    Examples
+    --------
+    >>> from_arrays(GridCost((2, 3)).arrays()).shape
+    (6, 6)
+    """
+    if "M" in arrays:
+        return DenseCost(arrays["M"])
+    return GridCost(matrices=[arrays[f"axis{a}"] for a in range(len(arrays))])
 
 
 def _axis_cost(n: int, power: float, spacing: float) -> Array:

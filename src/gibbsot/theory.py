@@ -31,6 +31,7 @@ Index = NDArray[np.intp]
 Side = Literal["L", "U"]
 
 _ENTRIES = 2_000_000  # of the cost's matrix that are held at once
+_SECANTS = 12
 
 
 def phi(problem: Problem, U: ArrayLike, T: ArrayLike) -> Array:
@@ -187,6 +188,50 @@ def sampled_bound(
     excess = np.asarray(value) - inner(problem.p, U) + top
     with np.errstate(over="ignore"):  # a point that one alone can reach has no excess
         return _positive(T, len(problem)) * np.maximum(fall, 0) / np.maximum(excess, np.finfo(np.float64).tiny)
+
+
+def sampled_temperature(state: sampler.State, problem: Problem, value: ArrayLike, n_jobs: int | None = None) -> Array:
+    r"""Return the temperature, shape (n,), at which one sweep brings V(z) to a value: calT of a pair raised to it.
+
+    With the noise of that sweep given, V(z) after it is a concave and rising function of T, so there is one root; it is
+    0 where V(z) is above the value at T = 0 already. For the optimal potentials of a problem and a value of (1 + e) W,
+    this is about the temperature at which a chain that has mixed has that value.
+
+    Parameters
+    ----------
+    state : State
+    problem : Problem
+    value : array of shape (n,)
+    n_jobs : int, optional
+
+    Examples
+    --------
+    >>> from gibbsot.measures import problem
+    >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> T = sampled_temperature(sampler.init(pair), pair, [0.3])
+    >>> sampler.run(sampler.init(pair), pair, T[:, None])[1].value.round(6)
+    array([0.3])
+    """
+    U = problem.cost.row_min(state.h, n_jobs)
+    closed = problem.cost.col_max(np.where(problem.p > 0, U, -np.inf), n_jobs)
+    rise = np.asarray(value, np.float64) - dual_value(problem, U, closed)
+    scale = np.where(rise > 0, rise, 1.0)
+
+    def excess(t: Array) -> Array:
+        _, info = sampler.run(state, problem, (scale * np.exp(t))[:, None], n_jobs=n_jobs)
+        gain = info.value - dual_value(problem, U, closed)
+        return np.log(np.maximum(gain, np.finfo(np.float64).tiny) / scale)
+
+    # the secant in t = log(T / rise), where the slope lies between 0 and 1
+    before = np.full(len(problem), -np.log(sum(problem.cost.shape)))
+    at_before = excess(before)
+    t = before - at_before
+    for _ in range(_SECANTS):
+        at_t = excess(t)
+        step = t - before
+        slope = np.divide(at_t - at_before, step, out=np.ones_like(t), where=np.abs(step) > 1e-12)
+        before, at_before, t = t, at_t, t - at_t / np.clip(slope, 0.1, 1.0)
+    return np.where(rise > 0, scale * np.exp(t), 0.0)
 
 
 def regret(x: ArrayLike, w: ArrayLike) -> Array:

@@ -1,0 +1,64 @@
+"""Files of arrays: npz without pickle, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FORMAT = "gibbsot/1 "
+
+
+def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> None:
+    """Write arrays to a file, which is the old one until all of the new one is on the disk.
+
+    Parameters
+    ----------
+    path : path
+    kind : str
+        What the file holds; `load` asks for the same.
+    arrays : mapping of str to array, number or str
+    """
+    target = Path(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
+            np.savez(file, format=_FORMAT + kind, **entries)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | os.PathLike[str], kind: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file that `save` wrote.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(folder + "/a.npz", "numbers", {"x": [1, 2]})
+    ...     load(folder + "/a.npz", "numbers")["x"]
+    array([1, 2])
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"path: {os.fspath(path)} is damaged or no file of gibbsot's ({error})") from None
+    found = str(arrays.pop("format", "no format at all"))
+    if found != _FORMAT + kind:
+        raise ValueError(f"path: {os.fspath(path)} holds {found!r}; expected {_FORMAT + kind!r}")
+    return arrays
