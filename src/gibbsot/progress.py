@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    """Advances a bar by a share of the whole; a note is shown beside it."""
+
+    def __call__(self, share: float, note: str = "") -> None: ...
 
 
 @contextmanager
-def bar(what: str, wanted: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar if wanted and there is a terminal; yield the function that advances it by a share of the whole."""
+def bar(what: str, wanted: bool) -> Iterator[Advance]:
+    """Show a bar if wanted and there is a terminal; yield the function that advances it."""
     if not wanted or not sys.stderr.isatty():
-        yield lambda _: None
+        yield lambda share, note="": None  # noqa: ARG005
         return
     try:
         from rich.console import Console
@@ -22,4 +29,4 @@ def bar(what: str, wanted: bool) -> Iterator[Callable[[float], None]]:
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as display:
         task = display.add_task(what, total=1.0)
-        yield lambda share: display.advance(task, share)
+        yield lambda share, note="": display.update(task, advance=share, description=f"{what} {note}".strip())

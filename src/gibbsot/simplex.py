@@ -1,7 +1,7 @@
 r"""Minimisation over products of simplices, in the log domain: one simplex a row.
 
 Mirror descent multiplies each weight by ``exp(-step gradient)`` and normalises. Kept as logarithms, with the largest of
-a row subtracted, nothing overflows and no weight is ever lost.
+a row subtracted, nothing overflows and no weight is lost for ever.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from scipy.special import log_softmax
 
 Array = NDArray[np.float64]
 
+_LEAST = -80.0  # a logarithm: less is nothing to any sum, would make products slow, and would be long in coming back
+
 
 def logarithms(x: ArrayLike) -> Array:
-    """Return the logarithms of rows of weights; a zero is taken for the least positive number.
+    """Return the logarithms of rows of weights, not less than -80.
 
     Examples
     --------
-    >>> logarithms([[1.0, 0.0]]).round()
-    array([[   0., -708.]])
+    >>> logarithms([[1.0, 0.0]])
+    array([[  0., -80.]])
     """
-    return np.log(np.maximum(np.asarray(x, np.float64), np.finfo(np.float64).tiny))
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(np.asarray(x, np.float64)), _LEAST)
 
 
 def mirror_step(log_x: Array, gradient: ArrayLike, step: float | Array) -> Array:
@@ -37,7 +40,7 @@ def mirror_step(log_x: Array, gradient: ArrayLike, step: float | Array) -> Array
     >>> np.exp(mirror_step(np.log([[0.5, 0.5]]), [[0.0, 1.0]], np.log(3)))
     array([[0.75, 0.25]])
     """
-    return np.asarray(log_softmax(log_x - step * np.asarray(gradient), axis=-1))
+    return np.maximum(log_softmax(log_x - step * np.asarray(gradient), axis=-1), _LEAST)
 
 
 class AcceleratedMirrorDescent:
