@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import ot
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
+from scipy.optimize import linear_sum_assignment, linprog
 
 from cases import batch, measures, problems
-from gibbsot import DenseCost, GridCost, PointCost, datasets, kernels, solve, solve_batch
+from gibbsot import DenseCost, GridCost, PointCost, datasets, exact, kernels, solve, solve_batch
 from gibbsot.exact import crossover
 
 
@@ -158,6 +160,7 @@ def test_float32_costs_are_solved_exactly_as_they_are():
     pair = batch("points", n=1, dtype=np.float32)
     result = solve(pair.p[0], pair.q[0], pair.cost, exact=True)
     assert result.value == pytest.approx(dense_value(pair.p[0], pair.q[0], pair.cost.matrix()), rel=1e-9)
+    assert result.status == "optimal"
 
 
 def test_exact_with_threads_gives_the_same():
@@ -188,7 +191,8 @@ def test_annealing_until_a_gap_is_certified():
     assert (result.gap <= 1e-3).all()
     W = [dense_value(p, q, pair.cost.matrix()) for p, q in zip(pair.p, pair.q, strict=True)]
     assert (np.abs(result.upper_bound / W - 1) <= 1e-3).all()
-    one = solve(pair.p[0], pair.q[0], pair.cost, gap=1e-12, n_sweeps=2)
+    faces = np.random.default_rng(0).random((2, 20 * 20))
+    one = solve(faces[0] / faces[0].sum(), faces[1] / faces[1].sum(), GridCost((20, 20)), gap=1e-12, n_sweeps=2)
     assert one.status == "budget ended"
     assert one.gap > 1e-12
     assert one.n_sweeps <= 2
@@ -219,3 +223,53 @@ def test_tails_that_weigh_next_to_nothing(cost):
     result = solve(p, q, cost, exact=True)
     assert result.status == "optimal"
     assert result.value == pytest.approx(ot.emd2_1d(x, x, p, q), rel=1e-9)
+
+
+@pytest.mark.parametrize("price", [1e6, 1e9])
+def test_prices_for_what_is_all_but_forbidden(price):
+    """Next to such costs the potentials have few digits left, until they are corrected round by round."""
+    rng = np.random.default_rng(0)
+    M = np.where(rng.random((300, 300)) < 0.5, price, rng.random((300, 300)))
+    uniform = np.full(300, 1 / 300)
+    i, j = linear_sum_assignment(M)
+    result = solve(uniform, uniform, M, exact=True)
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(M[i, j].mean(), rel=1e-9)
+
+
+def test_nothing_costs_anything():
+    result = solve(np.full(11, 1 / 11), np.full(14, 1 / 14), np.zeros((11, 14)), exact=True)
+    assert (result.status, result.value, result.gap) == ("optimal", 0.0, 0.0)
+
+
+def test_equal_measures_have_no_gap():
+    p = np.random.default_rng(0).dirichlet(np.ones(30))
+    result = solve(p, p, PointCost(np.random.default_rng(1).random((30, 2))), gap=1e-3)
+    assert (result.status, result.gap) == ("gap reached", 0.0)
+
+
+def test_warnings_are_as_they_were():
+    pair = batch("points", n=40)
+    before = list(warnings.filters)
+    solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=20, n_jobs=4)
+    assert warnings.filters == before
+
+
+def test_an_interrupted_crossover_leaves_its_queue(monkeypatch):
+    pair = batch("points", n=50)
+    started = []
+
+    def stopped(*args, **options):
+        started.append(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exact, "crossover", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=5)
+    assert len(started) < 50
+
+
+def test_an_infeasible_problem_of_a_batch_is_named():
+    M = np.array([[np.inf, 1.0], [1.0, np.inf]])
+    with pytest.raises(ValueError, match=r"forbid every plan .* \(problem 1\)"):
+        solve_batch([[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.5], [0.9, 0.1]], M, exact=True)

@@ -19,7 +19,8 @@ from . import kernels
 from .costs import Cost
 from .measures import Problem
 
-_ROUNDING = 2e-10  # of the simplex's potentials, relative to their size
+_ROUNDING = 1e-10  # of the simplex's potentials, relative to their size: smaller violations do not count at first
+_CLOSED = 1e-10, 1e-12  # a gap that is none, relative to the value and to the size of the potentials
 _PIVOTS = 1_000_000_000
 
 
@@ -34,8 +35,9 @@ class Crossover(NamedTuple):
         Potentials that are feasible for every arc.
     plan : scipy.sparse.csr_array of shape (m1, m2)
         A coupling of p and q, a vertex: at most m1 + m2 - 1 entries.
-    optimal : bool
-        Whether no arc was violated at the end, and plan and potentials have one value.
+    status : str
+        "optimal": plan and potentials have one value, to 1e-10 of it or 1e-12 of the potentials. Otherwise "simplex
+        failed", "gap open" (no arc is violated, but rounding leaves a gap) or "rounds ran out".
     rounds : int
         How often the simplex was run.
     """
@@ -44,8 +46,12 @@ class Crossover(NamedTuple):
     U: NDArray[np.floating]
     L: NDArray[np.floating]
     plan: sparse.csr_array
-    optimal: bool
+    status: str
     rounds: int
+
+    @property
+    def optimal(self) -> bool:
+        return self.status == "optimal"
 
 
 def effort(cost: Cost) -> tuple[int, int]:
@@ -102,47 +108,63 @@ def crossover(
     row_places, column_places = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
     g = np.where(p > 0, np.asarray(U, np.float64), -np.inf)
     h = np.where(q > 0, cost.col_max(g), np.inf)
-    corner_i, corner_j, _ = _staircase(p, q)  # whatever the other arcs are, with these a plan exists
-    corner = corner_i * cost.shape[1] + corner_j
-    arcs = _sorted(_near_arcs(cost, g, h, rows, columns, neighbours), corner)
-    for rounds in range(1, max_rounds + 1):
+    near = _sorted(_near_arcs(cost, g, h, rows, columns, neighbours))
+    arcs = _sorted(near, _staircase(p, q, cost.shape[1]))  # with these a plan exists, whatever the others are
+    tolerance = _ROUNDING
+    for rounds in range(1, max_rounds + 1):  # noqa: B007
         i, j = np.divmod(arcs, cost.shape[1])
         costs = cost.at(i, j)
         at, to = row_places[i], column_places[j]
         # from reduced costs the simplex goes on where the potentials are, instead of from nothing
         shift = h[j] - g[i]
         mass, allowed = np.zeros(len(arcs)), np.isfinite(costs)
-        dearest = np.abs(costs[allowed]).max(initial=0.0)
         mass[allowed], u, v, solved = _simplex(p[rows], q[columns], (costs + shift)[allowed], at[allowed], to[allowed])
         if not solved and not allowed.all():
             # dearer than any way around: an optimal plan uses a forbidden arc only where it must
-            priced = np.where(allowed, costs, 2 * len(arcs) * max(dearest, 1.0))
-            mass, u, v, solved = _simplex(p[rows], q[columns], priced + shift, at, to)
+            price = 2 * len(arcs) * max(np.abs(costs[allowed]).max(initial=0.0), 1.0)
+            mass, u, v, solved = _simplex(p[rows], q[columns], np.where(allowed, costs, price) + shift, at, to)
         g[rows] += u
         h[columns] -= v
-        # the price of an artificial or a forbidden arc may be in the potentials, but it is no measure of them
-        size = np.abs(g[rows]).max() + np.abs(h[columns]).max()
-        rounding = _ROUNDING * min(size, 100 * dearest)
-        bad_rows = rows[cost.row_min(h)[rows] < g[rows] - rounding]
-        bad_columns = columns[cost.col_max(g)[columns] > h[columns] + rounding]
-        wider = _sorted(arcs, _near_arcs(cost, g, h, bad_rows, bad_columns, neighbours))
-        # feasible for every arc, and without those prices
+        short = cost.row_min(h)[rows] - g[rows]
+        over = cost.col_max(g)[columns] - h[columns]
+        raw_g, raw_h = g, h
+        # feasible for every arc, without the price of an artificial or a forbidden arc, and centred
+        g = g - np.median(g[rows])
         L = cost.col_max(g)
         h = np.where(q > 0, L, np.inf)
-        U = cost.row_min(h)
-        g = np.where(p > 0, U, -np.inf)
-        finished = solved and len(wider) == len(arcs)
-        if finished or not solved or rounds == max_rounds:
+        best_U = cost.row_min(h)
+        g = np.where(p > 0, best_U, -np.inf)
+        least = np.abs(costs[allowed & (costs != 0)]).min(initial=np.inf)
+        size = max(float(np.ptp(best_U[rows]) + np.ptp(L[columns])), least if least < np.inf else 1.0)
+        used = mass > 0
+        impossible = bool((used & ~allowed).any())
+        value = np.inf if impossible else float((mass[used] * costs[used]).sum())
+        gap = value - float(p[rows] @ best_U[rows] - q[columns] @ L[columns])
+        if not solved or (not impossible and abs(gap) <= _CLOSED[0] * abs(value) + _CLOSED[1] * size):
+            status = "optimal" if solved else "simplex failed"
             break
+        near = _sorted(
+            near,
+            _near_arcs(
+                cost, raw_g, raw_h, rows[short < -tolerance * size], columns[over > tolerance * size], neighbours
+            ),
+        )
+        wider = _sorted(near, arcs[used])
+        if len(np.setdiff1d(wider, arcs, assume_unique=True)) == 0:
+            if impossible:
+                raise ValueError(
+                    "cost: infinite costs forbid every plan between these measures; expected a feasible problem"
+                )
+            if tolerance < np.finfo(np.float64).eps:
+                status = "gap open"
+                break
+            tolerance /= 100
+            # without dear arcs, which no plan near this one uses, the simplex has more digits
+            near = wider = arcs[used | (costs - g[i] + h[j] <= size)]
+        status = "rounds ran out"
         arcs = wider
-    impossible = mass[~allowed].sum() > 0
-    if finished and impossible:
-        raise ValueError("cost: infinite costs forbid every plan between these measures; expected a feasible problem")
-    used = mass > 0
     plan = sparse.csr_array(sparse.coo_array((mass[used], (i[used], j[used])), shape=cost.shape))
-    value = np.inf if impossible else float((mass[used] * costs[used]).sum())
-    gap = value - float(p[rows] @ U[rows] - q[columns] @ L[columns])
-    return Crossover(value, U, L, plan, bool(finished and gap <= 10 * rounding), rounds)
+    return Crossover(value, best_U, L, plan, status, rounds)
 
 
 def cross(
@@ -150,12 +172,21 @@ def cross(
 ) -> list[Crossover]:
     """Cross over each problem of a batch from its row of U, in threads."""
     cost = problem.cost.astype(np.float64)  # once for all
-    with ThreadPoolExecutor(kernels.threads(n_jobs)) as pool:
-        jobs = [
-            pool.submit(crossover, p, q, cost, u, max_rounds=max_rounds)
-            for p, q, u in zip(problem.p, problem.q, U, strict=True)
-        ]
-        return [job.result() for job in jobs]
+
+    def work(b: int) -> Crossover:
+        p, q = problem.p[b], problem.q[b]
+        try:
+            return crossover(p / p.sum(), q / q.sum(), cost, U[b], max_rounds=max_rounds)
+        except ValueError as error:
+            raise ValueError(f"{error} (problem {b})") from None
+
+    with warnings.catch_warnings(), ThreadPoolExecutor(kernels.threads(n_jobs)) as pool:
+        warnings.simplefilter("ignore")  # what POT warns of is in the status
+        try:
+            return list(pool.map(work, range(len(problem))))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _near_arcs(
@@ -184,26 +215,21 @@ def _sorted(*arcs: NDArray[np.int64]) -> NDArray[np.int64]:
     return every[np.diff(every, prepend=-1) > 0]
 
 
-def _staircase(
-    p: NDArray[np.float64], q: NDArray[np.float64]
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
-    """Return rows, columns and masses of the plan that fills from the north-west corner.
+def _staircase(p: NDArray[np.float64], q: NDArray[np.float64], m2: int) -> NDArray[np.int64]:
+    """Return the arcs of the plan that fills from the north-west corner, as numbers ``i m2 + j``.
 
     Examples
     --------
     >>> import numpy as np
-    >>> [part.tolist() for part in _staircase(np.array([0.5, 0.5]), np.array([0.25, 0.75]))]
-    [[0, 0, 1], [0, 1, 1], [0.25, 0.25, 0.5]]
+    >>> _staircase(np.array([0.5, 0.5]), np.array([0.25, 0.75]), 2)
+    array([0, 1, 3])
     """
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    if len(rows) == 0 or len(columns) == 0:
-        return rows[:0], columns[:0], np.empty(0)
     a, b = np.cumsum(p[rows])[:-1], np.cumsum(q[columns])[:-1]
     steps = np.sort(np.concatenate([a, b]))
-    ends = np.concatenate([steps, [p.sum()]])
     i = np.concatenate([[0], np.searchsorted(a, steps, side="right")])
     j = np.concatenate([[0], np.searchsorted(b, steps, side="right")])
-    return rows[i], columns[j], np.diff(ends, prepend=0.0).clip(min=0.0)
+    return rows[i] * m2 + columns[j]
 
 
 def _simplex(
@@ -221,9 +247,7 @@ def _simplex(
 
     unit = np.abs(costs).max() or 1.0  # POT's artificial arcs cost more than one, whatever the unit of the others
     M = sparse.coo_array((costs / unit, (i, j)), shape=(len(a), len(b)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is wrong is in the log
-        plan, log = ot.emd(a, b, M, numItermax=_PIVOTS, log=True, center_dual=False)
+    plan, log = ot.emd(a, b, M, numItermax=_PIVOTS, log=True, center_dual=False)
     plan = sparse.coo_array(plan)
     place = np.searchsorted(i * len(b) + j, plan.row * len(b) + plan.col)
     mass = np.zeros(len(costs))

@@ -117,8 +117,7 @@ def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P
 
 def _masked(weight: Weights, cost: Cost) -> Weights:
     # a weight that the cost's precision cannot tell from zero, or not invert, is a mask
-    rounded = weight.astype(cost.dtype)
-    return np.where(rounded < np.finfo(cost.dtype).tiny, 0, rounded).astype(np.float64)
+    return np.where(weight < np.finfo(cost.dtype).tiny, 0, weight)
 
 
 def inner(weight: NDArray[np.floating], x: NDArray[np.floating]) -> NDArray[np.float64]:

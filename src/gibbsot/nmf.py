@@ -30,8 +30,8 @@ Array = NDArray[np.float64]
 
 _SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
 _SAMPLE = 20  # how many measures are solved exactly when the model is looked at
-_LOOKS = (3, 6)  # the first epochs after which it is, and then
-_EVERY = 10
+_LOOKS = (3, 6)  # the first epochs after which it is; then every tenth, or so many times in a long run
+_EVERY, _MOST_LOOKS = 10, 50
 _ANNEALING = 100  # sweeps of chains that begin
 # The heat is how far V(z) lies above W in relation to it, once the chains have mixed. The first is hot enough to follow
 # a model; chains that show less than the first share of it lag, with more than the second they follow.
@@ -40,7 +40,7 @@ _LAGS, _FOLLOWS = 0.25, 0.5
 _FIRST_STEP, _LONGER, _SHORTER = 0.25, 1.6, 0.6
 _STALL, _LOOK_BACK = 0.003, 3  # a gain a look below which the model is cooled, over so many looks
 _COOLER = 0.7
-_RISE = 1.03  # over the best model, which is then taken up again
+_RISE = 1.05  # over the best model, which is then taken up again
 _MAPPING = (40, 20)  # steps of a transform at the first heat and at a quarter of it
 _STREAM = 10  # steps for a batch of a stream, the second half of them with the components
 
@@ -126,8 +126,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     temperature : "auto" or float
         The first temperature. "auto" is the one at which, by the theory's bound, V(z) is half as much again as W.
     cooling : {"adaptive", "paper"}
-        "adaptive" looks at the exact cost of a sample of measures every ten epochs: it shortens the steps where the
-        chains lag, cools where the model has stalled, and goes back to the best model where it got worse. "paper" is
+        "adaptive" looks at the exact cost of a sample of measures now and then: it shortens the steps where the chains
+        lag, cools where the model has stalled, and goes back to the best model where it got worse. "paper" is
         ``T <- T (1 - sqrt(1 / (m + m_bar)))`` every epoch.
     batch_size : int
         Measures whose memberships are updated together.
@@ -480,6 +480,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         run, before = self._run, time.perf_counter()
         spent = run.history[-1].seconds if run.history else 0.0
         total = max(1, self.max_epochs - len(run.history))
+        every = max(_EVERY, self.max_epochs // _MOST_LOOKS)
         try:
             with progress.bar("Wasserstein NMF", self.verbose) as advance:
                 while len(run.history) < self.max_epochs and not run.finished:
@@ -489,7 +490,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                         support = run.oracle.targets.nnz / len(run.oracle)
                         run.T = schedules.epoch_decay(run.T, run.oracle.cost.shape[0], support)
                     done = len(run.history) + 1
-                    looked = done in _LOOKS or done % _EVERY == 0 or done == self.max_epochs
+                    looked = done in _LOOKS or done % every == 0 or done == self.max_epochs
                     bounds = self._look(run) if looked else (np.nan, np.nan)
                     seconds = spent + time.perf_counter() - before
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
@@ -546,7 +547,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         heat = estimate / value - 1 if value > 0 else run.heat
         if worse:
             run.log_components, run.log_memberships = run.best_components.copy(), run.best_memberships.copy()
-            run.step *= _SHORTER**2
+            run.step *= _SHORTER
             run.past = [run.best]
         elif heat < _LAGS * run.heat:
             if run.step > _FIRST_STEP or run.levels:

@@ -43,10 +43,11 @@ class OTResult:
     upper_bound : float
         The cost of the coupling: W(p, q) is at most this.
     gap : float
-        The certified relative gap: W(p, q) is at most upper_bound and at least (1 - gap) upper_bound.
+        The certified relative gap, ``(upper - lower) / abs(upper)``; what rounding alone may make of it, 1e-12 of
+        the potentials, counts as 0.
     status : str
-        "estimate"; where a gap was asked for "gap reached" or "budget ended"; after a crossover "optimal" or "rounds
-        ran out", and then value, potentials and plan are those of the crossover.
+        "estimate"; where a gap was asked for "gap reached" or "budget ended"; after a crossover "optimal", or "simplex
+        failed", "gap open" or "rounds ran out", and then value, potentials and plan are those of the crossover.
     history : array of shape (sweeps,)
         V(z) of every sweep of this call; NaN for sweeps that were not needed.
     n_sweeps : int
@@ -124,7 +125,7 @@ class OTResult:
     @property
     def status(self) -> Any:
         if self.crossings is not None:
-            return self._one_or_all(["optimal" if c.optimal else "rounds ran out" for c in self.crossings])
+            return self._one_or_all([crossing.status for crossing in self.crossings])
         if self.wanted is not None:
             reached = np.atleast_1d(self.gap) <= self.wanted
             return self._one_or_all(["gap reached" if yes else "budget ended" for yes in reached])
@@ -173,9 +174,12 @@ class OTResult:
 
     @cached_property
     def gap(self) -> Any:
-        U = np.stack([crossing.U for crossing in self._feasible])
+        U, L = (np.stack([getattr(crossing, name) for crossing in self._feasible]) for name in ("U", "L"))
         lower = np.maximum(self.lower_bound, certificates.lower_bound(self.problem, U))
         upper = np.atleast_1d(self.upper_bound)
-        with np.errstate(invalid="ignore"):
-            gap = (upper - lower) / np.maximum(np.abs(upper), np.finfo(np.float64).tiny)
+        size = np.abs(np.where(self.problem.p > 0, U, 0)).max(axis=1) + np.abs(np.where(self.problem.q > 0, L, 0)).max(
+            axis=1
+        )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            gap = np.where(upper - lower <= 1e-12 * size, 0.0, (upper - lower) / np.abs(upper))
         return self._number(np.where(np.isinf(upper), np.inf, gap))

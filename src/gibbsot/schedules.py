@@ -23,9 +23,10 @@ class Adaptive:
 
     The chain is cooled in stages, each at this temperature for the z that the one before has come to. calT(z) is the
     temperature at which V(z) stays as it is on average (`theory.temperature_bound`, here sampled by
-    `theory.sampled_bound`). A chain that has mixed has calT(z) = T but for noise, so that T falls by eta a stage. The
-    cooling ends at the temperature that suits the number of sweeps, and the rest of them are done there. It starts
-    where the value of the nearest points would rise to the mean cost.
+    `theory.sampled_bound`). A chain that has mixed has calT(z) = T but for noise, so that T falls by eta a stage; by
+    half of eta at the most, and it never rises. It starts about where the value of the nearest points would rise to
+    the mean cost, and ends where T = 6 V(z) / (m sqrt(sweeps)), with V(z) counted from the nearest points' value and m
+    the number of points with weight: there the rest of the sweeps are done.
 
     Parameters
     ----------

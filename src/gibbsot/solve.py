@@ -68,8 +68,8 @@ def solve(
         is given, the chains then stay at the result's temperature and stop as soon as they have mixed: a warm start
         follows, it does not refine. For that give a schedule that cools further.
     gap : float, optional
-        Anneal again with ever more sweeps, up to ``n_sweeps``, until the certified relative gap is at most this;
-        `status` says whether it is.
+        Anneal again with ever more sweeps, at last ``n_sweeps``, until the certified relative gap is at most this;
+        `status` says whether it is, and the result's `n_sweeps` counts them all.
     exact : bool
         Cross over to the exact optimum after annealing, 100 to 4,000 sweeps in single precision by default: the value
         is then W(p, q), the potentials and the plan (a vertex) are optimal, and `status` says so.
@@ -181,10 +181,11 @@ def _solve(
             "gap: goes with the adaptive schedule, not with exact, diagnostics, warm_start or given temperatures"
         )
     budget = _SWEEPS if n_sweeps is None else checks.count(n_sweeps, "n_sweeps")
-    sweeps = min(250, budget)
+    sweeps, done = min(250, budget), 0
     while True:
         result = _anneal_once(problem, sweeps, schedule, None, False, pinned, False, seed, ids, n_jobs, verbose)
-        result = replace(result, wanted=float(gap))
+        done += result.n_sweeps
+        result = replace(result, wanted=float(gap), n_sweeps=done)
         if (result.gap <= gap).all() or sweeps == budget:
             return result
         sweeps = min(4 * sweeps, budget)
@@ -262,10 +263,10 @@ def _anneal(
     run: Callable[..., tuple[State, Info]],
 ) -> tuple[State, Info, NDArray[np.float64]]:
     """Cool in stages, each at eta times the bound of the one before, until it is cold for so many sweeps."""
-    points = sum(problem.cost.shape)
+    points = np.count_nonzero(problem.p, axis=1) + np.count_nonzero(problem.q, axis=1)
     scale, floor = _scale(problem, n_jobs)
-    # the lower end of calT, -A / C(z, 0), of the nearest points' pair raised to the mean cost: A is then -scale, and
-    # C(z, 0) = sum_j q_j / p_i(j) is about m1 where the arcs (i(j), j) carry an optimal plan
+    # about the lower end of calT, -A / C(z, 0), of the nearest points' pair raised to the mean cost: A is then -scale,
+    # and C(z, 0) = sum_j q_j / p_i(j) would be m1 if the arcs (i(j), j) carried an optimal plan; twice that to be safe
     T = scale / points if start is None else start
     stages = 1 + int(np.ceil(np.log(_SPAN * np.sqrt(total)) / -np.log(eta)))
     lengths = np.diff(np.linspace(0, total, max(1, min(stages, total // 2)) + 1).round().astype(int))

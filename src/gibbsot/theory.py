@@ -187,7 +187,7 @@ def sampled_bound(
     fall = top - inner(problem.q, np.asarray(L))
     excess = np.asarray(value) - inner(problem.p, U) + top
     with np.errstate(over="ignore"):  # a point that one alone can reach has no excess
-        return _positive(T, len(problem)) * np.maximum(fall, 0) / np.maximum(excess, np.finfo(np.float64).tiny)
+        return _positive(T, len(problem)) * (np.maximum(fall, 0) / np.maximum(excess, np.finfo(np.float64).tiny))
 
 
 def sampled_temperature(state: sampler.State, problem: Problem, value: ArrayLike, n_jobs: int | None = None) -> Array:
