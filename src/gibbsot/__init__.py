@@ -6,12 +6,18 @@
 2.0
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import sampler, schedules, theory
 from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
 from .measures import Problem, problem
+from .oracle import Oracle
 from .results import OTResult
 from .sampler import Info, State, run, step
 from .solve import solve, solve_batch
+
+if TYPE_CHECKING:
+    from .nmf import WassersteinNMF
 
 __version__ = "0.1.0"
 
@@ -21,9 +27,11 @@ __all__ = [
     "GridCost",
     "Info",
     "OTResult",
+    "Oracle",
     "PointCost",
     "Problem",
     "State",
+    "WassersteinNMF",
     "coulomb",
     "problem",
     "run",
@@ -34,3 +42,11 @@ __all__ = [
     "step",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "WassersteinNMF":  # scikit-learn is not loaded before someone needs it
+        from .nmf import WassersteinNMF
+
+        return WassersteinNMF
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

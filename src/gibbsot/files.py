@@ -34,6 +34,9 @@ def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> 
             np.savez(file, format=_FORMAT + kind, **entries)
             file.flush()
             os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)  # what a file has that is not a temporary one
         os.replace(name, target)
     except BaseException:
         Path(name).unlink(missing_ok=True)

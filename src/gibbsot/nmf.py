@@ -19,6 +19,7 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from threadpoolctl import threadpool_limits
 
 from . import checks, costs, files, progress, schedules, theory
 from .costs import Cost, GridCost, as_cost
@@ -239,7 +240,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._check_parameters()
         if getattr(self, "_run", None) is None:
             raise ValueError("resume: this model has no fit to go on with; expected one after fit, or load of its file")
-        targets = Oracle(self._run.oracle.cost, self._data(X)).targets
+        X = self._data(X)
+        targets = Oracle(self._run.oracle.cost, X[_masses(X) > 0]).targets
         if targets.shape != self._run.oracle.targets.shape or (targets != self._run.oracle.targets).nnz:
             raise ValueError("X: differs from the data of the fit; expected the same measures")
         self._run.oracle.n_jobs = self.n_jobs
@@ -429,6 +431,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         oracle = Oracle(_single(self._cost), X[full], tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
         run = self._prepare(oracle, D, W)
         run.rows, run.count, run.dtype = full, n, X.dtype.str
+        sample = _sample(len(oracle))
+        estimate = float(oracle(W[sample] @ D, run.T, sample)[0].mean())
+        if estimate < (1 + _LAGS * _HEAT) * run.best:  # slow chains: from exact potentials, and hotter
+            oracle.adopt(np.stack([optimum.L for optimum in oracle.exact(W @ D)]))
+            if isinstance(self.temperature, str):
+                run.heat *= 2
+                run.T *= 2
         return run
 
     def _start(self, X: Any) -> tuple[Array, Array]:
@@ -448,7 +457,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             W = rng.dirichlet(np.ones(K), n)
         else:
             scaled = sparse.diags_array(1 / mass) @ X if sparse.issparse(X) else X / mass[:, None]
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), threadpool_limits(1):  # its small products are slower in threads
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it is only a start
                 plain = NMF(K, max_iter=200, random_state=self.seed_ % 2**32)
                 W = plain.fit_transform(scaled).astype(np.float64)

@@ -197,6 +197,7 @@ class Oracle:
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
         tau, most, seed = (int(arrays[name]) for name in ("tau", "max_sweeps", "seed"))
         oracle = cls(cost, targets, tau=tau, max_sweeps=most, seed=seed, ids=arrays["ids"], n_jobs=n_jobs)
+        oracle.targets = targets  # to the bit: normalised once
         oracle.sweep, oracle._h = arrays["sweep"], arrays["h"]
         return oracle
 

