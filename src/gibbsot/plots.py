@@ -50,7 +50,9 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
     """Draw a run beside what the paper's appendix says of it: four panels over the half steps.
 
     V(z); the expected increments O(z, T); the temperature against its bound calT(z), which V(z) needs to fall; and the
-    martingale r with the band that it leaves with at most the given probability, half of it on either side.
+    martingale r with the theorem's band, taken for each half step by itself and with the run's own C and D (see
+    `theory.concentration_probability`), half of the probability on either side. Infinite costs leave its upper side
+    open.
 
     Parameters
     ----------
@@ -83,12 +85,17 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
         theory.concentration_width(half, theory.right_steps(seen.D[:n], seen.T[:n], size, half / 2), half / 2)
         for n in marks
     ]
+    top_edge = np.where(np.isfinite(right), right, 10 * max(np.ptp(seen.r), max(left)))
     bottom.fill_between(
-        marks + 1, np.negative(left), right, color=_GREEN, alpha=0.4, label=f"{1 - probability:.0%} band"
+        marks + 1, np.negative(left), top_edge, color=_GREEN, alpha=0.4, label=f"{1 - probability:.0%} band"
     )
     bottom.plot(np.arange(1, len(seen.r) + 1), seen.r - seen.r[0], color=_PINK, linewidth=0.8)
     bottom.set_yscale("symlog", linthresh=max(np.ptp(seen.r), np.finfo(float).tiny))
     bottom.set(ylabel="martingale", xlabel="half step", xlim=(1, len(seen.value)))
+    for axes in (middle, bottom):
+        low_end, high_end = axes.get_ylim()
+        axes.set_yticks([low_end / 10, 0, high_end / 10], [f"{low_end / 10:.0e}", "0", f"{high_end / 10:.0e}"])
+        axes.minorticks_off()
     for axes in (top, low, bottom):
         axes.legend(frameon=False)
 
