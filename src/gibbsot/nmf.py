@@ -31,14 +31,15 @@ Array = NDArray[np.float64]
 
 _SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
 _SAMPLE = 20  # how many measures are solved exactly when the model is looked at
-_LOOKS = (3, 6)  # the first epochs after which it is; then every tenth, or so many times in a long run
+_FIRST_LOOK = 3  # the first epoch after which it is; then every tenth, or so many times in a long run
 _EVERY, _MOST_LOOKS = 10, 50
 _ANNEALING = 100  # sweeps of chains that begin
 # The heat is how far V(z) lies above W in relation to it, once the chains have mixed. The first is hot enough to follow
 # a model; chains that show less than the first share of it lag, with more than the second they follow.
 _HEAT = 0.25
 _LAGS, _FOLLOWS = 0.25, 0.5
-_FIRST_STEP, _LONGER, _SHORTER = 0.25, 1.6, 0.6
+_FIRST_STEP, _LONGER, _SHORTER = 0.5, 1.6, 0.6
+_SHORT = 0.25  # a step below which chains that lag are heated before the first cooling
 _STALL, _LOOK_BACK = 0.003, 3  # a gain a look below which the model is cooled, over so many looks
 _COOLER = 0.7
 _RISE = 1.05  # over the best model, which is then taken up again
@@ -60,7 +61,7 @@ class Epoch(NamedTuple):
     sweeps : float
         The mean number of sweeps of a chain.
     seconds : float
-        Since the fit began.
+        Since the fit began, its start included; the time between a fit and its `resume` does not count.
     """
 
     estimate: float
@@ -222,10 +223,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X : array or sparse matrix of shape (n, m)
         y : ignored
         """
+        begun = time.perf_counter()
         self._check_parameters()
         X = self._data(X, reset=True)
         self._run = self._begin(X)
-        self._go_on()
+        self._go_on(begun)
         return self
 
     def resume(self, X: Any) -> WassersteinNMF:
@@ -246,7 +248,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError("X: differs from the data of the fit; expected the same measures")
         self._run.oracle.n_jobs = self.n_jobs
         self._run.finished = False
-        self._go_on()
+        self._go_on(time.perf_counter())
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> WassersteinNMF:
@@ -318,9 +320,15 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         W = self.transform(X)
         P = np.asarray(self.inverse_transform(W), np.float64)
         X = self._data(X)
-        full = _masses(X) > 0
+        mass = _masses(X)
+        full = mass > 0
         result = solve_batch(
-            P[full], X[full], self._cost.astype(np.float64), n_sweeps=300, exact=bool(exact), n_jobs=self.n_jobs
+            P[full],
+            _normal(X[full], mass[full]),
+            self._cost.astype(np.float64),
+            n_sweeps=300,
+            exact=bool(exact),
+            n_jobs=self.n_jobs,
         )
         return -float(np.mean(result.value if exact else result.upper_bound))
 
@@ -404,12 +412,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_non_negative(X, f"{type(self).__name__} (X)")
         empty = np.flatnonzero(_masses(X) == 0)
-        if len(empty) and not sparse.issparse(X):
-            raise ValueError(f"X: row {empty[0]} has no mass; expected a positive weight in every measure")
-        if len(empty):
-            warnings.warn(f"X: {len(empty)} rows of the sparse matrix are empty and say nothing", stacklevel=3)
         if len(empty) == X.shape[0]:
             raise ValueError("X: has no mass in any row; expected measures")
+        if len(empty):
+            warnings.warn(
+                f"X: {len(empty)} rows have no mass, the first is row {empty[0]}; they are left out", stacklevel=3
+            )
         return X
 
     def _checked_cost(self, size: int) -> Cost:
@@ -456,7 +464,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             D = np.asarray(rng.dirichlet(np.ones(n), K) @ X)
             W = rng.dirichlet(np.ones(K), n)
         else:
-            scaled = sparse.diags_array(1 / mass) @ X if sparse.issparse(X) else X / mass[:, None]
+            scaled = _normal(X, mass)
             with warnings.catch_warnings(), threadpool_limits(1):  # its small products are slower in threads
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it is only a start
                 plain = NMF(K, max_iter=200, random_state=self.seed_ % 2**32)
@@ -485,8 +493,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             run.T = float(self.temperature)
         return run
 
-    def _go_on(self) -> None:
-        run, before = self._run, time.perf_counter()
+    def _go_on(self, begun: float) -> None:
+        run = self._run
         spent = run.history[-1].seconds if run.history else 0.0
         total = max(1, self.max_epochs - len(run.history))
         every = max(_EVERY, self.max_epochs // _MOST_LOOKS)
@@ -499,9 +507,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                         support = run.oracle.targets.nnz / len(run.oracle)
                         run.T = schedules.epoch_decay(run.T, run.oracle.cost.shape[0], support)
                     done = len(run.history) + 1
-                    looked = done in _LOOKS or done % every == 0 or done == self.max_epochs
+                    looked = done == _FIRST_LOOK or done % every == 0 or done == self.max_epochs
                     bounds = self._look(run) if looked else (np.nan, np.nan)
-                    seconds = spent + time.perf_counter() - before
+                    seconds = spent + time.perf_counter() - begun
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
                     self._publish(run)
                     advance(1 / total, f"cost {run.best:.3g}, T {run.T:.1e}")
@@ -559,7 +567,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             run.step *= _SHORTER
             run.past = [run.best]
         elif heat < _LAGS * run.heat:
-            if run.step > _FIRST_STEP or run.levels:
+            if run.step > _SHORT or run.levels:
                 run.step *= _SHORTER
             else:
                 run.heat /= _COOLER
@@ -619,6 +627,11 @@ def _seed(random_state: Any) -> int:
 
 def _masses(X: Any) -> Array:
     return np.asarray(X.sum(axis=1), np.float64).ravel()
+
+
+def _normal(X: Any, mass: Array) -> Any:
+    """Return rows divided by their masses."""
+    return sparse.csr_array(sparse.diags_array(1 / mass) @ X) if sparse.issparse(X) else X / mass[:, None]
 
 
 def _sample(n: int) -> NDArray[np.intp]:
