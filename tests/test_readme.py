@@ -10,7 +10,8 @@ from gibbsot import kernels
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
-def test_the_readmes_python_runs():
+def test_the_readmes_python_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     if kernels.name() == "numpy":
         pytest.skip("two hundred images are for the compiled kernels")
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
