@@ -468,7 +468,7 @@ def from_arrays(arrays: Mapping[str, Array]) -> Cost:
     """
     if "M" in arrays:
         return DenseCost(arrays["M"])
-    return GridCost(matrices=[arrays[f"axis{a}"] for a in range(len(arrays))])
+    return GridCost(matrices=[arrays[f"axis{a}"] for a in range(max(1, len(arrays)))])
 
 
 def _axis_cost(n: int, power: float, spacing: float) -> Array:

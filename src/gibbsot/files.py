@@ -31,6 +31,9 @@ def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> 
     try:
         with os.fdopen(handle, "wb") as file:
             entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
+            for key, entry in entries.items():
+                if entry.dtype.hasobject:
+                    raise TypeError(f"{key}: expected an array, a number or words, got {arrays[key]!r}")
             np.savez(file, format=_FORMAT + kind, **entries)
             file.flush()
             os.fsync(file.fileno())
@@ -55,11 +58,15 @@ def load(path: str | os.PathLike[str], kind: str) -> dict[str, NDArray[Any]]:
     array([1, 2])
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
+        with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
+            arrays = {}
+            for entry in archive.namelist():
+                with archive.open(entry) as part:
+                    arrays[entry.removesuffix(".npy")] = np.lib.format.read_array(part, allow_pickle=False)
+                    part.read()  # to the end, where the checksum is
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"path: {os.fspath(path)} is damaged or no file of gibbsot's ({error})") from None
     found = str(arrays.pop("format", "no format at all"))
     if found != _FORMAT + kind:

@@ -411,7 +411,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _data(self, X: Any, reset: bool = False) -> Any:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         check_non_negative(X, f"{type(self).__name__} (X)")
-        empty = np.flatnonzero(_masses(X) == 0)
+        mass = _masses(X)
+        if np.isinf(mass).any():
+            raise ValueError(f"X: row {np.flatnonzero(np.isinf(mass))[0]} has a sum that overflows; scale the weights")
+        empty = np.flatnonzero(mass == 0)
         if len(empty) == X.shape[0]:
             raise ValueError("X: has no mass in any row; expected measures")
         if len(empty):
@@ -483,7 +486,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         step = _FIRST_STEP if self.cooling == "adaptive" else 1.0
         run = _Run(
             oracle, np.arange(n), n, "<f8", log_D, log_W, _mean_cost(oracle.cost), T=float(T.mean()), heat=_HEAT,
-            step=step, unit=1.0, best=best, best_components=log_D, best_memberships=log_W, past=[best],
+            step=step, unit=1.0, best=best, best_components=log_D.copy(), best_memberships=log_W.copy(), past=[best],
         )  # fmt: skip
         run.T = max(run.T, run.coldest)
         if best > 0:
@@ -574,7 +577,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         elif heat > _FOLLOWS * run.heat:
             run.step = min(1.0, run.step * _LONGER)
         run.past.append(min(value, run.best) if worse else value)
-        if len(run.past) > _LOOK_BACK and run.past[-1 - _LOOK_BACK] - run.past[-1] < _STALL * _LOOK_BACK * run.past[-1]:
+        if (
+            len(run.past) > _LOOK_BACK
+            and run.past[-1 - _LOOK_BACK] - run.past[-1] <= _STALL * _LOOK_BACK * run.past[-1]
+        ):
             run.heat *= _COOLER
             run.past = run.past[-1:]
             run.levels.append(run.best)
@@ -626,7 +632,8 @@ def _seed(random_state: Any) -> int:
 
 
 def _masses(X: Any) -> Array:
-    return np.asarray(X.sum(axis=1), np.float64).ravel()
+    with np.errstate(over="ignore"):
+        return np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
 
 
 def _normal(X: Any, mass: Array) -> Any:

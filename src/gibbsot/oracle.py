@@ -101,7 +101,7 @@ class Oracle:
         return int(self.targets.shape[0])
 
     def __call__(
-        self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | None = None, bounds: bool = False
+        self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None, bounds: bool = False
     ) -> tuple[NDArray[np.float64], Array, OracleInfo]:
         r"""Answer for models P at a temperature.
 
@@ -110,7 +110,7 @@ class Oracle:
         P : array or sparse matrix of shape (n, m1), or (m1,) for one model of all
             The models, row b for target ``indices[b]``.
         temperature : float or array of shape (n,)
-        indices : array of int or slice, optional
+        indices : array of int, mask or slice, optional
             Which targets, each at most once; all by default.
         bounds : bool
             Whether to certify bounds of the exact values too, by a run of the network simplex for each problem.
@@ -137,7 +137,7 @@ class Oracle:
         self._keep(rows, state)
         return info.value, info.U, OracleInfo(sweeps, sweeps < self.max_sweeps, -info.L, lower, upper)
 
-    def anneal(self, P: Any, n_sweeps: int, indices: ArrayLike | None = None) -> NDArray[np.float64]:
+    def anneal(self, P: Any, n_sweeps: int, indices: ArrayLike | slice | None = None) -> NDArray[np.float64]:
         """Start the chains anew for models P, cooled by the adaptive schedule, and return their values."""
         rows, pair = self._pair(P, indices)
         result = solve_batch(
@@ -147,18 +147,18 @@ class Oracle:
         self._keep(rows, result.state)
         return np.asarray(result.value)
 
-    def exact(self, P: Any, indices: ArrayLike | None = None) -> list[Crossover]:
+    def exact(self, P: Any, indices: ArrayLike | slice | None = None) -> list[Crossover]:
         """Return the exact optima for models P, crossed over from the chains, which stay where they are."""
         rows, pair = self._pair(P, indices)
         return cross(pair, pair.cost.row_min(self._state(rows).h, self.n_jobs), n_jobs=self.n_jobs)
 
-    def adopt(self, L: ArrayLike, indices: ArrayLike | None = None) -> None:
+    def adopt(self, L: ArrayLike, indices: ArrayLike | slice | None = None) -> None:
         """Start the chains anew from potentials, such as the exact ones, of shape (n, m2)."""
         rows = self._indices(indices)
         h = np.where(self.targets[rows].toarray() > 0, np.asarray(L, self.cost.dtype), np.inf)
         self._keep(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
 
-    def problem(self, P: Any, indices: ArrayLike | None = None) -> tuple[Problem, sampler.State]:
+    def problem(self, P: Any, indices: ArrayLike | slice | None = None) -> tuple[Problem, sampler.State]:
         """Return the problems of models P and the state of their chains."""
         rows, pair = self._pair(P, indices)
         return pair, self._state(rows)
@@ -170,7 +170,11 @@ class Oracle:
     @classmethod
     def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None) -> Oracle:
         """Return the oracle that was saved."""
-        return cls.from_arrays(files.load(path, "Oracle"), n_jobs)
+        arrays = files.load(path, "Oracle")
+        try:
+            return cls.from_arrays(arrays, n_jobs)
+        except KeyError as error:
+            raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
 
     def arrays(self) -> dict[str, Any]:
         """Return all there is to know of the oracle, for a file."""
@@ -201,15 +205,24 @@ class Oracle:
         oracle.sweep, oracle._h = arrays["sweep"], arrays["h"]
         return oracle
 
-    def _indices(self, indices: ArrayLike | None) -> NDArray[np.intp]:
-        rows = np.arange(len(self)) if indices is None else np.arange(len(self))[np.asarray(indices)]
-        if rows.ndim != 1 or len(np.unique(rows)) != len(rows):
+    def _indices(self, indices: ArrayLike | slice | None) -> NDArray[np.intp]:
+        rows = np.arange(len(self))
+        if indices is None:
+            return rows
+        wanted = indices if isinstance(indices, slice) else np.asarray(indices)
+        if isinstance(wanted, np.ndarray) and wanted.dtype.kind not in "iub":
+            raise ValueError(f"indices: expected a list of different targets, got {indices!r}")
+        rows = rows[wanted]
+        if rows.ndim != 1 or len(rows) == 0 or len(np.unique(rows)) != len(rows):
             raise ValueError("indices: expected a list of different targets; a chain can answer once in a call")
         return rows
 
-    def _pair(self, P: Any, indices: ArrayLike | None) -> tuple[NDArray[np.intp], Problem]:
+    def _pair(self, P: Any, indices: ArrayLike | slice | None) -> tuple[NDArray[np.intp], Problem]:
         rows = self._indices(indices)
-        return rows, problem(P, self.targets[rows].toarray(), self.cost, ("P", "targets"))
+        pair = problem(P, self.targets[rows].toarray(), self.cost, ("P", "targets"))
+        if len(pair) != len(rows):
+            raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
+        return rows, pair
 
     def _entries(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
         """Return where the weights of some targets lie: in a batch of rows, by row and column, and in the store."""

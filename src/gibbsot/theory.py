@@ -215,10 +215,11 @@ def sampled_temperature(state: sampler.State, problem: Problem, value: ArrayLike
     U = problem.cost.row_min(state.h, n_jobs)
     closed = problem.cost.col_max(np.where(problem.p > 0, U, -np.inf), n_jobs)
     rise = np.asarray(value, np.float64) - dual_value(problem, U, closed)
-    scale = np.where(rise > 0, rise, 1.0)
+    scale, limits = np.where(rise > 0, rise, 1.0), np.finfo(problem.cost.dtype)
 
     def excess(t: Array) -> Array:
-        _, info = sampler.run(state, problem, (scale * np.exp(t))[:, None], n_jobs=n_jobs)
+        T = np.clip(scale * np.exp(t), limits.tiny, limits.max)
+        _, info = sampler.run(state, problem, T[:, None], n_jobs=n_jobs)
         gain = info.value - dual_value(problem, U, closed)
         return np.log(np.maximum(gain, np.finfo(np.float64).tiny) / scale)
 
