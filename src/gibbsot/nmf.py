@@ -102,6 +102,7 @@ class _Run:
         return 1e-9 * self.scale / sum(self.oracle.cost.shape)
 
 
+_OF_A_FIT = ("memberships_", "usage_", "reconstruction_err_", "n_iter_", "history_")
 _ARRAYS = [part.name for part in fields(_Run) if part.name not in ("oracle", "history")]  # saved as they are
 
 
@@ -226,7 +227,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         begun = time.perf_counter()
         self._check_parameters()
         X = self._data(X, reset=True)
-        self._run = self._begin(X)
+        self._run: _Run | None = self._begin(X)
+        self.n_seen_ = 0
         self._go_on(begun)
         return self
 
@@ -240,14 +242,15 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self)
         self._check_parameters()
-        if getattr(self, "_run", None) is None:
+        run = self._run
+        if run is None:
             raise ValueError("resume: this model has no fit to go on with; expected one after fit, or load of its file")
         X = self._data(X)
-        targets = Oracle(self._run.oracle.cost, X[_masses(X) > 0]).targets
-        if targets.shape != self._run.oracle.targets.shape or (targets != self._run.oracle.targets).nnz:
+        targets = Oracle(run.oracle.cost, X[_masses(X) > 0]).targets
+        if targets.shape != run.oracle.targets.shape or (targets != run.oracle.targets).nnz:
             raise ValueError("X: differs from the data of the fit; expected the same measures")
-        self._run.oracle.n_jobs = self.n_jobs
-        self._run.finished = False
+        run.oracle.n_jobs = self.n_jobs
+        run.finished = False
         self._go_on(time.perf_counter())
         return self
 
@@ -270,7 +273,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         else:
             D = self.components_.astype(np.float64)
             W = _smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
-        ids = getattr(self, "n_seen_", 0) + np.arange(X.shape[0])
+        ids = self.n_seen_ + np.arange(X.shape[0])
         oracle = Oracle(_single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
         run = self._prepare(oracle, D, W)
         run.step = 1.0
@@ -278,6 +281,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self._epoch(run, learn=k >= _STREAM // 2)
         self.n_seen_ = int(ids[-1]) + 1
         self.components_ = np.exp(run.log_components).astype(X.dtype)
+        self._run = None
+        for name in _OF_A_FIT:  # the model is no longer the one that was fitted
+            self.__dict__.pop(name, None)
         return self
 
     def transform(self, X: Any) -> NDArray[np.floating]:
@@ -345,10 +351,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if isinstance(value, str | Real):
                 arrays[f"parameter_{name}"] = value
         arrays["parameter_step_size"] = self._steps()
-        run = getattr(self, "_run", None)
-        if run is None:
-            arrays["n_seen"] = getattr(self, "n_seen_", 0)
-        else:
+        run = self._run
+        arrays |= {"n_seen": self.n_seen_, "has_fit": run is not None}
+        if run is not None:
             arrays |= {f"oracle_{name}": x for name, x in run.oracle.arrays().items()}
             arrays |= {f"run_{name}": getattr(run, name) for name in _ARRAYS}
             arrays["run_history"] = np.array(run.history, np.float64).reshape(-1, len(Epoch._fields))
@@ -372,9 +377,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         parameters = {name: x.item() for name, x in part("parameter_").items() if name != "step_size"}
         model = cls(cost=cost, step_size=tuple(arrays["parameter_step_size"].tolist()), **parameters)
         model.components_, model._cost, model.seed_ = arrays["components"], cost, int(arrays["seed"])
-        model.n_features_in_ = int(arrays["n_features"])
-        if "n_seen" in arrays:
-            model.n_seen_ = int(arrays["n_seen"])
+        model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
+        model._run = None
+        if not arrays["has_fit"]:
             return model
         saved = part("run_")
         values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _ARRAYS}
@@ -498,6 +503,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _go_on(self, begun: float) -> None:
         run = self._run
+        assert run is not None
         spent = run.history[-1].seconds if run.history else 0.0
         total = max(1, self.max_epochs - len(run.history))
         every = max(_EVERY, self.max_epochs // _MOST_LOOKS)
@@ -568,7 +574,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if worse:
             run.log_components, run.log_memberships = run.best_components.copy(), run.best_memberships.copy()
             run.step *= _SHORTER
-            run.past = [run.best]
         elif heat < _LAGS * run.heat:
             if run.step > _SHORT or run.levels:
                 run.step *= _SHORTER
@@ -576,7 +581,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 run.heat /= _COOLER
         elif heat > _FOLLOWS * run.heat:
             run.step = min(1.0, run.step * _LONGER)
-        run.past.append(min(value, run.best) if worse else value)
+        run.past.append(run.best if worse else value)
         if (
             len(run.past) > _LOOK_BACK
             and run.past[-1 - _LOOK_BACK] - run.past[-1] <= _STALL * _LOOK_BACK * run.past[-1]

@@ -223,15 +223,15 @@ def sampled_temperature(state: sampler.State, problem: Problem, value: ArrayLike
         gain = info.value - dual_value(problem, U, closed)
         return np.log(np.maximum(gain, np.finfo(np.float64).tiny) / scale)
 
-    # the secant in t = log(T / rise), where the slope lies between 0 and 1
+    # the secant in t = log(T / rise), where the slope lies between 0 and 1, and the root below 0 but for noise
     before = np.full(len(problem), -np.log(sum(problem.cost.shape)))
     at_before = excess(before)
     t = before - at_before
     for _ in range(_SECANTS):
         at_t = excess(t)
         step = t - before
-        slope = np.divide(at_t - at_before, step, out=np.ones_like(t), where=np.abs(step) > 1e-12)
-        before, at_before, t = t, at_t, t - at_t / np.clip(slope, 0.1, 1.0)
+        slope = np.divide(at_t - at_before, step, out=np.ones_like(t), where=np.isfinite(step) & (np.abs(step) > 1e-12))
+        before, at_before, t = t, at_t, np.clip(t - at_t / np.clip(slope, 0.1, 1.0), -700, 5)
     return np.where(rise > 0, scale * np.exp(t), 0.0)
 
 
