@@ -5,7 +5,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUN := $(BIN)/python
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*)
 
-.PHONY: demo toys test bench lint clean
+.PHONY: demo toys test bench bench-nmf lint clean
 
 demo: $(VENV)/installed
 	$(RUN) examples/nmf.py --out demo
@@ -23,6 +23,9 @@ bench: $(VENV)/installed
 	$(RUN) benchmarks/engine.py
 	$(RUN) benchmarks/accuracy.py
 	$(RUN) benchmarks/exact.py
+
+bench-nmf: $(VENV)/installed
+	$(RUN) benchmarks/nmf.py
 
 lint: $(VENV)/installed
 	$(RUN) -m ruff check --fix
