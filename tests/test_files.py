@@ -162,6 +162,15 @@ def test_a_byte_that_has_changed_never_changes_an_array(tmp_path_factory, place,
             np.testing.assert_array_equal(found[key], OLD[key])
 
 
+def test_a_file_that_claims_to_be_encrypted(path):
+    """One bit of the directory; zipfile then wants a password."""
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"path: .*a\.npz is damaged or no file of gibbsot's"):
+        files.load(path, "numbers")
+
+
 def write_npy(path) -> None:
     with path.open("wb") as file:
         np.save(file, np.ones(3))

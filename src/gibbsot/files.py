@@ -66,7 +66,7 @@ def load(path: str | os.PathLike[str], kind: str) -> dict[str, NDArray[Any]]:
                     part.read()  # to the end, where the checksum is
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"path: {os.fspath(path)} is damaged or no file of gibbsot's ({error})") from None
     found = str(arrays.pop("format", "no format at all"))
     if found != _FORMAT + kind:

@@ -45,6 +45,7 @@ _COOLER = 0.7
 _RISE = 1.05  # over the best model, which is then taken up again
 _MAPPING = (40, 20)  # steps of a transform at the first heat and at a quarter of it
 _STREAM = 10  # steps for a batch of a stream, the second half of them with the components
+_STREAM_STEP = 0.3  # their length: a batch is not all of the data
 
 
 class Epoch(NamedTuple):
@@ -276,7 +277,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         ids = self.n_seen_ + np.arange(X.shape[0])
         oracle = Oracle(_single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
         run = self._prepare(oracle, D, W)
-        run.step = 1.0
+        run.step = _STREAM_STEP
         for k in range(_STREAM):
             self._epoch(run, learn=k >= _STREAM // 2)
         self.n_seen_ = int(ids[-1]) + 1
@@ -461,7 +462,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n, m = X.shape
         K = self.n_components
         mass = _masses(X)
-        mean = np.asarray(X.sum(axis=0)).ravel() / mass.sum()
+        mean = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / mass.sum()
         rng = np.random.default_rng(self.seed_)
         if not isinstance(self.init, str):
             D, W = (np.array(x, np.float64) for x in self.init)
