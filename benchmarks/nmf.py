@@ -261,7 +261,8 @@ def digits(report: Report, data: Data, axes: list[Axes], peer: float, quick: boo
         cold = fit(data, 1.4, cold=True)[1].curve
         what = f"   default, but chains start cold in every epoch: {cold[-1][0]:.3g} s"
         report.row(what, f"{1e3 * cold[-1][1]:.3g}e-3", "worse", cold[-1][1] > ours[-1][1])
-        draw(axes[1], "warm starts, 200 epochs", data.plain, (ours, PINK, "warm"), (cold, ROSE, "cold"))
+        title = f"chains, {model.n_iter_} epochs"
+        draw(axes[1], title, data.plain, (ours, PINK, "warm"), (cold, ROSE, "cold"))
     best = dict.fromkeys(LEVELS, STEPS[0]) if quick else best_steps(data)
     levels = {steps: level for level, steps in best.items()}  # the lowest for each steps
     exact = {steps: descend(data, steps, by_emd(data), level, peer) for steps, level in levels.items()}
