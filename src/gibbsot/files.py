@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> 
     arrays : mapping of str to array, number or str
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(part, "xb") as file:
             entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
             for key, entry in entries.items():
                 if entry.dtype.hasobject:
@@ -37,12 +37,9 @@ def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> 
             np.savez(file, format=_FORMAT + kind, **entries)
             file.flush()
             os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # what a file has that is not a temporary one
-        os.replace(name, target)
+        os.replace(part, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 

@@ -55,7 +55,7 @@ def weights(x: Any, name: str, size: int) -> Weights:
     """
     if sparse.issparse(x):
         x = x.toarray()
-    array = np.atleast_2d(checks.real(x, name).astype(np.float64))
+    array = np.atleast_2d(checks.real(x, name).astype(np.float64, copy=False))
     if array.size == 0:
         raise ValueError(f"{name}: is empty; expected weights of shape ({size},) or (n, {size})")
     if array.ndim != 2 or array.shape[1] != size:
@@ -109,15 +109,17 @@ def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P
             f"{names[1]}: row {b} sums to {sums[1][b, 0]:.9g}, {names[0]} to {sums[0][b, 0]:.9g}; "
             "expected sums that agree to 1e-6"
         )
-    result = Problem(_masked(p / sums[0], cost), _masked(q / sums[1], cost), cost)
+    result = Problem(_normal(p, sums[0], cost), _normal(q, sums[1], cost), cost)
     if not cost.finite:
         _check_reachable(result, names)
     return result
 
 
-def _masked(weight: Weights, cost: Cost) -> Weights:
+def _normal(x: Weights, sums: Weights, cost: Cost) -> Weights:
+    weight = x / sums
     # a weight that the cost's precision cannot tell from zero, or not invert, is a mask
-    return np.where(weight < np.finfo(cost.dtype).tiny, 0, weight)
+    weight[weight < np.finfo(cost.dtype).tiny] = 0
+    return weight
 
 
 def inner(weight: NDArray[np.floating], x: NDArray[np.floating]) -> NDArray[np.float64]:

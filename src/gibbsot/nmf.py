@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -31,14 +31,13 @@ Array = NDArray[np.float64]
 
 _SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
 _SAMPLE = 20  # how many measures are solved exactly when the model is looked at
-_FIRST_LOOK = 3  # the first epoch after which it is; then every tenth, or so many times in a long run
-_EVERY, _MOST_LOOKS = 10, 50
-_ANNEALING = 100  # sweeps of chains that begin
+_EVERY, _MOST_LOOKS = 10, 50  # after every tenth epoch, or so many times in a long run
+_ANNEALING = 100  # sweeps for an estimate of the cost, from which the first temperature comes
 # The heat is how far V(z) lies above W in relation to it, once the chains have mixed. The first is hot enough to follow
 # a model; chains that show less than the first share of it lag, with more than the second they follow.
-_HEAT = 0.25
+_HEAT = 0.35
 _LAGS, _FOLLOWS = 0.25, 0.5
-_FIRST_STEP, _LONGER, _SHORTER = 0.5, 1.6, 0.6
+_LONGER, _LONGEST, _SHORTER = 1.6, 2.0, 0.6
 _SHORT = 0.25  # a step below which chains that lag are heated before the first cooling
 _STALL, _LOOK_BACK = 0.003, 3  # a gain a look below which the model is cooled, over so many looks
 _COOLER = 0.7
@@ -87,7 +86,8 @@ class _Run:
     scale: float  # the mean cost
     T: float
     heat: float
-    step: float
+    step: float  # as a share of step_size
+    longest: float  # that it may become
     unit: float  # T of heat one and cost one
     best: float
     best_components: Array
@@ -96,11 +96,6 @@ class _Run:
     levels: list[float] = field(default_factory=list)  # the best when it was cooled
     history: list[Epoch] = field(default_factory=list)
     finished: bool = False
-
-    @property
-    def coldest(self) -> float:
-        """A temperature that is next to nothing, for a model that fits perfectly."""
-        return 1e-9 * self.scale / sum(self.oracle.cost.shape)
 
 
 _OF_A_FIT = ("memberships_", "usage_", "reconstruction_err_", "n_iter_", "history_")
@@ -184,7 +179,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         *,
         cost: Cost | ArrayLike | None = None,
         max_epochs: int = 200,
-        step_size: float | tuple[float, float] = (10.0, 1.0),
+        step_size: float | tuple[float, float] = (20.0, 2.0),
         temperature: float | str = "auto",
         cooling: str = "adaptive",
         batch_size: int = 500,
@@ -404,13 +399,21 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if checks.number(self.tol, "tol") < 0:
             raise ValueError(f"tol: expected a number >= 0, got {self.tol!r}")
         self._steps()
-        if isinstance(self.init, str) and self.init not in ("nmf", "random"):
+        named = isinstance(self.init, str)
+        if (
+            self.init not in ("nmf", "random")
+            if named
+            else not (isinstance(self.init, Sequence) and len(self.init) == 2)
+        ):
             raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {self.init!r}")
+        if not isinstance(self.callbacks, Sequence):
+            raise ValueError(f"callbacks: expected a sequence of functions, got {self.callbacks!r}")
 
     def _steps(self) -> tuple[float, float]:
         steps: Any = self.step_size
-        steps = (steps, steps) if isinstance(steps, Real) else tuple(steps)
-        if len(steps) != 2:
+        if isinstance(steps, Real):
+            steps = steps, steps
+        if not isinstance(steps, Sequence | np.ndarray) or len(steps) != 2:
             raise ValueError(f"step_size: expected a number or one for components and memberships, got {steps!r}")
         return checks.positive(steps[0], "step_size"), checks.positive(steps[1], "step_size")
 
@@ -448,13 +451,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         oracle = Oracle(_single(self._cost), X[full], tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
         run = self._prepare(oracle, D, W)
         run.rows, run.count, run.dtype = full, n, X.dtype.str
-        sample = _sample(len(oracle))
-        estimate = float(oracle(W[sample] @ D, run.T, sample)[0].mean())
-        if estimate < (1 + _LAGS * _HEAT) * run.best:  # slow chains: from exact potentials, and hotter
-            oracle.adopt(np.stack([optimum.L for optimum in oracle.exact(W @ D)]))
-            if isinstance(self.temperature, str):
-                run.heat *= 2
-                run.T *= 2
         return run
 
     def _start(self, X: Any) -> tuple[Array, Array]:
@@ -465,7 +461,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         mean = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / mass.sum()
         rng = np.random.default_rng(self.seed_)
         if not isinstance(self.init, str):
-            D, W = (np.array(x, np.float64) for x in self.init)
+            D, W = (checks.real(x, "init").astype(np.float64) for x in self.init)
             for x, name, shape in ((D, "components", (K, m)), (W, "memberships", (n, K))):
                 if x.shape != shape or not np.isfinite(x).all() or (x < 0).any() or not (x.sum(axis=1) > 0).all():
                     raise ValueError(f"init: expected {name} of shape {shape}, nonnegative with mass in every row")
@@ -483,20 +479,18 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return _smooth(D, mean), _smooth(W, np.full(K, 1 / K))
 
     def _prepare(self, oracle: Oracle, D: Array, W: Array) -> _Run:
-        """Start the chains, and choose the temperature."""
+        """Choose the temperature."""
         n, sample = len(oracle), _sample(len(oracle))
-        oracle.anneal(W @ D, _ANNEALING)
-        value, T = _heated(oracle, W[sample] @ D, sample)
-        best = float(value.mean())
+        value, T = (float(x.mean()) for x in _heated(oracle, W[sample] @ D, sample))
         log_D, log_W = logarithms(D), logarithms(W)
-        step = _FIRST_STEP if self.cooling == "adaptive" else 1.0
         run = _Run(
-            oracle, np.arange(n), n, "<f8", log_D, log_W, _mean_cost(oracle.cost), T=float(T.mean()), heat=_HEAT,
-            step=step, unit=1.0, best=best, best_components=log_D.copy(), best_memberships=log_W.copy(), past=[best],
+            oracle, np.arange(n), n, "<f8", log_D, log_W, _mean_cost(oracle.cost), T=T, heat=_HEAT, step=1.0,
+            longest=_LONGEST, unit=1.0, best=np.inf, best_components=log_D.copy(), best_memberships=log_W.copy(),
+            past=[],
         )  # fmt: skip
-        run.T = max(run.T, run.coldest)
-        if best > 0:
-            run.unit = run.T / (_HEAT * best)
+        run.T = max(run.T, _coldest(run.oracle.cost))
+        if value > 0:
+            run.unit = run.T / (_HEAT * value)
         if not isinstance(self.temperature, str):
             run.heat *= float(self.temperature) / run.T
             run.T = float(self.temperature)
@@ -517,7 +511,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                         support = run.oracle.targets.nnz / len(run.oracle)
                         run.T = schedules.epoch_decay(run.T, run.oracle.cost.shape[0], support)
                     done = len(run.history) + 1
-                    looked = done == _FIRST_LOOK or done % every == 0 or done == self.max_epochs
+                    looked = done % every == 0 or done == self.max_epochs
                     bounds = self._look(run) if looked else (np.nan, np.nan)
                     seconds = spent + time.perf_counter() - begun
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
@@ -555,13 +549,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _look(self, run: _Run) -> tuple[float, float]:
         """Solve a sample exactly, keep the best model, and adapt step and temperature; return the sample's bounds."""
-        sample = _sample(len(run.log_memberships))
+        if not run.past:  # the start is looked at as late as this, for models to be had soon
+            _, run.best = _certified(run, run.best_components, run.best_memberships)
+            run.past.append(run.best)
+        lower, value = _certified(run, run.log_components, run.log_memberships)
+        sample = _sample(len(run.oracle))
         P = np.exp(run.log_memberships[sample]) @ np.exp(run.log_components)
         estimate = float(run.oracle(P, run.T, sample)[0].mean())
-        optima = run.oracle.exact(P, sample)
-        value = float(np.mean([optimum.value for optimum in optima]))
-        pair, _ = run.oracle.problem(P, sample)
-        lower = np.mean([p @ o.U - q @ o.L for p, q, o in zip(pair.p, pair.q, optima, strict=True)])
         worse = value > _RISE * run.best
         if value < run.best:
             run.best, run.best_components, run.best_memberships = (
@@ -570,18 +564,19 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 run.log_memberships.copy(),
             )
         if self.cooling == "paper":
-            return min(float(lower), value), value
+            return lower, value
         heat = estimate / value - 1 if value > 0 else run.heat
         if worse:
             run.log_components, run.log_memberships = run.best_components.copy(), run.best_memberships.copy()
             run.step *= _SHORTER
+            run.longest = run.step
         elif heat < _LAGS * run.heat:
             if run.step > _SHORT or run.levels:
                 run.step *= _SHORTER
             else:
                 run.heat /= _COOLER
         elif heat > _FOLLOWS * run.heat:
-            run.step = min(1.0, run.step * _LONGER)
+            run.step = min(run.longest, run.step * _LONGER)
         run.past.append(run.best if worse else value)
         if (
             len(run.past) > _LOOK_BACK
@@ -591,25 +586,23 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             run.past = run.past[-1:]
             run.levels.append(run.best)
             run.finished = len(run.levels) > 2 and run.levels[-3] - run.best <= self.tol * run.best
-        run.T = max(run.unit * run.heat * run.best, run.coldest)
-        return min(float(lower), value), value
+        run.T = max(run.unit * run.heat * run.best, _coldest(run.oracle.cost))
+        return lower, value
 
     def _memberships(self, X: Any, D: Array) -> Array:
         """Return the memberships of some measures, each the same whatever the others are."""
         start = _smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
         ids = np.zeros(X.shape[0], np.int64)
         oracle = Oracle(_single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
-        oracle.anneal(start @ D, _ANNEALING)
-        value, T = _heated(oracle, start @ D)
         log_W, scale = logarithms(start), _mean_cost(oracle.cost)
-        T = np.maximum(T, 1e-9 * scale / sum(oracle.cost.shape))
+        T = np.maximum(_heated(oracle, start @ D)[1], _coldest(oracle.cost))
         for steps, part in zip(_MAPPING, (1.0, 0.25), strict=True):
             for _ in range(steps):
                 _, U, _ = oracle(np.exp(log_W) @ D, part * T)
                 log_W = mirror_step(log_W, U @ D.T, part * self._steps()[1] / scale)
         W = np.exp(log_W)
-        better = np.array([optimum.value for optimum in oracle.exact(W @ D)]) < value
-        return np.where(better[:, None], W, start)
+        before, after = (np.array([optimum.value for optimum in oracle.exact(x @ D, T)]) for x in (start, W))
+        return np.where((after < before)[:, None], W, start)
 
     def _publish(self, run: _Run) -> None:
         """Show the best model so far."""
@@ -683,10 +676,27 @@ def _mean_cost(cost: Cost) -> float:
     return float(cost.mean(p, q)[0]) or 1.0
 
 
+def _coldest(cost: Cost) -> float:
+    """Return a temperature that is next to nothing, for a model that fits perfectly."""
+    return 1e-9 * _mean_cost(cost) / sum(cost.shape)
+
+
 def _heated(oracle: Oracle, P: Array, indices: NDArray[np.intp] | None = None) -> tuple[Array, Array]:
-    """Return the exact values of models and the temperatures at which chains that have mixed show the first heat."""
-    optima = oracle.exact(P, indices)
-    value = np.array([optimum.value for optimum in optima])
+    """Return estimates of models' costs and the temperatures at which chains that have mixed show the first heat."""
     pair, state = oracle.problem(P, indices)
-    h = np.where(pair.q > 0, np.stack([optimum.L for optimum in optima]), np.inf).astype(pair.cost.dtype)
-    return value, theory.sampled_temperature(replace(state, h=h), pair, (1 + _HEAT) * value, oracle.n_jobs)
+    schedule, n_jobs = schedules.Adaptive(0.3), oracle.n_jobs
+    cold = solve_batch(
+        pair.p, pair.q, pair.cost, n_sweeps=_ANNEALING, schedule=schedule, seed=state.seed, ids=state.ids, n_jobs=n_jobs
+    )
+    return cold.value, theory.sampled_temperature(cold.state, pair, (1 + _HEAT) * cold.value, n_jobs)
+
+
+def _certified(run: _Run, log_components: Array, log_memberships: Array) -> tuple[float, float]:
+    """Return bounds of the mean cost of the sample that is looked at, which agree but for rounding."""
+    sample = _sample(len(run.oracle))
+    P = np.exp(log_memberships[sample]) @ np.exp(log_components)
+    optima = run.oracle.exact(P, run.T, sample)
+    value = float(np.mean([optimum.value for optimum in optima]))
+    pair, _ = run.oracle.problem(P, sample)
+    lower = np.mean([p @ o.U - q @ o.L for p, q, o in zip(pair.p, pair.q, optima, strict=True)])
+    return min(float(lower), value), value

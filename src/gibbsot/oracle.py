@@ -14,10 +14,10 @@ from . import certificates, checks, costs, files, sampler
 from .costs import Cost, as_cost
 from .exact import Crossover, cross
 from .measures import Problem, problem, weights
-from .schedules import Adaptive
-from .solve import solve_batch
 
 Array = NDArray[np.floating]
+
+_COOLING, _COLD = 50, 0.01  # sweeps before a crossover, and what they leave of the temperature
 
 
 class OracleInfo(NamedTuple):
@@ -124,9 +124,8 @@ class Oracle:
         info : OracleInfo
         """
         rows, pair = self._pair(P, indices)
-        T = np.broadcast_to(np.asarray(temperature, np.float64), (len(pair),))
+        schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
         before = self._state(rows)
-        schedule = np.repeat(T[:, None], self.max_sweeps, axis=1)
         state, info = sampler.run(before, pair, schedule, tau=self.tau, n_jobs=self.n_jobs)
         sweeps = state.sweep - before.sweep
         lower = upper = None
@@ -137,20 +136,17 @@ class Oracle:
         self._keep(rows, state)
         return info.value, info.U, OracleInfo(sweeps, sweeps < self.max_sweeps, -info.L, lower, upper)
 
-    def anneal(self, P: Any, n_sweeps: int, indices: ArrayLike | slice | None = None) -> NDArray[np.float64]:
-        """Start the chains anew for models P, cooled by the adaptive schedule, and return their values."""
-        rows, pair = self._pair(P, indices)
-        result = solve_batch(
-            pair.p, pair.q, pair.cost, n_sweeps=n_sweeps, schedule=Adaptive(0.3), seed=self.seed, ids=self.ids[rows],
-            n_jobs=self.n_jobs,
-        )  # fmt: skip
-        self._keep(rows, result.state)
-        return np.asarray(result.value)
+    def exact(
+        self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None
+    ) -> list[Crossover]:
+        """Return the exact optima for models P.
 
-    def exact(self, P: Any, indices: ArrayLike | slice | None = None) -> list[Crossover]:
-        """Return the exact optima for models P, crossed over from the chains, which stay where they are."""
+        They are crossed over from copies of the chains, cooled from a temperature; the chains stay where they are.
+        """
         rows, pair = self._pair(P, indices)
-        return cross(pair, pair.cost.row_min(self._state(rows).h, self.n_jobs), n_jobs=self.n_jobs)
+        T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COLD, _COOLING)
+        _, info = sampler.run(self._state(rows), pair, T, n_jobs=self.n_jobs)
+        return cross(pair, info.U, n_jobs=self.n_jobs)
 
     def adopt(self, L: ArrayLike, indices: ArrayLike | slice | None = None) -> None:
         """Start the chains anew from potentials, such as the exact ones, of shape (n, m2)."""
@@ -224,6 +220,14 @@ class Oracle:
             raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
         return rows, pair
 
+    @staticmethod
+    def _temperatures(temperature: float | ArrayLike, n: int) -> NDArray[np.float64]:
+        """Return temperatures of n chains as a column, of length one where they are the same."""
+        T = np.asarray(checks.real(temperature, "temperature"), np.float64)
+        if T.ndim > 1 or (T.ndim == 1 and len(T) not in (1, n)):
+            raise ValueError(f"temperature: expected a number, or one for each of the {n} models; got shape {T.shape}")
+        return T.reshape(-1, 1)
+
     def _entries(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
         """Return where the weights of some targets lie: in a batch of rows, by row and column, and in the store."""
         starts, counts = self.targets.indptr[rows], np.diff(self.targets.indptr)[rows]
@@ -260,7 +264,7 @@ def _rows(targets: Any, cost: Cost) -> sparse.csr_array:
         starts = np.concatenate([[0], np.cumsum([len(s) for s in supports])])
         matrix = sparse.csr_array((np.concatenate(masses), np.concatenate(supports), starts), shape=(len(supports), m2))
     elif sparse.issparse(targets):
-        matrix = sparse.csr_array(targets, dtype=np.float64, copy=True)
+        matrix = sparse.csr_array(targets if targets.ndim == 2 else targets.reshape(1, -1), dtype=np.float64, copy=True)
     else:
         matrix = sparse.csr_array(weights(targets, "targets", m2))
     if matrix.shape[1] != m2 or matrix.shape[0] == 0:
@@ -268,7 +272,12 @@ def _rows(targets: Any, cost: Cost) -> sparse.csr_array:
     matrix.sum_duplicates()
     if not (np.isfinite(matrix.data).all() and (matrix.data >= 0).all()):
         raise ValueError("targets: has NaN, infinite or negative weights; expected finite weights >= 0")
-    mass = np.asarray(matrix.sum(axis=1)).ravel()
+    with np.errstate(over="ignore"):
+        mass = np.asarray(matrix.sum(axis=1)).ravel()
+    if np.isinf(mass).any():
+        raise ValueError(
+            f"targets: row {np.flatnonzero(np.isinf(mass))[0]} has a sum that overflows; scale the weights"
+        )
     if not (mass > 0).all():
         raise ValueError(f"targets: row {np.flatnonzero(~(mass > 0))[0]} has no mass; expected some in every measure")
     matrix.data /= np.repeat(mass, np.diff(matrix.indptr))
