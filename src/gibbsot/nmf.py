@@ -31,7 +31,8 @@ Array = NDArray[np.float64]
 
 _SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
 _SAMPLE = 20  # how many measures are solved exactly when the model is looked at
-_EVERY, _MOST_LOOKS = 10, 50  # after every tenth epoch, or so many times in a long run
+_SPECK = 1e-12  # weights that are left out then: they cost nothing but time
+_SPACING = 10, 40  # epochs between looks, at first and later in a long run
 _ANNEALING = 100  # sweeps for an estimate of the cost, from which the first temperature comes
 # The heat is how far V(z) lies above W in relation to it, once the chains have mixed. The first is hot enough to follow
 # a model; chains that show less than the first share of it lag, with more than the second they follow.
@@ -501,7 +502,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         assert run is not None
         spent = run.history[-1].seconds if run.history else 0.0
         total = max(1, self.max_epochs - len(run.history))
-        every = max(_EVERY, self.max_epochs // _MOST_LOOKS)
         try:
             with progress.bar("Wasserstein NMF", self.verbose) as advance:
                 while len(run.history) < self.max_epochs and not run.finished:
@@ -511,7 +511,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                         support = run.oracle.targets.nnz / len(run.oracle)
                         run.T = schedules.epoch_decay(run.T, run.oracle.cost.shape[0], support)
                     done = len(run.history) + 1
-                    looked = done % every == 0 or done == self.max_epochs
+                    looked = done >= self._next_look(run) or done == self.max_epochs
                     bounds = self._look(run) if looked else (np.nan, np.nan)
                     seconds = spent + time.perf_counter() - begun
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
@@ -546,6 +546,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 run.log_components = mirror_step(run.log_components, waiting, of_components)
                 waiting[:] = 0
         return total / n, sweeps / n
+
+    @staticmethod
+    def _next_look(run: _Run) -> int:
+        last = max((k for k, epoch in enumerate(run.history, 1) if not np.isnan(epoch.upper)), default=0)
+        return int(last + np.clip(last // 8, *_SPACING))
 
     def _look(self, run: _Run) -> tuple[float, float]:
         """Solve a sample exactly, keep the best model, and adapt step and temperature; return the sample's bounds."""
@@ -695,6 +700,8 @@ def _certified(run: _Run, log_components: Array, log_memberships: Array) -> tupl
     """Return bounds of the mean cost of the sample that is looked at, which agree but for rounding."""
     sample = _sample(len(run.oracle))
     P = np.exp(log_memberships[sample]) @ np.exp(log_components)
+    P[P < _SPECK] = 0
+    P /= P.sum(axis=1, keepdims=True)
     optima = run.oracle.exact(P, run.T, sample)
     value = float(np.mean([optimum.value for optimum in optima]))
     pair, _ = run.oracle.problem(P, sample)
