@@ -1,4 +1,4 @@
-"""Files of arrays: npz without pickle, written whole or not at all."""
+"""Files written whole or not at all, and arrays in them: npz without pickle."""
 
 from __future__ import annotations
 
@@ -6,14 +6,41 @@ import os
 import secrets
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 _FORMAT = "gibbsot/1 "
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file for writing, which takes the place of the old one when all of it is on the disk.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(folder + "/a.txt") as file:
+    ...         _ = file.write(b"all of it")
+    ...     Path(folder, "a.txt").read_text()
+    'all of it'
+    """
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with open(part, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> None:
@@ -26,21 +53,12 @@ def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> 
         What the file holds; `load` asks for the same.
     arrays : mapping of str to array, number or str
     """
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with open(part, "xb") as file:
-            entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
-            for key, entry in entries.items():
-                if entry.dtype.hasobject:
-                    raise TypeError(f"{key}: expected an array, a number or words, got {arrays[key]!r}")
-            np.savez(file, format=_FORMAT + kind, **entries)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
+    for key, entry in entries.items():
+        if entry.dtype.hasobject:
+            raise TypeError(f"{key}: expected an array, a number or words, got {arrays[key]!r}")
+    with replacing(path) as file:
+        np.savez(file, format=_FORMAT + kind, **entries)
 
 
 def load(path: str | os.PathLike[str], kind: str) -> dict[str, NDArray[Any]]:
