@@ -124,7 +124,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Steps of components and memberships, relative to the mean cost: the paper's gamma. The adaptive cooling takes a
         share of them.
     temperature : "auto" or float
-        The first temperature. "auto" is the one at which, by the theory's bound, V(z) is half as much again as W.
+        The first temperature. "auto" is the one at which, by the theory's bound, V(z) is a third above W.
     cooling : {"adaptive", "paper"}
         "adaptive" looks at the exact cost of a sample of measures now and then: it shortens the steps where the chains
         lag, cools where the model has stalled, and goes back to the best model where it got worse. "paper" is
@@ -151,11 +151,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Attributes
     ----------
     components_ : array of shape (K, m)
-        The best components seen, by the exact cost of a sample.
+        The best components seen, by the exact cost of a sample, which is looked at after ten epochs, then now and then.
     memberships_ : array of shape (n, K)
         Those of the training data, of the same model.
     reconstruction_err_ : float
-        The mean exact cost over that sample, at most 20 measures.
+        The mean exact cost over that sample, at most 20 measures; infinite before the first look.
     usage_ : array of shape (K,)
         The mean membership in each component.
     n_iter_ : int

@@ -14,11 +14,15 @@ class Advance(Protocol):
     def __call__(self, share: float, note: str = "") -> None: ...
 
 
+def silent(share: float, note: str = "") -> None:
+    """Advance nothing."""
+
+
 @contextmanager
 def bar(what: str, wanted: bool) -> Iterator[Advance]:
     """Show a bar if wanted and there is a terminal; yield the function that advances it."""
     if not wanted or not sys.stderr.isatty():
-        yield lambda share, note="": None  # noqa: ARG005
+        yield silent
         return
     try:
         from rich.console import Console
