@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -21,7 +21,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 from threadpoolctl import threadpool_limits
 
-from . import checks, costs, files, progress, schedules, theory
+from . import checks, control, costs, files, progress, schedules
+from .control import Control
 from .costs import Cost, GridCost, as_cost
 from .oracle import Oracle
 from .simplex import logarithms, mirror_step
@@ -30,19 +31,6 @@ from .solve import solve_batch
 Array = NDArray[np.float64]
 
 _SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
-_SAMPLE = 20  # how many measures are solved exactly when the model is looked at
-_SPECK = 1e-12  # weights that are left out then: they cost nothing but time
-_SPACING = 10, 40  # epochs between looks, at first and later in a long run
-_ANNEALING = 100  # sweeps for an estimate of the cost, from which the first temperature comes
-# The heat is how far V(z) lies above W in relation to it, once the chains have mixed. The first is hot enough to follow
-# a model; chains that show less than the first share of it lag, with more than the second they follow.
-_HEAT = 0.35
-_LAGS, _FOLLOWS = 0.25, 0.5
-_LONGER, _LONGEST, _SHORTER = 1.6, 2.0, 0.6
-_SHORT = 0.25  # a step below which chains that lag are heated before the first cooling
-_STALL, _LOOK_BACK = 0.003, 3  # a gain a look below which the model is cooled, over so many looks
-_COOLER = 0.7
-_RISE = 1.05  # over the best model, which is then taken up again
 _MAPPING = (40, 20)  # steps of a transform at the first heat and at a quarter of it
 _STREAM = 10  # steps for a batch of a stream, the second half of them with the components
 _STREAM_STEP = 0.3  # their length: a batch is not all of the data
@@ -84,23 +72,15 @@ class _Run:
     dtype: str  # of the data
     log_components: Array
     log_memberships: Array
-    scale: float  # the mean cost
-    T: float
-    heat: float
-    step: float  # as a share of step_size
-    longest: float  # that it may become
-    unit: float  # T of heat one and cost one
-    best: float
     best_components: Array
     best_memberships: Array
-    past: list[float]  # exact looks since the last cooling
-    levels: list[float] = field(default_factory=list)  # the best when it was cooled
+    scale: float  # the mean cost
+    control: Control
     history: list[Epoch] = field(default_factory=list)
-    finished: bool = False
 
 
 _OF_A_FIT = ("memberships_", "usage_", "reconstruction_err_", "n_iter_", "history_")
-_ARRAYS = [part.name for part in fields(_Run) if part.name not in ("oracle", "history")]  # saved as they are
+_ARRAYS = [part.name for part in fields(_Run) if part.name not in ("oracle", "control", "history")]  # saved as they are
 
 
 class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -247,7 +227,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if targets.shape != run.oracle.targets.shape or (targets != run.oracle.targets).nnz:
             raise ValueError("X: differs from the data of the fit; expected the same measures")
         run.oracle.n_jobs = self.n_jobs
-        run.finished = False
+        run.control.finished = False
         self._go_on(time.perf_counter())
         return self
 
@@ -271,9 +251,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             D = self.components_.astype(np.float64)
             W = _smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
         ids = self.n_seen_ + np.arange(X.shape[0])
-        oracle = Oracle(_single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
+        oracle = Oracle(control.single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
         run = self._prepare(oracle, D, W)
-        run.step = _STREAM_STEP
+        run.control.step = _STREAM_STEP
         for k in range(_STREAM):
             self._epoch(run, learn=k >= _STREAM // 2)
         self.n_seen_ = int(ids[-1]) + 1
@@ -353,6 +333,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if run is not None:
             arrays |= {f"oracle_{name}": x for name, x in run.oracle.arrays().items()}
             arrays |= {f"run_{name}": getattr(run, name) for name in _ARRAYS}
+            arrays |= {f"control_{name}": value for name, value in asdict(run.control).items()}
             arrays["run_history"] = np.array(run.history, np.float64).reshape(-1, len(Epoch._fields))
         files.save(path, "WassersteinNMF", arrays)
 
@@ -380,9 +361,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return model
         saved = part("run_")
         values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _ARRAYS}
-        values |= {name: saved[name].tolist() for name in ("past", "levels")}
+        state = Control(
+            **{name: arrays[f"control_{name}"].tolist() for name in (entry.name for entry in fields(Control))}
+        )
         history = [Epoch(*row) for row in saved["history"].tolist()]
-        model._run = _Run(oracle=Oracle.from_arrays(part("oracle_")), history=history, **values)
+        model._run = _Run(oracle=Oracle.from_arrays(part("oracle_")), control=state, history=history, **values)
         model._publish(model._run)
         return model
 
@@ -449,7 +432,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.seed_ = _seed(self.random_state)
         full = np.flatnonzero(_masses(X) > 0)
         D, W = self._start(X[full])
-        oracle = Oracle(_single(self._cost), X[full], tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
+        oracle = Oracle(control.single(self._cost), X[full], tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
         run = self._prepare(oracle, D, W)
         run.rows, run.count, run.dtype = full, n, X.dtype.str
         return run
@@ -480,22 +463,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return _smooth(D, mean), _smooth(W, np.full(K, 1 / K))
 
     def _prepare(self, oracle: Oracle, D: Array, W: Array) -> _Run:
-        """Choose the temperature."""
-        n, sample = len(oracle), _sample(len(oracle))
-        value, T = (float(x.mean()) for x in _heated(oracle, W[sample] @ D, sample))
+        n, sample = len(oracle), control.sample(len(oracle))
         log_D, log_W = logarithms(D), logarithms(W)
-        run = _Run(
-            oracle, np.arange(n), n, "<f8", log_D, log_W, _mean_cost(oracle.cost), T=T, heat=_HEAT, step=1.0,
-            longest=_LONGEST, unit=1.0, best=np.inf, best_components=log_D.copy(), best_memberships=log_W.copy(),
-            past=[],
+        return _Run(
+            oracle, np.arange(n), n, "<f8", log_D, log_W, log_D.copy(), log_W.copy(), control.mean_cost(oracle.cost),
+            Control.begin(oracle, W[sample] @ D, sample, self.temperature),
         )  # fmt: skip
-        run.T = max(run.T, _coldest(run.oracle.cost))
-        if value > 0:
-            run.unit = run.T / (_HEAT * value)
-        if not isinstance(self.temperature, str):
-            run.heat *= float(self.temperature) / run.T
-            run.T = float(self.temperature)
-        return run
 
     def _go_on(self, begun: float) -> None:
         run = self._run
@@ -504,19 +477,21 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         total = max(1, self.max_epochs - len(run.history))
         try:
             with progress.bar("Wasserstein NMF", self.verbose) as advance:
-                while len(run.history) < self.max_epochs and not run.finished:
+                while len(run.history) < self.max_epochs and not run.control.finished:
                     estimate, sweeps = self._epoch(run)
-                    T, step = run.T, run.step
+                    T, step = run.control.T, run.control.step
                     if self.cooling == "paper":
                         support = run.oracle.targets.nnz / len(run.oracle)
-                        run.T = schedules.epoch_decay(run.T, run.oracle.cost.shape[0], support)
+                        run.control.T = schedules.epoch_decay(T, run.oracle.cost.shape[0], support)
                     done = len(run.history) + 1
-                    looked = done >= self._next_look(run) or done == self.max_epochs
-                    bounds = self._look(run) if looked else (np.nan, np.nan)
+                    bounds = np.nan, np.nan
+                    if run.control.due(done) or done == self.max_epochs:
+                        bounds = self._look(run)
+                        run.control.looked = done
                     seconds = spent + time.perf_counter() - begun
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
                     self._publish(run)
-                    advance(1 / total, f"cost {run.best:.3g}, T {run.T:.1e}")
+                    advance(1 / total, f"cost {run.control.best:.3g}, T {run.control.T:.1e}")
                     if True in [callback(self) for callback in self.callbacks]:
                         break
         finally:
@@ -532,11 +507,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _epoch(self, run: _Run, learn: bool = True) -> tuple[float, float]:
         """Update memberships, and components to learn, once; return the mean of V(z) and of the sweeps."""
         n, K = run.log_memberships.shape
-        of_components, of_memberships = (run.step * s / run.scale for s in self._steps())
+        of_components, of_memberships = (run.control.step * s / run.scale for s in self._steps())
         total, sweeps, waiting = 0.0, 0, np.zeros_like(run.log_components)
         for rows in _batches(n, self.batch_size):
             D, W = np.exp(run.log_components), np.exp(run.log_memberships[rows])
-            values, U, info = run.oracle(W @ D, run.T, rows)
+            values, U, info = run.oracle(W @ D, run.control.T, rows)
             U = U.astype(np.float64)
             total += float(values.sum())
             sweeps += int(info.sweeps.sum())
@@ -547,60 +522,32 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 waiting[:] = 0
         return total / n, sweeps / n
 
-    @staticmethod
-    def _next_look(run: _Run) -> int:
-        last = max((k for k, epoch in enumerate(run.history, 1) if not np.isnan(epoch.upper)), default=0)
-        return int(last + np.clip(last // 8, *_SPACING))
-
     def _look(self, run: _Run) -> tuple[float, float]:
         """Solve a sample exactly, keep the best model, and adapt step and temperature; return the sample's bounds."""
-        if not run.past:  # the start is looked at as late as this, for models to be had soon
-            _, run.best = _certified(run, run.best_components, run.best_memberships)
-            run.past.append(run.best)
-        lower, value = _certified(run, run.log_components, run.log_memberships)
-        sample = _sample(len(run.oracle))
-        P = np.exp(run.log_memberships[sample]) @ np.exp(run.log_components)
-        estimate = float(run.oracle(P, run.T, sample)[0].mean())
-        worse = value > _RISE * run.best
-        if value < run.best:
-            run.best, run.best_components, run.best_memberships = (
-                value,
-                run.log_components.copy(),
-                run.log_memberships.copy(),
-            )
-        if self.cooling == "paper":
-            return lower, value
-        heat = estimate / value - 1 if value > 0 else run.heat
-        if worse:
+        sample = control.sample(len(run.oracle))
+
+        def certified(log_D: Array, log_W: Array) -> tuple[Array, float, float]:
+            P = np.exp(log_W[sample]) @ np.exp(log_D)
+            lower, upper = control.certified(run.oracle, P, run.control.T, sample)
+            return P, float(lower.mean()), float(upper.mean())
+
+        if not run.control.past:  # the start is looked at as late as this, for models to be had soon
+            run.control.judge(certified(run.best_components, run.best_memberships)[2])
+        P, lower, value = certified(run.log_components, run.log_memberships)
+        estimate = float(run.oracle(P, run.control.T, sample)[0].mean())
+        if run.control.judge(value):
+            run.best_components, run.best_memberships = run.log_components.copy(), run.log_memberships.copy()
+        if self.cooling == "adaptive" and run.control.adapt(value, estimate, self.tol):
             run.log_components, run.log_memberships = run.best_components.copy(), run.best_memberships.copy()
-            run.step *= _SHORTER
-            run.longest = run.step
-        elif heat < _LAGS * run.heat:
-            if run.step > _SHORT or run.levels:
-                run.step *= _SHORTER
-            else:
-                run.heat /= _COOLER
-        elif heat > _FOLLOWS * run.heat:
-            run.step = min(run.longest, run.step * _LONGER)
-        run.past.append(run.best if worse else value)
-        if (
-            len(run.past) > _LOOK_BACK
-            and run.past[-1 - _LOOK_BACK] - run.past[-1] <= _STALL * _LOOK_BACK * run.past[-1]
-        ):
-            run.heat *= _COOLER
-            run.past = run.past[-1:]
-            run.levels.append(run.best)
-            run.finished = len(run.levels) > 2 and run.levels[-3] - run.best <= self.tol * run.best
-        run.T = max(run.unit * run.heat * run.best, _coldest(run.oracle.cost))
         return lower, value
 
     def _memberships(self, X: Any, D: Array) -> Array:
         """Return the memberships of some measures, each the same whatever the others are."""
         start = _smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
         ids = np.zeros(X.shape[0], np.int64)
-        oracle = Oracle(_single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
-        log_W, scale = logarithms(start), _mean_cost(oracle.cost)
-        T = np.maximum(_heated(oracle, start @ D)[1], _coldest(oracle.cost))
+        oracle = Oracle(control.single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
+        log_W, scale = logarithms(start), control.mean_cost(oracle.cost)
+        T = np.maximum(control.heated(oracle, start @ D)[1], control.coldest(oracle.cost))
         for steps, part in zip(_MAPPING, (1.0, 0.25), strict=True):
             for _ in range(steps):
                 _, U, _ = oracle(np.exp(log_W) @ D, part * T)
@@ -615,7 +562,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.memberships_ = np.full((run.count, self.n_components), 1 / self.n_components, run.dtype)
         self.memberships_[run.rows] = np.exp(run.best_memberships)
         self.usage_ = self.memberships_.mean(axis=0)
-        self.reconstruction_err_ = run.best
+        self.reconstruction_err_ = run.control.best
         self.n_iter_ = len(run.history)
         self.history_ = run.history
 
@@ -645,11 +592,6 @@ def _normal(X: Any, mass: Array) -> Any:
     return sparse.csr_array(sparse.diags_array(1 / mass) @ X) if sparse.issparse(X) else X / mass[:, None]
 
 
-def _sample(n: int) -> NDArray[np.intp]:
-    """Return which of n measures are solved exactly, spread evenly."""
-    return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).round().astype(np.intp))
-
-
 def _batches(n: int, size: int) -> Iterator[NDArray[np.intp]]:
     for b in range(0, n, size):
         yield np.arange(b, min(b + size, n))
@@ -666,44 +608,3 @@ def _mixtures(X: Any, D: Array) -> Array:
     """Return the memberships of least squares, each measure by itself."""
     rows = X.toarray() if sparse.issparse(X) else X
     return np.stack([nnls(D.T, row / row.sum())[0] for row in rows.astype(np.float64)])
-
-
-def _single(cost: Cost) -> Cost:
-    """Return the cost in single precision, which is enough for gradients, if it fits in."""
-    try:
-        return cost.astype(np.float32)
-    except ValueError:
-        return cost
-
-
-def _mean_cost(cost: Cost) -> float:
-    p, q = (np.full((1, m), 1 / m) for m in cost.shape)
-    return float(cost.mean(p, q)[0]) or 1.0
-
-
-def _coldest(cost: Cost) -> float:
-    """Return a temperature that is next to nothing, for a model that fits perfectly."""
-    return 1e-9 * _mean_cost(cost) / sum(cost.shape)
-
-
-def _heated(oracle: Oracle, P: Array, indices: NDArray[np.intp] | None = None) -> tuple[Array, Array]:
-    """Return estimates of models' costs and the temperatures at which chains that have mixed show the first heat."""
-    pair, state = oracle.problem(P, indices)
-    schedule, n_jobs = schedules.Adaptive(0.3), oracle.n_jobs
-    cold = solve_batch(
-        pair.p, pair.q, pair.cost, n_sweeps=_ANNEALING, schedule=schedule, seed=state.seed, ids=state.ids, n_jobs=n_jobs
-    )
-    return cold.value, theory.sampled_temperature(cold.state, pair, (1 + _HEAT) * cold.value, n_jobs)
-
-
-def _certified(run: _Run, log_components: Array, log_memberships: Array) -> tuple[float, float]:
-    """Return bounds of the mean cost of the sample that is looked at, which agree but for rounding."""
-    sample = _sample(len(run.oracle))
-    P = np.exp(log_memberships[sample]) @ np.exp(log_components)
-    P[P < _SPECK] = 0
-    P /= P.sum(axis=1, keepdims=True)
-    optima = run.oracle.exact(P, run.T, sample)
-    value = float(np.mean([optimum.value for optimum in optima]))
-    pair, _ = run.oracle.problem(P, sample)
-    lower = np.mean([p @ o.U - q @ o.L for p, q, o in zip(pair.p, pair.q, optima, strict=True)])
-    return min(float(lower), value), value

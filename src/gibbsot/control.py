@@ -1,0 +1,157 @@
+"""What keeps a model and its chains together: the temperature, the steps, and when they change.
+
+A model that outruns its chains follows gradients of what it was: V(z) sinks below W and nothing is gained. So a sample
+of the problems is solved exactly now and then. Where the chains lag, steps get shorter; where the model has stalled,
+the temperature falls; and where the model got worse, the best one is taken up again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import schedules, theory
+from .costs import Cost
+from .oracle import Oracle
+from .solve import solve_batch
+
+Array = NDArray[np.float64]
+
+_SAMPLE = 20  # how many problems are solved exactly when a model is looked at
+_SPECK = 1e-12  # weights that are left out then: they cost nothing but time
+_SPACING = 10, 40  # epochs between looks, at first and later in a long run
+_ANNEALING = 100  # sweeps for an estimate of the cost, from which the first temperature comes
+# The heat is how far V(z) lies above W in relation to it, once the chains have mixed. The first is hot enough to follow
+# a model; chains that show less than the first share of it lag, with more than the second they follow.
+_HEAT = 0.35
+_LAGS, _FOLLOWS = 0.25, 0.5
+_LONGER, _LONGEST, _SHORTER = 1.6, 2.0, 0.6
+_SHORT = 0.25  # a step below which chains that lag are heated before the first cooling
+_STALL, _LOOK_BACK = 0.003, 3  # a gain a look below which the model is cooled, over so many looks
+_COOLER = 0.7
+_RISE = 1.05  # over the best model, which is then taken up again
+
+
+@dataclass
+class Control:
+    """The temperature and the step of a model on its way.
+
+    Attributes
+    ----------
+    T : float
+        The temperature for the next epoch.
+    step : float
+        The next step, as a share of the one that the user asked for.
+    best : float
+        The exact cost of the best model, over the sample.
+    finished : bool
+        Whether cooling no longer gains anything.
+    """
+
+    T: float
+    coldest: float
+    heat: float = _HEAT
+    unit: float = 1.0  # T of heat one and cost one
+    step: float = 1.0
+    longest: float = _LONGEST  # that the step may become
+    best: float = np.inf
+    looked: int = 0  # the epoch of the last look
+    past: list[float] = field(default_factory=list)  # exact looks since the last cooling
+    levels: list[float] = field(default_factory=list)  # the best when it was cooled
+    finished: bool = False
+
+    @classmethod
+    def begin(cls, oracle: Oracle, P: Any, indices: ArrayLike | None, temperature: float | str) -> Control:
+        """Choose the first temperature for some models, by the theory's bound if it is "auto"."""
+        value, T = (float(x.mean()) for x in heated(oracle, P, indices))
+        control = cls(max(T, coldest(oracle.cost)), coldest(oracle.cost))
+        if value > 0:
+            control.unit = control.T / (_HEAT * value)
+        if not isinstance(temperature, str):
+            control.heat *= float(temperature) / control.T
+            control.T = float(temperature)
+        return control
+
+    def due(self, epoch: int) -> bool:
+        """Tell whether the model is to be looked at after an epoch."""
+        return bool(epoch >= self.looked + np.clip(self.looked // 8, *_SPACING))
+
+    def judge(self, value: float) -> bool:
+        """Take note of a model's exact cost; return whether it is the best so far."""
+        if not self.past:
+            self.past.append(value)
+        better = value < self.best
+        self.best = min(self.best, value)
+        return better
+
+    def adapt(self, value: float, estimate: float, tol: float) -> bool:
+        """Change temperature and step for a model's exact cost and V(z); return whether to go back to the best one."""
+        worse = value > _RISE * self.best
+        heat = estimate / value - 1 if value > 0 else self.heat
+        if worse:
+            self.step *= _SHORTER
+            self.longest = self.step
+        elif heat < _LAGS * self.heat:
+            if self.step > _SHORT or self.levels:
+                self.step *= _SHORTER
+            else:
+                self.heat /= _COOLER
+        elif heat > _FOLLOWS * self.heat:
+            self.step = min(self.longest, self.step * _LONGER)
+        self.past.append(self.best if worse else value)
+        before = self.past[-1 - _LOOK_BACK] if len(self.past) > _LOOK_BACK else np.inf
+        if before - self.past[-1] <= _STALL * _LOOK_BACK * self.past[-1]:
+            self.heat *= _COOLER
+            self.past = self.past[-1:]
+            self.levels.append(self.best)
+            self.finished = len(self.levels) > 2 and self.levels[-3] - self.best <= tol * self.best
+        self.T = max(self.unit * self.heat * self.best, self.coldest)
+        return worse
+
+
+def sample(n: int) -> NDArray[np.intp]:
+    """Return which of n problems are solved exactly, spread evenly."""
+    return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).round().astype(np.intp))
+
+
+def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[Array, Array]:
+    """Return bounds of the costs of models, which agree but for rounding and weights that are next to nothing."""
+    P = np.where(P < _SPECK, 0, P)
+    P /= P.sum(axis=1, keepdims=True)
+    optima = oracle.exact(P, T, indices)
+    pair, _ = oracle.problem(P, indices)
+    lower = np.array([p @ o.U - q @ o.L for p, q, o in zip(pair.p, pair.q, optima, strict=True)])
+    upper = np.array([optimum.value for optimum in optima])
+    return np.minimum(lower, upper), upper
+
+
+def heated(oracle: Oracle, P: Any, indices: ArrayLike | None = None) -> tuple[Array, Array]:
+    """Return estimates of models' costs and the temperatures at which chains that have mixed show the first heat."""
+    pair, state = oracle.problem(P, indices)
+    schedule, n_jobs = schedules.Adaptive(0.3), oracle.n_jobs
+    cold = solve_batch(
+        pair.p, pair.q, pair.cost, n_sweeps=_ANNEALING, schedule=schedule, seed=state.seed, ids=state.ids, n_jobs=n_jobs
+    )
+    return cold.value, theory.sampled_temperature(cold.state, pair, (1 + _HEAT) * cold.value, n_jobs)
+
+
+def single(cost: Cost) -> Cost:
+    """Return the cost in single precision, which is enough for gradients, if it fits in."""
+    try:
+        return cost.astype(np.float32)
+    except ValueError:
+        return cost
+
+
+def mean_cost(cost: Cost) -> float:
+    """Return the mean of all costs, the unit of steps."""
+    p, q = (np.full((1, m), 1 / m) for m in cost.shape)
+    return float(cost.mean(p, q)[0]) or 1.0
+
+
+def coldest(cost: Cost) -> float:
+    """Return a temperature that is next to nothing, for a model that fits perfectly."""
+    return 1e-9 * mean_cost(cost) / sum(cost.shape)
