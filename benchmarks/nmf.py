@@ -33,8 +33,9 @@ from sklearn.decomposition import NMF
 
 from exact import DATA, box_resize
 from gibbsot import DenseCost, GridCost, kernels, sampler, solve_batch
+from gibbsot.estimators import SMOOTHING
 from gibbsot.exact import crossover
-from gibbsot.nmf import _SMOOTHING, WassersteinNMF
+from gibbsot.nmf import WassersteinNMF
 from gibbsot.oracle import Oracle
 from gibbsot.simplex import logarithms, mirror_step
 
@@ -141,8 +142,8 @@ def descend(
     rise: float = np.inf,
 ) -> Curve:
     """Return the curve of the model's own optimiser, plain mirror descent, with duals from elsewhere."""
-    log_D = logarithms((1 - _SMOOTHING) * data.components + _SMOOTHING * data.X.mean(axis=0))  # as the model does
-    log_W = logarithms((1 - _SMOOTHING) * data.memberships + _SMOOTHING / K)
+    log_D = logarithms((1 - SMOOTHING) * data.components + SMOOTHING * data.X.mean(axis=0))  # as the model does
+    log_W = logarithms((1 - SMOOTHING) * data.memberships + SMOOTHING / K)
     scale, curve, spent = data.cost.matrix().mean(), Curve(), 0.0
     for _ in range(most + 1):
         before = time.process_time()

@@ -17,20 +17,18 @@ from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from . import checks, control, costs, files, progress, schedules
+from . import checks, control, costs, estimators, files, progress, schedules
 from .control import Control
-from .costs import Cost, GridCost, as_cost
+from .costs import Cost
 from .oracle import Oracle
 from .simplex import logarithms, mirror_step
 from .solve import solve_batch
 
 Array = NDArray[np.float64]
 
-_SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
 _MAPPING = (40, 20)  # steps of a transform at the first heat and at a quarter of it
 _STREAM = 10  # steps for a batch of a stream, the second half of them with the components
 _STREAM_STEP = 0.3  # their length: a batch is not all of the data
@@ -203,7 +201,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         begun = time.perf_counter()
         self._check_parameters()
-        X = self._data(X, reset=True)
+        X = estimators.measures(self, X, reset=True)
         self._run: _Run | None = self._begin(X)
         self.n_seen_ = 0
         self._go_on(begun)
@@ -222,8 +220,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         run = self._run
         if run is None:
             raise ValueError("resume: this model has no fit to go on with; expected one after fit, or load of its file")
-        X = self._data(X)
-        targets = Oracle(run.oracle.cost, X[_masses(X) > 0]).targets
+        X = estimators.measures(self, X)
+        targets = Oracle(run.oracle.cost, X[estimators.masses(X) > 0]).targets
         if targets.shape != run.oracle.targets.shape or (targets != run.oracle.targets).nnz:
             raise ValueError("X: differs from the data of the fit; expected the same measures")
         run.oracle.n_jobs = self.n_jobs
@@ -241,15 +239,15 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         self._check_parameters()
         first = not hasattr(self, "components_")
-        X = self._data(X, reset=first)
-        X = X[_masses(X) > 0]
+        X = estimators.measures(self, X, reset=first)
+        X = X[estimators.masses(X) > 0]
         if first:
-            self._cost = self._checked_cost(X.shape[1])
-            self.seed_, self.n_seen_ = _seed(self.random_state), 0
+            self._cost = estimators.square_cost(self.cost, X.shape[1])
+            self.seed_, self.n_seen_ = estimators.seed(self.random_state), 0
             D, W = self._start(X)
         else:
             D = self.components_.astype(np.float64)
-            W = _smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
+            W = estimators.smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
         ids = self.n_seen_ + np.arange(X.shape[0])
         oracle = Oracle(control.single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
         run = self._prepare(oracle, D, W)
@@ -273,9 +271,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X : array or sparse matrix of shape (n, m)
         """
         check_is_fitted(self)
-        X = self._data(X)
+        X = estimators.measures(self, X)
         D = self.components_.astype(np.float64)
-        full = np.flatnonzero(_masses(X) > 0)
+        full = np.flatnonzero(estimators.masses(X) > 0)
         W = np.full((X.shape[0], len(D)), 1 / len(D))
         for b in range(0, len(full), self.batch_size):
             rows = full[b : b + self.batch_size]
@@ -302,8 +300,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         W = self.transform(X)
         P = np.asarray(self.inverse_transform(W), np.float64)
-        X = self._data(X)
-        mass = _masses(X)
+        X = estimators.measures(self, X)
+        mass = estimators.masses(X)
         full = mass > 0
         result = solve_batch(
             P[full],
@@ -375,13 +373,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         for name, choices in (("cooling", ("adaptive", "paper")), ("update", ("online", "full"))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")
-        if isinstance(self.temperature, str):
-            if self.temperature != "auto":
-                raise ValueError(f"temperature: expected 'auto' or a positive number, got {self.temperature!r}")
-        else:
-            checks.positive(self.temperature, "temperature")
-        if checks.number(self.tol, "tol") < 0:
-            raise ValueError(f"tol: expected a number >= 0, got {self.tol!r}")
+        estimators.temperature(self.temperature)
+        estimators.tolerance(self.tol)
+        estimators.callbacks(self.callbacks)
         self._steps()
         named = isinstance(self.init, str)
         if (
@@ -390,8 +384,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             else not (isinstance(self.init, Sequence) and len(self.init) == 2)
         ):
             raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {self.init!r}")
-        if not isinstance(self.callbacks, Sequence):
-            raise ValueError(f"callbacks: expected a sequence of functions, got {self.callbacks!r}")
 
     def _steps(self) -> tuple[float, float]:
         steps: Any = self.step_size
@@ -401,36 +393,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(f"step_size: expected a number or one for components and memberships, got {steps!r}")
         return checks.positive(steps[0], "step_size"), checks.positive(steps[1], "step_size")
 
-    def _data(self, X: Any, reset: bool = False) -> Any:
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        check_non_negative(X, f"{type(self).__name__} (X)")
-        mass = _masses(X)
-        if np.isinf(mass).any():
-            raise ValueError(f"X: row {np.flatnonzero(np.isinf(mass))[0]} has a sum that overflows; scale the weights")
-        empty = np.flatnonzero(mass == 0)
-        if len(empty) == X.shape[0]:
-            raise ValueError("X: has no mass in any row; expected measures")
-        if len(empty):
-            warnings.warn(
-                f"X: {len(empty)} rows have no mass, the first is row {empty[0]}; they are left out", stacklevel=3
-            )
-        return X
-
-    def _checked_cost(self, size: int) -> Cost:
-        cost = GridCost(size) if self.cost is None else as_cost(self.cost)
-        if cost.shape != (size, size):
-            raise ValueError(f"cost: is for {cost.shape[0]} x {cost.shape[1]} points; expected {size} x {size} as in X")
-        if not cost.finite:
-            raise ValueError("cost: has infinite costs; expected finite ones, as a mixture may put weight anywhere")
-        return cost
-
     def _begin(self, X: Any) -> _Run:
         n = X.shape[0]
         if self.n_components > n:
             raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
-        self._cost = self._checked_cost(X.shape[1])
-        self.seed_ = _seed(self.random_state)
-        full = np.flatnonzero(_masses(X) > 0)
+        self._cost = estimators.square_cost(self.cost, X.shape[1])
+        self.seed_ = estimators.seed(self.random_state)
+        full = np.flatnonzero(estimators.masses(X) > 0)
         D, W = self._start(X[full])
         oracle = Oracle(control.single(self._cost), X[full], tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
         run = self._prepare(oracle, D, W)
@@ -441,7 +410,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Return components and memberships to start from, with all weights positive."""
         n, m = X.shape
         K = self.n_components
-        mass = _masses(X)
+        mass = estimators.masses(X)
         mean = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / mass.sum()
         rng = np.random.default_rng(self.seed_)
         if not isinstance(self.init, str):
@@ -460,7 +429,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 W = plain.fit_transform(scaled).astype(np.float64)
             D = plain.components_.astype(np.float64)
             W *= D.sum(axis=1)
-        return _smooth(D, mean), _smooth(W, np.full(K, 1 / K))
+        return estimators.smooth(D, mean), estimators.smooth(W, np.full(K, 1 / K))
 
     def _prepare(self, oracle: Oracle, D: Array, W: Array) -> _Run:
         n, sample = len(oracle), control.sample(len(oracle))
@@ -543,7 +512,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _memberships(self, X: Any, D: Array) -> Array:
         """Return the memberships of some measures, each the same whatever the others are."""
-        start = _smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
+        start = estimators.smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
         ids = np.zeros(X.shape[0], np.int64)
         oracle = Oracle(control.single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
         log_W, scale = logarithms(start), control.mean_cost(oracle.cost)
@@ -578,15 +547,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return tags
 
 
-def _seed(random_state: Any) -> int:
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _masses(X: Any) -> Array:
-    with np.errstate(over="ignore"):
-        return np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
-
-
 def _normal(X: Any, mass: Array) -> Any:
     """Return rows divided by their masses."""
     return sparse.csr_array(sparse.diags_array(1 / mass) @ X) if sparse.issparse(X) else X / mass[:, None]
@@ -595,13 +555,6 @@ def _normal(X: Any, mass: Array) -> Any:
 def _batches(n: int, size: int) -> Iterator[NDArray[np.intp]]:
     for b in range(0, n, size):
         yield np.arange(b, min(b + size, n))
-
-
-def _smooth(x: Array, towards: Array) -> Array:
-    """Return rows of weights moved a little towards others, so that none is zero where those are not."""
-    mass = x.sum(axis=1, keepdims=True)
-    rows = np.divide(x, mass, out=np.tile(towards, (len(x), 1)), where=mass > 0)
-    return (1 - _SMOOTHING) * rows + _SMOOTHING * towards
 
 
 def _mixtures(X: Any, D: Array) -> Array:
