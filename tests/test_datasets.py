@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -62,3 +65,56 @@ def test_shrink_averages_blocks():
 def test_shrink_refuses(images, shape, name):
     with pytest.raises(ValueError, match=f"^{name}:"):
         datasets.shrink(images, shape)
+
+
+def test_digits_are_weights():
+    X = datasets.digits()
+    assert X.shape == (1797, 64)
+    np.testing.assert_allclose(X.sum(axis=1), 1, rtol=1e-12)
+    assert datasets.digits(0).shape == (178, 64)
+    np.testing.assert_array_equal(datasets.digits(3)[0], X[3])
+
+
+@pytest.mark.parametrize("label", [-1, 10])
+def test_a_digit_that_there_is_not(label):
+    with pytest.raises(ValueError, match=r"^label: expected a digit"):
+        datasets.digits(label)
+
+
+def test_faces_from_a_file():
+    path = Path(__file__).resolve().parents[2] / "shared" / "data" / "orl_faces_400.npz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not beside this checkout")
+    X = datasets.faces(path)
+    assert X.shape == (400, 32 * 27)
+    np.testing.assert_allclose(X.sum(axis=1), 1, rtol=1e-12)
+    images = datasets.shrink(np.load(path)["images"][7:8], (32, 27)).ravel()
+    np.testing.assert_allclose(X[7], images / images.sum())
+
+
+def test_faces_from_a_folder(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    for k in range(2):
+        Image.fromarray(np.full((40 + k, 30), 7 + k, np.uint8)).save(tmp_path / f"{k}.pgm")
+    np.testing.assert_allclose(datasets.faces(tmp_path), 1 / (32 * 27))
+    Image.fromarray(np.zeros((40, 30), np.uint8)).save(tmp_path / "2.pgm")
+    with pytest.raises(ValueError, match="without mass"):
+        datasets.faces(tmp_path)
+
+
+def test_faces_from_scikit_learn(monkeypatch):
+    images = np.random.default_rng(0).random((3, 64, 64)).astype(np.float32)
+    monkeypatch.setattr("sklearn.datasets.fetch_olivetti_faces", lambda **_: SimpleNamespace(images=images))
+    assert datasets.faces().shape == (3, 32 * 27)
+    assert datasets.faces(shape=(8, 8)).shape == (3, 64)
+
+
+def test_faces_without_a_network_say_how_to_get_them(monkeypatch, capsys):
+    def offline(**_):
+        print("downloading")
+        raise URLError("no route")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_olivetti_faces", offline)
+    with pytest.raises(OSError, match="give a folder of images or an npz file"):
+        datasets.faces()
+    assert capsys.readouterr().out == ""

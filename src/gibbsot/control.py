@@ -79,6 +79,10 @@ class Control:
         """Tell whether the model is to be looked at after an epoch."""
         return bool(epoch >= self.looked + np.clip(self.looked // 8, *_SPACING))
 
+    def note(self, estimate: float) -> str:
+        """Return what a progress bar says: the best cost, or V(z) before the first look."""
+        return f"cost {self.best if self.past else estimate:.3g}, T {self.T:.1e}"
+
     def judge(self, value: float) -> bool:
         """Take note of a model's exact cost; return whether it is the best so far."""
         if not self.past:

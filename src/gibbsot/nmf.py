@@ -460,7 +460,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     seconds = spent + time.perf_counter() - begun
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
                     self._publish(run)
-                    advance(1 / total, f"cost {run.control.best:.3g}, T {run.control.T:.1e}")
+                    advance(1 / total, run.control.note(estimate))
                     if True in [callback(self) for callback in self.callbacks]:
                         break
         finally:

@@ -1,0 +1,192 @@
+"""The appendix: the concentration bounds beside what chains do, and the bound of the temperature along a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .. import datasets, plots, sampler, schedules, theory
+from ..measures import problem
+from ..progress import Advance, silent
+from ..solve import solve
+from . import outcome
+from .outcome import Claim, Outcome
+from .plans import PINK, Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..results import OTResult
+
+_EPS = 0.01  # the right-hand bound's, for the steps that are larger than a_n
+_CHANCE = 0.05
+_LIMIT = 4.0  # standard errors that a mean over chains may be off
+
+
+def run(
+    out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
+) -> Outcome:
+    """Repeat a cooled chain on a small two-mode toy, and follow one run of `solve` half step by half step.
+
+    The theorem's a_n are fixed beforehand; here they have the sum of squares of the chain where it is largest, so that
+    the bound speaks of every chain (see `theory.concentration_probability`).
+    """
+    del n_jobs  # what is counted here is done by NumPy in one thread
+    chains, n, sweeps = (200, 16, 12) if quick else (1000, 24, 30)
+    p, q, cost = datasets.two_modes(n)
+    pairs = problem(np.tile(p, (chains, 1)), q, cost)
+    T = schedules.geometric(2 / n, sweeps, ratio=1e-2)
+    parts = []
+    width = 100  # chains at a time, for the memory
+    for b in range(0, chains, width):
+        rows = slice(b, b + width)
+        parts.append(theory.trace(sampler.init(pairs[rows], seed, np.arange(chains)[rows]), pairs[rows], T)[1])
+        advance(0.7 * width / chains, "chains")
+    seen = theory.Trace._make(np.concatenate(field) for field in zip(*parts, strict=True))
+    stray = seen.r[:, -1] - seen.r[:, 0]
+    left = _largest(seen.C * seen.T)
+    right = _largest(np.stack([theory.right_steps(d, t, n, _EPS) for d, t in zip(seen.D, seen.T, strict=True)]))
+    sides = {"below": (-stray, left, 0.0), "above": (stray, right, _EPS)}
+    curves = {side: _curve(*given) for side, given in sides.items()}
+
+    m, length = (24, 100) if quick else (64, 600)
+    result = solve(*datasets.two_modes(m), n_sweeps=length, seed=seed, diagnostics=True)
+    advance(0.3, "a run")
+    claims, numbers = _claims(seen, stray, left, right, curves, result.diagnostics)
+    figure = _drawn(stray, left, right, curves)
+    run_figure = _diagnosed(result)
+    table = [(side, *map(float, row)) for side, curve in curves.items() for row in curve]
+    settings = {"seed": seed, "chains": chains, "points": n, "sweeps": sweeps, **numbers}
+    return Outcome(
+        "bounds",
+        "Concentration, and how cold a chain should be",
+        "The martingale strays far less than the theorem allows, more so to the right. Along a run the temperature "
+        "stays about its bound calT(z): V(z) falls as the chain is cooled.",
+        claims,
+        [outcome.picture(figure, out, "bounds"), outcome.picture(run_figure, out, "bounds_run")],
+        [
+            outcome.table(("side", "K", "measured", "bound"), table, out, "bounds"),
+            outcome.record(settings, out, "bounds"),
+        ],
+    )
+
+
+def _largest(steps: Array) -> Array:
+    """Return the row with the largest sum of squares."""
+    return steps[np.argmax((steps**2).sum(axis=1))]
+
+
+def _curve(stray: Array, steps: Array, eps: float) -> Array:
+    """Return rows of K, how often chains strayed by more, and the bound of that."""
+    K = np.linspace(0, theory.concentration_width(2 * eps or _CHANCE / 10, steps, eps), 101)
+    return np.array([(k, (stray > k).mean(), theory.concentration_probability(k, steps, eps)) for k in K.tolist()])
+
+
+def _claims(
+    seen: theory.Trace, stray: Array, left: Array, right: Array, curves: dict[str, Array], followed: theory.Trace | None
+) -> tuple[list[Claim], dict[str, float]]:
+    assert followed is not None
+    off = float(stray.mean() / stray.std(ddof=1) * np.sqrt(len(stray)))
+    low, high = (float(x) for x in np.quantile(stray, [_CHANCE, 1 - _CHANCE]))
+    K = theory.concentration_width(_CHANCE, left), theory.concentration_width(_CHANCE, right, _EPS)
+    excess = {side: float((curve[:, 1] - curve[:, 2]).max()) for side, curve in curves.items()}
+    # an alarm only where chance would not do: the largest standard error of a share
+    slack = _LIMIT * 0.5 / np.sqrt(len(stray))
+    cold = followed.bound > followed.T
+    fell = float(np.diff(followed.value)[cold].sum())
+    expected = float(followed.increment[cold].sum())
+    share = followed.T / np.where(followed.bound > 0, followed.bound, np.inf)
+    ratio = float(np.median(share))
+    heuristic = float(((share >= 0.1) & (share <= 0.9)).mean())
+    numbers = {
+        "martingale_mean_in_standard_errors": off,
+        "quantile_below": low,
+        "quantile_above": high,
+        "width_below": K[0],
+        "width_above": K[1],
+        "excess_below": excess["below"],
+        "excess_above": excess["above"],
+        "median_T_over_bound": ratio,
+        "share_within_heuristic": heuristic,
+        "cold_half_steps": float(cold.mean()),
+        "fell_where_cold": fell,
+        "expected_where_cold": expected,
+    }
+    return [
+        Claim(
+            "r is a martingale.",
+            f"Over {len(stray):,} chains its mean after {seen.r.shape[1]} half steps is {off:+.1f} standard errors off "
+            "where it began.",
+            bool(abs(off) < _LIMIT),
+        ),
+        Claim(
+            "Pr(r < r1 - K) <= exp(-K^2 / 2 sum a^2) if C T <= a.",
+            f"One chain in twenty strays below by more than {-low:.2g}; the bound says {K[0]:.2g}, {K[0] / -low:.1f} "
+            f"times as much. Measured shares exceed it by {max(excess['below'], 0):.2g} at most.",
+            bool(excess["below"] <= slack),
+        ),
+        Claim(
+            "Pr(r > r1 + K) <= exp(-K^2 / 2 sum a^2) + eps if log(2 N m / eps) T + D <= a.",
+            f"One chain in twenty strays above by more than {high:.2g}; the bound says {K[1]:.2g}, {K[1] / high:.0f} "
+            f"times as much. Measured shares exceed it by {max(excess['above'], 0):.2g} at most.",
+            bool(excess["above"] <= slack),
+        ),
+        Claim(
+            "A temperature below calT(z) ensures that V(z) decreases in expectation.",
+            f"In the {cold.mean():.0%} of a run's half steps with T < calT(z), V(z) was to change by {expected:+.3g} "
+            f"in all and changed by {fell:+.3g}.",
+            bool((followed.increment[cold] < 0).all()) and fell < 0,
+        ),
+        Claim(
+            "The temperature is often chosen around eta calT(z), eta in [0.1, 0.9].",
+            f"With the cooling that adapts, T / calT(z) is {ratio:.2f} in the median, and in that range in "
+            f"{heuristic:.0%} of the half steps: a chain that has mixed brings calT(z) back to T.",
+            None,
+        ),
+    ], numbers
+
+
+def _drawn(stray: Array, left: Array, right: Array, curves: dict[str, Array]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    axes = figure.subplots(1, 3)
+    edges = -theory.concentration_width(_CHANCE, left), theory.concentration_width(_CHANCE, right, _EPS)
+    span = 1.15 * max(-edges[0], float(np.abs(stray).max()))
+    axes[0].hist(stray, bins=np.linspace(-span, span, 61).tolist(), color="#a5e3bf")
+    axes[0].axvline(edges[0], color=PINK, linewidth=1.5, label="95 % bound,\nbelow")
+    if edges[1] < span:
+        axes[0].axvline(edges[1], color=PINK, linestyle="--", linewidth=1.5, label="95 % bound,\nabove")
+    axes[0].set(xlabel="martingale, from its start", ylabel="chains", xlim=(-span, span))
+    axes[0].set_title(f"{len(stray):,} chains (bound above: {edges[1]:.2g})", fontsize=10)
+    axes[0].legend(frameon=False, fontsize=9, loc="upper right")
+    floor = 0.3 / len(stray)
+    for ax, (side, curve) in zip(axes[1:], curves.items(), strict=True):
+        ax.semilogy(curve[:, 0], curve[:, 2], color=PINK, linewidth=1.8, label="theorem")
+        ax.semilogy(
+            curve[:, 0],
+            np.where(curve[:, 1] > 0, curve[:, 1], np.nan),
+            ".-",
+            color="#2a7f4f",
+            linewidth=1,
+            markersize=4,
+            label="measured",
+        )
+        ax.set(xlabel="K", ylim=(floor, 1.5), xlim=(0, None))
+        ax.set_title(f"share of chains more than K {side}", fontsize=10)
+        ax.legend(frameon=False, fontsize=9)
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _diagnosed(result: OTResult) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 8.5), layout="constrained")
+    plots.diagnostics(figure, result)
+    for ax in figure.axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -1,0 +1,171 @@
+"""What the subcommands of ``gibbsot`` have in common: their measures, costs and results."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from . import __version__, datasets, inputs, kernels, outputs, plots
+from .costs import Cost, DenseCost, GridCost, PointCost
+from .inputs import Array, Collection, Measure
+
+_ALWAYS = ("components.npy", "memberships.npy", "model.npz", "report.json", "convergence.png")
+_OF_IMAGES = ("components.png", "reconstruction.png")
+
+
+class Interrupt:
+    """Turns the first Ctrl-C into a wish to stop after the epoch; the second one stops at once."""
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self.told, self.wanted = told, False
+
+    def __enter__(self) -> Interrupt:
+        self.before = signal.signal(signal.SIGINT, self.note)
+        return self
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted:
+            signal.default_int_handler(number, frame)
+        self.wanted = True
+        self.told()
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self.before)
+
+
+def named_or_read(
+    data: str,
+    key: str | None,
+    shape: tuple[int, int] | None,
+    size: tuple[int, int] | None,
+    label: int | None,
+    labels: Path | None,
+    limit: int | None,
+    invert: bool,
+) -> Collection:
+    """Return the data set of a name, or that of a file or folder."""
+    if data not in ("fives", "digits", "faces"):
+        return inputs.collection(
+            data, key=key, shape=shape, labels=labels, label=label, limit=limit, invert=invert, resize=resize(size)
+        )
+    if limit is not None and limit < 1:
+        raise ValueError(f"--limit: expected at least 1, got {limit}")
+    for name, given in (("key", key), ("shape", shape), ("labels", labels), ("invert", invert or None)):
+        if given is not None:
+            raise ValueError(f"--{name}: is for files; {data} has its own (a folder of this name is ./{data})")
+    if label is not None and data != "digits":
+        raise ValueError(f"--label: {data} has no labels")
+    if data == "faces":
+        sides = size or (32, 27)
+        return Collection(datasets.faces(shape=sides)[:limit], sides)
+    rows, sides = (datasets.mnist_fives(), (28, 28)) if data == "fives" else (datasets.digits(label), (8, 8))
+    if size is not None:
+        rows, sides = datasets.shrink(rows.reshape(-1, *sides), size).reshape(len(rows), -1), size
+    return Collection(rows[:limit], sides)
+
+
+def resize(size: tuple[int, int] | None) -> inputs.Resize | None:
+    """Return the function that shrinks images to a size, if one is wanted."""
+    return None if size is None else lambda images: datasets.shrink(images, size)
+
+
+def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], file: Path | None, power: float) -> Cost:
+    """Return the cost between two measures."""
+    sizes = len(first.weights), len(second.weights)
+    if file is not None:
+        return _matrix(file, sizes)
+    if first.points is not None and second.points is not None:
+        metric = {1.0: "cityblock", 2.0: "sqeuclidean"}.get(power)
+        if metric is None:
+            raise ValueError(f"--power: expected 1 or 2 for points, got {power:g}")
+        (_, d1), (_, d2) = first.points.shape, second.points.shape
+        if d1 != d2:
+            raise ValueError(f"{names[1]}: has points with {d2} coordinates; expected {d1} as in {names[0]}")
+        return PointCost(first.points, second.points, metric)
+    if first.shape is None or first.shape != second.shape:
+        sides = [" x ".join(map(str, one.shape or ())) for one in (first, second)]
+        raise ValueError(f"{names[1]}: is {sides[1]}, {names[0]} is {sides[0]}; expected one size (or --size, --cost)")
+    return GridCost(first.shape, power=power)
+
+
+def cost_of_bins(measures: Collection, file: Path | None, power: float) -> Cost:
+    """Return the cost between the bins of a collection."""
+    m = measures.rows.shape[1]
+    return GridCost(measures.shape or (m,), power=power) if file is None else _matrix(file, (m, m))
+
+
+def _matrix(file: Path, sizes: tuple[int, int]) -> Cost:
+    matrix = inputs.array(file)
+    if matrix.shape != sizes:
+        raise ValueError(f"{file}: expected costs of shape {sizes}, got {matrix.shape}")
+    return DenseCost(matrix)
+
+
+def places(measure: Measure) -> Array | None:
+    """Return where the points are if it is in the plane."""
+    if measure.points is not None:
+        return measure.points if measure.points.shape[1] == 2 else None
+    if measure.shape is None or len(measure.shape) != 2:
+        return None
+    return np.indices(measure.shape)[::-1].reshape(2, -1).T.astype(np.float64)
+
+
+def summary(model: Any, measures: Collection, data: str) -> dict[str, Any]:
+    """Return what there is to say of a fit."""
+    D, n = model.components_.astype(np.float64), len(measures.rows)
+    return {
+        "data": data,
+        "measures": n,
+        "shape": list(measures.shape or (measures.rows.shape[1],)),
+        "components": len(D),
+        "epochs": model.n_iter_,
+        "cost": model.reconstruction_err_,
+        "sample": min(n, 20),
+        "effective_bins": float(np.mean(1 / (D**2).sum(axis=1))),  # of a uniform component as concentrated
+        "usage": model.usage_.tolist(),
+        "seconds": model.history_[-1].seconds,
+        "seed": model.random_state,
+        "kernel": kernels.name(),
+        "version": __version__,
+        "files": [*_ALWAYS, *(_OF_IMAGES if measures.shape else ())],
+    }
+
+
+def write(model: Any, measures: Collection, report: dict[str, Any], out: Path) -> None:
+    """Write all that a fit leaves."""
+    with outputs.Together() as written:
+        for name, x in (("components.npy", model.components_), ("memberships.npy", model.memberships_)):
+            with written.open(out / name) as file:
+                np.save(file, x)
+        canvas = outputs.figure(8, 4.5)
+        plots.convergence(canvas.subplots(), model.history_)
+        written.picture(out / "convergence.png", canvas)
+        if measures.shape is not None:
+            X = measures.rows
+            style = "gray_r" if np.median(X) == 0 else "gray"  # ink on empty ground, or light all over
+            canvas = outputs.figure(10, 6)
+            plots.components(canvas, model.components_[np.argsort(-model.usage_)], measures.shape, cmap=style)
+            written.picture(out / "components.png", canvas)
+            some = np.unique(np.linspace(0, len(X) - 1, 20).round().astype(int))
+            canvas = outputs.figure(10, 6)
+            mixtures = model.memberships_[some] @ model.components_
+            plots.reconstruction(canvas, X[some], mixtures, measures.shape, cmap=style)
+            written.picture(out / "reconstruction.png", canvas)
+        with written.open(out / "report.json") as file:
+            file.write(json.dumps(finite(report), indent=1).encode() + b"\n")
+        with written.path(out / "model.npz") as path:
+            model.save(path)
+
+
+def finite(x: Any) -> Any:
+    """Return what JSON can hold: it has no infinity."""
+    if isinstance(x, dict):
+        return {name: finite(value) for name, value in x.items()}
+    return None if isinstance(x, float) and not math.isfinite(x) else x

@@ -1,0 +1,267 @@
+"""The experiments in their quick form, with numbers checked against computations of our own, and the report of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import ot
+import pytest
+
+from gibbsot import datasets, schedules, solve_batch
+from gibbsot.experiments import bounds, figure1, figure2, figure3, outcome, plans, report
+from gibbsot.experiments.outcome import Claim, Outcome
+
+MODULES = {"figure1": figure1, "figure2": figure2, "figure3": figure3, "bounds": bounds}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("experiments")
+
+
+@pytest.fixture(scope="module")
+def found(folder) -> dict[str, Outcome]:
+    return {result.name: result for result in report.reproduce(list(MODULES), folder, quick=True, seed=3)}
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with open(folder / f"{name}.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def numbers(folder: Path, name: str) -> dict:
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_files_and_claims(found, name):
+    result = found[name]
+    assert result.name == name
+    assert result.title
+    assert result.sentence.endswith(".")
+    for path in result.pictures:
+        assert path.read_bytes()[:4] == b"\x89PNG"
+        assert path.with_suffix(".pdf").read_bytes()[:4] == b"%PDF"
+        assert path.stat().st_size > 20_000
+    assert all(path.stat().st_size > 50 for path in result.data)
+    for claim in result.claims:
+        assert claim.holds in (True, False, None)
+        assert not isinstance(claim.holds, np.bool_)
+        assert any(character.isdigit() for character in claim.measured)
+        assert "nan" not in claim.measured
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_same_seed_gives_the_same_bytes(found, name, tmp_path):
+    shares = []
+    again = MODULES[name].run(tmp_path, quick=True, seed=3, n_jobs=2, advance=lambda share, _="": shares.append(share))
+    assert sum(shares) == pytest.approx(1)
+    assert again.claims == found[name].claims
+    for old, new in zip(found[name].data, again.data, strict=True):
+        assert new.name == old.name
+        assert new.read_bytes() == old.read_bytes()
+
+
+def test_figure1_is_a_run_of_the_sampler(found, folder):
+    looks = numbers(folder, "figure1")["looks"]
+    assert [look["sweeps"] for look in looks] == [20, 40, 60]
+    table = rows(folder, "figure1")
+    assert len(table) == 3 * 128
+    for row in table:
+        assert float(row["g"]) <= float(row["U"])
+        assert float(row["h"]) >= float(row["L"])
+    # the last sweep's L and U by their definitions
+    M = datasets.coulomb_uniform().cost.matrix()
+    g, L = (np.array([float(row[name]) for row in table if row["sweeps"] == "60"]) for name in "gL")
+    np.testing.assert_allclose(L, (g[:, None] - M).max(axis=0), rtol=1e-12)
+    for look in looks:
+        # 2 x 128 x 100 exponentials, of which 95 % are in the band: five standard deviations
+        assert look["inside"] == pytest.approx(0.95, abs=5 * np.sqrt(0.95 * 0.05 / 25_600))
+        assert look["band"] == pytest.approx(np.log(20) * look["T"] * 128)
+
+
+def test_figure2_agrees_with_pot(found, folder):
+    p, q, cost = datasets.two_modes()
+    W = ot.emd2(p, q, cost.matrix())
+    assert numbers(folder, "figure2")["W"] == pytest.approx(W, rel=1e-9)
+    table = {(row["method"], int(row["iterations"])): row for row in rows(folder, "figure2")}
+    assert len(table) == 5 * 4
+    for (method, budget), row in table.items():
+        assert 0 <= float(row["plan_variation"]) <= 1
+        assert float(row["plan_rounded"]) >= -1e-9  # a coupling costs W at least
+        assert float(row["dual_error"]) >= -1e-9 or method == "B-ADMM"
+        assert budget in (1, 10, 50, 200)
+    Z = ot.sinkhorn(p, q, cost.matrix(), 2 / 128, numItermax=200, stopThr=0, warn=False)
+    assert float(table["IBP 2/N", 200]["plan_cost"]) == pytest.approx((Z * cost.matrix()).sum() / W - 1, abs=1e-9)
+    ours = solve_batch(np.tile(p, (5, 1)), q, cost, schedule=schedules.geometric(2 / 128, 200, ratio=200.0**-3), seed=3)
+    error = np.median(np.abs(ours.value / W - 1))
+    assert float(table["Gibbs-OT", 200]["error"]) == pytest.approx(error, abs=1e-9)
+    assert error < 0.01
+
+
+def test_figure3_knows_the_answer(found, folder):
+    assert numbers(folder, "figure3")["W"] == pytest.approx(2)
+    table = {(row["method"], int(row["iterations"])): row for row in rows(folder, "figure3")}
+    assert len(table) == 3 * 4
+    p, q, cost = datasets.coulomb_uniform()
+    Z = ot.sinkhorn(p, q, cost.matrix(), 0.5 / 128, numItermax=200, stopThr=0, warn=False)
+    off = np.abs(Z.sum(axis=1) - p).sum() + np.abs(Z.sum(axis=0) - q).sum()
+    assert float(table["entropic", 200]["marginals"]) == pytest.approx(off / 2, rel=1e-6)
+    assert float(table["entropic", 200]["edge_peak"]) > 1.5
+    assert float(table["Gibbs-OT", 200]["edge_peak"]) == pytest.approx(1, abs=0.3)
+    exact = np.roll(np.eye(128), 64, axis=1) / 128
+    assert float(table["entropic", 200]["variation"]) == pytest.approx(np.abs(Z - exact).sum() / 2, rel=1e-6)
+
+
+def test_bounds_hold(found, folder):
+    for row in rows(folder, "bounds"):
+        assert float(row["measured"]) <= float(row["bound"]) + 1e-12
+    kept = numbers(folder, "bounds")
+    assert kept["width_below"] > -kept["quantile_below"] > 0
+    assert kept["width_above"] > kept["quantile_above"] > 0
+    assert [claim.holds for claim in found["bounds"].claims] == [True, True, True, True, None]
+
+
+def test_rounding_gives_couplings():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        p, q = rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(4))
+        Z = rng.random((5, 4)) * rng.integers(0, 2, (5, 4)) / 8
+        R = plans.rounded(Z, p, q)
+        np.testing.assert_allclose(R.sum(axis=1), p, atol=1e-15)
+        np.testing.assert_allclose(R.sum(axis=0), q, atol=1e-15)
+        assert (R >= 0).all()
+        # the theorem of Altschuler, Weed and Rigollet: it moves twice the violation at most
+        off = np.abs(Z.sum(axis=1) - p).sum() + np.abs(Z.sum(axis=0) - q).sum()
+        assert np.abs(R - Z).sum() <= 2 * off + 1e-12
+    coupling = np.outer(p, q)
+    np.testing.assert_allclose(plans.rounded(coupling, p, q), coupling, atol=1e-15)
+
+
+def test_entropic_plans_do_not_underflow():
+    """The smallest epsilon of figure 2 is as well without logarithms; one that is not is found out."""
+    pair = datasets.two_modes()
+    M = pair.cost.matrix()
+    Z, U, how = plans.entropic(pair, 0.1 / 128, 30)
+    assert how == "sinkhorn"
+    logged = ot.sinkhorn(pair.p, pair.q, M, 0.1 / 128, method="sinkhorn_log", numItermax=30, stopThr=0, warn=False)
+    np.testing.assert_allclose(Z, logged, atol=1e-10)
+    Z, V, how = plans.entropic(datasets.coulomb_uniform(), 0.1 / 128, 30)
+    assert how == "sinkhorn_log"
+    assert Z.sum() == pytest.approx(1)
+    assert np.isfinite([U, V]).all()
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_report_is_one_page(found, folder):
+    text = (folder / "report.html").read_text("utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert [section["id"] for section in page.all("section")] == list(MODULES)
+    assert len(page.all("img")) == sum(len(result.pictures) for result in found.values())
+    for image in page.all("img"):
+        assert image["src"].startswith("data:image/png;base64,")
+        assert len(image["alt"]) > 20
+    assert len(page.all("tr")) == 1 + sum(len(result.claims) for result in found.values())
+    for link in page.all("a"):
+        target = link["href"]
+        assert target[1:] in MODULES if target.startswith("#") else (folder / target).is_file()
+    assert {meta.get("name") for meta in page.all("meta")} >= {"viewport", "color-scheme"}
+    assert page.all("link") == [{"rel": "icon", "href": "data:,"}]
+    assert not page.all("script")
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "url(" not in text
+    for result in found.values():
+        for claim in result.claims:
+            assert claim.measured.split("(")[0].split("'")[0].replace("<", "&lt;").replace(">", "&gt;") in text
+
+
+def test_summary_says_the_same(found, folder):
+    summary = numbers(folder, "summary")
+    assert summary["settings"]["quick"] is True
+    for kept, result in zip(summary["experiments"], found.values(), strict=True):
+        assert [Claim(**claim) for claim in kept["claims"]] == list(result.claims)
+        assert kept["data"] == [path.name for path in result.data]
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    """Experiments that count their runs and write next to nothing."""
+    calls: list[str] = []
+
+    def module(path: str, _package: str) -> SimpleNamespace:
+        name = path[1:]
+
+        def run(out, *, quick, seed, n_jobs, advance):
+            calls.append(name)
+            if name == "table" and calls.count("table") == 1:
+                raise KeyboardInterrupt
+            advance(2.0)
+            data = outcome.record({"seed": seed}, out, name)
+            return Outcome(name, "A <title> & more", "It's seen.", [Claim("1 < 2", "it's 1", None)], [], [data])
+
+        return SimpleNamespace(run=run)
+
+    monkeypatch.setattr(report, "import_module", module)
+    return calls
+
+
+def test_outcomes_are_used_again(stub, tmp_path):
+    first = report.reproduce(["figure1", "bounds"], tmp_path)
+    assert report.reproduce(["bounds", "figure1", "bounds"], tmp_path) == first[::-1]
+    assert stub == ["figure1", "bounds"]
+    report.reproduce(["figure1"], tmp_path, seed=1)
+    report.reproduce(["figure1"], tmp_path, seed=1, quick=True)
+    (tmp_path / "figure1.json").unlink()
+    report.reproduce(["figure1"], tmp_path, seed=1, quick=True)
+    (tmp_path / "figure1.outcome.json").write_text("{")
+    report.reproduce(["figure1"], tmp_path, seed=1, quick=True)
+    assert stub == ["figure1", "bounds", *["figure1"] * 4]
+    text = (tmp_path / "report.html").read_text()
+    assert "A &lt;title&gt; &amp; more" in text
+    assert "quick" in text
+
+
+def test_an_interrupt_leaves_the_report_of_what_is_done(stub, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        report.reproduce(["figure1", "table", "bounds"], tmp_path)
+    sections = Page((tmp_path / "report.html").read_text()).all("section")
+    assert [section["id"] for section in sections] == ["figure1"]
+    assert [kept["name"] for kept in numbers(tmp_path, "summary")["experiments"]] == ["figure1"]
+    assert [result.name for result in report.reproduce(["figure1", "table", "bounds"], tmp_path)] == [
+        "figure1",
+        "table",
+        "bounds",
+    ]
+    assert stub == ["figure1", "table", "table", "bounds"]
+
+
+def test_unknown_names_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"names: expected some of figure1, .* got 'figure9'"):
+        report.reproduce(["figure9"], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
