@@ -265,3 +265,34 @@ def test_unknown_names_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"names: expected some of figure1, .* got 'figure9'"):
         report.reproduce(["figure9"], tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def without_faces(*args, **options):
+    raise datasets.UnavailableError("faces: none here")
+
+
+def test_factorisations(tmp_path):
+    """Figure 4, quick: components are weights, as sharp as the table says, and those of Gibbs-OT the nearest."""
+    [found] = report.reproduce(["figure4"], tmp_path, quick=True)
+    methods = {row["method"]: row for row in rows(tmp_path, "figure4")}
+    components = numbers(tmp_path, "figure4-components")
+    assert list(methods) == list(components) == ["NMF", "smoothed W-NMF", "Gibbs-OT"]
+    for method, row in methods.items():
+        D = np.array(components[method])
+        np.testing.assert_allclose(D.sum(axis=1), 1, atol=1e-6)
+        assert float(row["effective pixels"]) == pytest.approx(np.mean(1 / (D**2).sum(axis=1)), rel=1e-3)
+    costs = {method: float(row["exact mean cost"]) for method, row in methods.items()}
+    assert costs["Gibbs-OT"] < costs["NMF"] < costs["smoothed W-NMF"]
+    assert [claim.holds for claim in found.claims] == [True, True]
+    assert found.pictures[0].stat().st_size > 10_000
+
+
+def test_data_that_is_not_there_is_said(tmp_path, monkeypatch):
+    """Figure 5 is not run, the table leaves the faces out, and neither is taken for done by the next call."""
+    monkeypatch.setattr(datasets, "faces", without_faces)
+    figure5, table = report.reproduce(["figure5", "table"], tmp_path, quick=True)
+    assert "none here" in figure5.sentence
+    assert not (tmp_path / "figure5.outcome.json").exists()
+    assert [claim.holds for claim in table.claims if "faces" in claim.paper] == [None]
+    assert len(table.claims) == 3
+    assert "none here" in (tmp_path / "report.html").read_text()
