@@ -282,6 +282,9 @@ def test_it_stops_by_itself(X):
     assert np.isfinite(model.history_[-1].upper)
     best = min(epoch.upper for epoch in model.history_ if np.isfinite(epoch.upper))
     assert model.reconstruction_err_ <= best
+    epochs = model.n_iter_
+    assert model.resume(X).n_iter_ == epochs
+    assert model.set_params(tol=0.0, max_epochs=epochs + 2).resume(X).n_iter_ >= epochs
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

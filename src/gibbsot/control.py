@@ -91,6 +91,10 @@ class Control:
         self.best = min(self.best, value)
         return better
 
+    def settled(self, tol: float) -> bool:
+        """Tell whether the last two coolings gained less than a share of the cost."""
+        return len(self.levels) > 2 and self.levels[-3] - self.best <= tol * self.best
+
     def adapt(self, value: float, estimate: float, tol: float) -> bool:
         """Change temperature and step for a model's exact cost and V(z); return whether to go back to the best one."""
         worse = value > _RISE * self.best
@@ -111,7 +115,7 @@ class Control:
             self.heat *= _COOLER
             self.past = self.past[-1:]
             self.levels.append(self.best)
-            self.finished = len(self.levels) > 2 and self.levels[-3] - self.best <= tol * self.best
+            self.finished = self.settled(tol)
         self.T = max(self.unit * self.heat * self.best, self.coldest)
         return worse
 

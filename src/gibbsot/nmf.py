@@ -210,6 +210,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def resume(self, X: Any) -> WassersteinNMF:
         """Go on with a fit that was interrupted, saved and loaded, or has come to ``max_epochs``, which may be raised.
 
+        One that has stopped by itself goes on only with a lower ``tol``.
+
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m)
@@ -225,7 +227,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if targets.shape != run.oracle.targets.shape or (targets != run.oracle.targets).nnz:
             raise ValueError("X: differs from the data of the fit; expected the same measures")
         run.oracle.n_jobs = self.n_jobs
-        run.control.finished = False
+        run.control.finished &= run.control.settled(self.tol)  # which may have been lowered
         self._go_on(time.perf_counter())
         return self
 
@@ -316,7 +318,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to an npz file, with its fit, so that `resume` can go on to the bit.
 
-        The file is replaced only when the new one is complete. Of the parameters, ``callbacks`` are left out.
+        The file is replaced only when the new one is complete. Of the parameters, ``callbacks``, arrays of ``init`` and
+        a ``random_state`` that is no integer are left out.
         """
         check_is_fitted(self)
         arrays: dict[str, Any] = {"components": self.components_, "seed": np.uint64(self.seed_)}

@@ -28,12 +28,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from .. import checks, measures
-from ..costs import Cost, GridCost, as_cost
+from .. import checks, estimators, measures
+from ..costs import Cost, GridCost
 
 Array = NDArray[np.float64]
 
-_SMOOTHING = 0.01  # of a start: where every component is zero the dual has no minimum
 _SAFE = 300.0  # exponents twice as large still have all their digits
 _LEAST = -650.0  # the logarithm of a sum that has lost some
 _CHUNK = 2_000_000  # numbers held at a time where a sum is done again
@@ -328,8 +327,8 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         for name in ("n_components", "max_iter", "max_inner"):
             checks.count(getattr(self, name), name)
         checks.positive(self.epsilon, "epsilon")
-        if not checks.number(self.tol, "tol") >= 0:
-            raise ValueError(f"tol: expected a number >= 0, got {self.tol!r}")
+        estimators.tolerance(self.tol)
+        estimators.callbacks(self.callbacks)
         known = self.init in ("nmf", "random") if isinstance(self.init, str) else self.init is not None
         if not known or (isinstance(self.init, tuple) and len(self.init) != 2):
             raise ValueError(f"init: expected 'nmf', 'random', components or a pair of arrays, got {self.init!r}")
@@ -342,13 +341,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         shape = np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X: expected measures as rows, shape (n, m), got shape {shape}")
-        cost = GridCost(shape[1]) if self.cost is None else as_cost(self.cost)
-        if cost.shape != (shape[1], shape[1]):
-            raise ValueError(
-                f"cost: is for {cost.shape[0]} x {cost.shape[1]} points; expected {shape[1]} x {shape[1]} as in X"
-            )
-        if not cost.finite:
-            raise ValueError("cost: has infinite costs; expected finite ones")
+        cost = estimators.square_cost(self.cost, shape[1])
         rows = measures.weights(X, "X", shape[1])
         rows = rows / rows.sum(axis=1, keepdims=True)
         return rows, Conjugate(rows, cost, self.epsilon)
@@ -367,9 +360,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it is only a start
                 D = NMF(K, random_state=random).fit(X).components_
-        mass = D.sum(axis=1, keepdims=True)
-        D = np.where(mass > 0, D / np.where(mass > 0, mass, 1), X.mean(axis=0))
-        return (1 - _SMOOTHING) * D + _SMOOTHING / m
+        return estimators.smooth(D, np.full(m, 1 / m))  # where every component is zero the dual has no minimum
 
     def _solve(
         self, dual: Any, u: Array, conjugate: Conjugate, other: Array, rho: float
