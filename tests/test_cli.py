@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -305,8 +306,20 @@ def test_resume_with_more_epochs_keeps_the_rest(blobs, tmp_path, capfd):
     assert (report["epochs"], report["components"], report["seed"]) == (5, 2, 4)
     before = (out / "model.npz").read_bytes()
     assert "has 2, not 3" in fails(capfd, *words, "--components", "3", "--resume")
+    assert "--seed: the model in" in fails(capfd, *words, "--seed", "0", "--resume")
+    assert "--power: the model in" in fails(capfd, *words, "--power", "1", "--resume")
+    np.save(tmp_path / "M.npy", np.ones((48, 48)))
+    assert "--cost: the model in" in fails(capfd, *words, "--cost", tmp_path / "M.npy", "--resume")
     assert "differs from the data" in fails(capfd, *words, "--limit", "9", "--resume")
     assert (out / "model.npz").read_bytes() == before
+    succeeds(capfd, *words, "--components", "2", "--seed", "4", "--power", "2", "--epochs", "5", "--resume")
+
+
+def test_a_model_is_never_written_over_unasked(blobs, tmp_path, capfd):
+    words = ["nmf", blobs, "--components", "2", "--epochs", "2", "--out", tmp_path]
+    (tmp_path / "model.npz").write_text("mine")
+    assert "model.npz: is there already; --resume goes on" in fails(capfd, *words)
+    assert (tmp_path / "model.npz").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -325,6 +338,9 @@ def test_resume_with_more_epochs_keeps_the_rest(blobs, tmp_path, capfd):
         (("blobs", "--components", "2", "--checkpoint", "-1"), "--checkpoint: expected seconds"),
         (("blobs", "--components", "2", "--cost", "nan.npy"), "nan.npy: expected costs of shape (48, 48)"),
         (("nan.npy", "--components", "2"), "nan.npy: has a weight that is NaN, at (0, 0)"),
+        (("mixed/a.png", "--components", "2"), "a.png: is one image; expected a folder of them"),
+        (("header.npy", "--components", "2"), "header.npy: is damaged or no array of numbers"),
+        (("huge.npy", "--components", "2"), "huge.npy: is damaged or no array of numbers"),
         (("zero.npy", "--components", "2"), "zero.npy: has no mass in any measure"),
         (("fives", "--components", "2", "--key", "x"), "--key: is for files"),
         (("fives", "--components", "2", "--label", "4"), "--label: fives has no labels"),
@@ -336,6 +352,9 @@ def test_bad_input_of_nmf(blobs, tmp_path, monkeypatch, capfd, words, message):
     monkeypatch.chdir(tmp_path)
     np.save("nan.npy", np.full((4, 6), np.nan))
     np.save("zero.npy", np.zeros((4, 6)))
+    content = Path("zero.npy").read_bytes()
+    Path("header.npy").write_bytes(content.replace(b"(4, 6)", b"(4, 6 "))
+    Path("huge.npy").write_bytes(content.replace(b"(4, 6), }" + 12 * b" ", b"(4, 6000000000000), }"))
     for folder in ("empty", "mixed", "fake"):
         Path(folder).mkdir()
     Image.fromarray(np.ones((5, 5), np.uint8)).save("mixed/a.png")
@@ -347,8 +366,12 @@ def test_bad_input_of_nmf(blobs, tmp_path, monkeypatch, capfd, words, message):
 
 
 def test_a_damaged_model_cannot_be_resumed(blobs, tmp_path, capfd):
+    words = ["nmf", blobs, "--resume", "--out", tmp_path]
     (tmp_path / "model.npz").write_bytes(b"PK\x03\x04 but not really")
-    assert "model.npz is damaged" in fails(capfd, "nmf", blobs, "--resume", "--out", tmp_path)
+    assert "model.npz is damaged" in fails(capfd, *words)
+    with zipfile.ZipFile(tmp_path / "model.npz", "w") as file:
+        file.writestr("format.npy", b"\x93NUMPY\1\0\4\0{'(\n")
+    assert "model.npz is damaged" in fails(capfd, *words)
 
 
 def test_a_full_disk_leaves_nothing_of_a_fit(blobs, tmp_path, full_disk, capfd):
@@ -371,7 +394,7 @@ def test_a_disk_that_fills_up_later_leaves_what_was_there(blobs, tmp_path, monke
         fsync(file)
 
     monkeypatch.setattr(os, "fsync", nearly_full)
-    fails(capfd, *words, "--seed", "1")
+    fails(capfd, *words, "--epochs", "4", "--resume")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
@@ -413,7 +436,8 @@ def test_warnings_are_one_line(tmp_path, capfd):
     words = ["nmf", tmp_path / "rows.npy", "--components", "2", "--epochs", "1", "--out", tmp_path / "out", "--json"]
     assert main([str(word) for word in words]) == 0
     printed = capfd.readouterr()
-    assert json.loads(printed.out)["measures"] == 9
+    said = json.loads(printed.out)
+    assert (said["measures"], said["sample"]) == (9, 8)
     assert printed.err == "warning: X: 1 rows have no mass, the first is row 3; they are left out\n"
 
 
@@ -460,9 +484,55 @@ def test_reproduce_interrupted(report, tmp_path, capfd, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
+    out = tmp_path / "an out"
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "reproduce", interrupted)
+        assert main(["reproduce", "--out", str(out)]) == 130
+        assert capfd.readouterr().err == "interrupted before anything was done\n"
+        assert not out.exists()
+    words = ["reproduce", "table", "--out", str(out)]
+    assert main(words) == 0
+    capfd.readouterr()
     monkeypatch.setattr(report, "reproduce", interrupted)
+    assert main([*words, "--json"]) == 130
+    printed = capfd.readouterr()
+    assert "what is done is in" in printed.err
+    again = shlex.split(printed.err.splitlines()[-1])
+    assert again == ["gibbsot", *words, "--json"] == shlex.split(json.loads(printed.out)["resume"])
+
+
+@installed
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+def test_reproduce_interrupted_and_repeated_through_the_script(tmp_path):
+    out = tmp_path / "out"
+    words = ["reproduce", "figure1", "--quick", "--out", out, "--json"]
+    process = start(*words)
+    wait_for(out, process)
+    process.send_signal(signal.SIGINT)
+    printed, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert printed == ""
+    assert said == "interrupted before anything was done\n"
+    done = command(*words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["experiments"][0]["name"] == "figure1"
+    assert "figure1" in (out / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("place", ["typer.main", "gibbsot.experiments.report"])
+def test_interrupted_while_modules_load(tmp_path, monkeypatch, capfd, place):
+    class Interrupting:
+        def find_spec(self, name, *_):
+            if name == place:
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, place, raising=False)
+    if place.startswith("gibbsot"):
+        monkeypatch.delattr(experiments, "report", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     assert main(["reproduce", "--out", str(tmp_path / "out")]) == 130
-    assert "what is done is in" in capfd.readouterr().err
+    printed = capfd.readouterr()
+    assert printed.out == printed.err == ""
 
 
 # --- info and help

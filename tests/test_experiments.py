@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +14,8 @@ import numpy as np
 import ot
 import pytest
 
-from gibbsot import datasets, schedules, solve_batch
-from gibbsot.experiments import bounds, figure1, figure2, figure3, outcome, plans, report
+from gibbsot import datasets, kernels, schedules, solve_batch, theory
+from gibbsot.experiments import bounds, factorisations, figure1, figure2, figure3, figure5, outcome, plans, report
 from gibbsot.experiments.outcome import Claim, Outcome
 
 MODULES = {"figure1": figure1, "figure2": figure2, "figure3": figure3, "bounds": bounds}
@@ -83,6 +85,20 @@ def test_figure1_is_a_run_of_the_sampler(found, folder):
         # 2 x 128 x 100 exponentials, of which 95 % are in the band: five standard deviations
         assert look["inside"] == pytest.approx(0.95, abs=5 * np.sqrt(0.95 * 0.05 / 25_600))
         assert look["band"] == pytest.approx(np.log(20) * look["T"] * 128)
+        assert look["measured"] == pytest.approx([look["band"]] * 2, rel=0.1)
+    assert found["figure1"].claims[0].holds is True
+
+
+def test_figure1_finds_noise_that_is_not_exponential(tmp_path, monkeypatch):
+    """Samples at 1.1 times their distance: the band gets thinner as well, but does not hold 95 %."""
+    run = figure1.sampler.run
+
+    def wrong(*args, **options):
+        state, info = run(*args, **options)
+        return state, info._replace(g=info.U - 1.1 * (info.U - info.g))
+
+    monkeypatch.setattr(figure1.sampler, "run", wrong)
+    assert figure1.run(tmp_path, quick=True).claims[0].holds is False
 
 
 def test_figure2_agrees_with_pot(found, folder):
@@ -102,6 +118,15 @@ def test_figure2_agrees_with_pot(found, folder):
     error = np.median(np.abs(ours.value / W - 1))
     assert float(table["Gibbs-OT", 200]["error"]) == pytest.approx(error, abs=1e-9)
     assert error < 0.01
+    # duals are judged against duals, and plans as couplings
+    at = {method: row for (method, budget), row in table.items() if budget == 200}
+    values, couplings = found["figure2"].claims[1:3]
+    rivals = ["IBP 0.1/N", "IBP 0.5/N", "IBP 2/N", "B-ADMM"]
+    lacking = [float(at[method]["dual_error"]) for method in rivals[:3]]
+    assert values.holds is (float(at["Gibbs-OT"]["dual_error"]) < min(lacking))
+    assert "primal only" in values.measured
+    above = [float(at[method]["plan_rounded"]) for method in rivals]
+    assert couplings.holds is (float(at["Gibbs-OT"]["plan_rounded"]) < min(above))
 
 
 def test_figure3_knows_the_answer(found, folder):
@@ -125,6 +150,22 @@ def test_bounds_hold(found, folder):
     assert kept["width_below"] > -kept["quantile_below"] > 0
     assert kept["width_above"] > kept["quantile_above"] > 0
     assert [claim.holds for claim in found["bounds"].claims] == [True, True, True, True, None]
+    assert abs(kept["apart_where_cold_in_standard_errors"]) < 4
+    assert kept["change_where_cold"] == pytest.approx(kept["expected_where_cold"], rel=0.2)
+
+
+def test_bounds_find_increments_that_are_wrong(tmp_path, monkeypatch):
+    """Expected increments that are off by a fifth, and steps that are bounded too tightly, are found out."""
+    trace = theory.trace
+
+    def wrong(*args):
+        state, seen = trace(*args)
+        wide = seen.r[:, :1] + 30 * (seen.r - seen.r[:, :1])
+        return state, seen._replace(increment=0.8 * seen.increment, r=wide)
+
+    monkeypatch.setattr(theory, "trace", wrong)
+    holds = [claim.holds for claim in bounds.run(tmp_path, quick=True).claims]
+    assert holds[1:4] == [False, False, False]
 
 
 def test_rounding_gives_couplings():
@@ -247,6 +288,71 @@ def test_outcomes_are_used_again(stub, tmp_path):
     assert "quick" in text
 
 
+def test_the_report_keeps_what_other_calls_did(stub, tmp_path):
+    report.reproduce(["bounds", "figure2"], tmp_path)
+    assert [result.name for result in report.reproduce(["figure1"], tmp_path)] == ["figure1"]
+    sections = Page((tmp_path / "report.html").read_text()).all("section")
+    assert [section["id"] for section in sections] == ["figure1", "figure2", "bounds"]
+    assert [kept["name"] for kept in numbers(tmp_path, "summary")["experiments"]] == ["figure1", "figure2", "bounds"]
+    report.reproduce(["figure1"], tmp_path, seed=1)  # other settings: the rest is not of this report
+    assert [kept["name"] for kept in numbers(tmp_path, "summary")["experiments"]] == ["figure1"]
+
+
+def test_what_matters_is_part_of_the_settings(stub, tmp_path, monkeypatch):
+    for faces in ("a.npz", "a.npz", "b.npz"):
+        monkeypatch.setenv("GIBBSOT_FACES", faces)
+        report.reproduce(["figure4", "figure5"], tmp_path)
+    assert stub == ["figure4", "figure5", "figure5"]
+    with kernels.using("numpy"):
+        report.reproduce(["figure4"], tmp_path)
+    assert stub[3:] == ([] if kernels.name() == "numpy" else ["figure4"])
+
+
+@pytest.mark.parametrize("good", range(5))
+def test_a_full_disk_leaves_nothing_of_the_experiment(stub, tmp_path, monkeypatch, good):
+    """Files are written in this order: the data and the outcome of each experiment, then the summary and the report."""
+    written = ["figure1.json", "figure1.outcome.json", "bounds.json", "bounds.outcome.json", "summary.json"]
+    fsync, calls, out = os.fsync, [], tmp_path / "a" / "b"
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) > good:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left") as failure:
+            report.reproduce(["figure1", "bounds"], out)
+    assert failure.value.filename == str(out / written[good])
+    assert failure.value.errno == errno.ENOSPC
+    left = written[: good // 2 * 2]
+    assert sorted(os.listdir(out) if left else os.listdir(tmp_path)) == sorted(left)
+    report.reproduce(["figure1", "bounds"], out)
+    assert sorted(os.listdir(out)) == sorted([*written, "report.html"])
+
+
+def test_a_failure_leaves_older_files(stub, tmp_path, monkeypatch):
+    report.reproduce(["figure1"], tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    calls: list[int] = []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        report.reproduce(["figure1"], tmp_path, seed=1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_json_has_no_nan(tmp_path):
+    path = outcome.record({"a": [float("nan"), (1.5, float("-inf"))], "b": np.float64("nan")}, tmp_path, "odd")
+    assert json.loads(path.read_text(), parse_constant=pytest.fail) == {"a": [None, [1.5, None]], "b": None}
+
+
 def test_an_interrupt_leaves_the_report_of_what_is_done(stub, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         report.reproduce(["figure1", "table", "bounds"], tmp_path)
@@ -287,6 +393,22 @@ def test_factorisations(tmp_path):
     assert found.pictures[0].stat().st_size > 10_000
 
 
+@pytest.mark.parametrize(("ours", "holds"), [(0.04, True), (0.021, None), (0.001, False)])
+def test_noise_is_what_plain_nmf_has_not(ours, holds):
+    specks = {"NMF": 0.02, "smoothed W-NMF": 0.001, "Gibbs-OT": ours}
+    made = {name: factorisations.Found(np.ones((1, 1)), 1.0, 1.0, share, 1.0) for name, share in specks.items()}
+    [claim] = figure5._noise(made)
+    assert claim.holds is holds
+    assert all(f"{share:.2%}" in claim.measured for share in specks.values())
+
+
+def test_specks_stand_out_alone():
+    image = np.ones((6, 6))
+    image[1, 1], image[0, 4], image[4, 4] = 0, 2, 1.05  # pepper, salt at the edge, and too little
+    image[3, :2] = 5  # two together are a stroke
+    assert factorisations._specks(image) == pytest.approx(2 / 36)
+
+
 def test_data_that_is_not_there_is_said(tmp_path, monkeypatch):
     """Figure 5 is not run, the table leaves the faces out, and neither is taken for done by the next call."""
     monkeypatch.setattr(datasets, "faces", without_faces)
@@ -295,4 +417,7 @@ def test_data_that_is_not_there_is_said(tmp_path, monkeypatch):
     assert not (tmp_path / "figure5.outcome.json").exists()
     assert [claim.holds for claim in table.claims if "faces" in claim.paper] == [None]
     assert len(table.claims) == 3
+    assert table.complete is False
+    assert not (tmp_path / "table.outcome.json").exists()
+    assert [claim.holds for claim in table.claims if "Core i5" in claim.paper] == [None]
     assert "none here" in (tmp_path / "report.html").read_text()

@@ -182,6 +182,12 @@ def write_zip(path, **entries: bytes) -> None:
             file.writestr(f"{name}.npy", content)
 
 
+def npy(shape: str) -> bytes:
+    """A file of NumPy's whose header claims a shape, without the numbers."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
+
+
 @pytest.mark.parametrize(
     ("write", "message"),
     [
@@ -192,13 +198,19 @@ def write_zip(path, **entries: bytes) -> None:
         (write_npy, "damaged or no file of gibbsot's"),
         (lambda path: np.savez(path, format="gibbsot/1 numbers", x=np.array([{}])), "damaged or no file of gibbsot's"),
         (lambda path: write_zip(path, format=b"gibbsot/1 numbers"), "damaged or no file of gibbsot's"),
+        (lambda path: write_zip(path, x=npy("(3,")), "damaged or no file of gibbsot's"),
+        (lambda path: write_zip(path, x=npy("(1" + 30 * "0" + ",)")), "damaged or no file of gibbsot's"),
+        (lambda path: write_zip(path, x=npy("(1000000000000000,)")), "damaged or no file of gibbsot's"),
         (lambda path: write_zip(path), "holds 'no format at all'; expected 'gibbsot/1 numbers'"),
         (lambda path: np.savez(path, x=np.ones(3)), "holds 'no format at all'; expected 'gibbsot/1 numbers'"),
         (lambda path: np.savez(path, format="gibbsot/2 numbers"), "holds 'gibbsot/2 numbers'; expected"),
         (lambda path: files.save(path, "letters", OLD), "holds 'gibbsot/1 letters'; expected 'gibbsot/1 numbers'"),
         (lambda path: path.mkdir(), "damaged or no file of gibbsot's"),
     ],
-    ids=["empty", "text", "noise", "pickle", "npy", "objects", "zip", "none", "npz", "version", "kind", "folder"],
+    ids=[
+        *("empty", "text", "noise", "pickle", "npy", "objects", "zip", "header", "overflow", "petabytes"),
+        *("none", "npz", "version", "kind", "folder"),
+    ],
 )
 def test_foreign_files_are_named(tmp_path, write, message):
     path = tmp_path / "foreign.npz"

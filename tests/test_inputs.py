@@ -21,6 +21,12 @@ def write_idx(path, values, packed=False):
     return path
 
 
+def npy(shape):
+    """A file of NumPy's whose header claims a shape, without the numbers."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
+
+
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".pgm", ".tif", ".PNG"])
 def test_image_files_give_their_pixels(tmp_path, suffix):
     Image.fromarray(PIXELS).save(tmp_path / f"a{suffix}")
@@ -71,9 +77,13 @@ def test_arrays_come_back_from_every_format(tmp_path):
     [
         ("none.npy", None, "there is no such file"),
         ("a.npy", b"not numpy", "is damaged or no array"),
+        ("a.npy", npy("(3,"), "is damaged or no array"),
+        ("a.npy", npy("(1" + 30 * "0" + ",)"), "is damaged or no array"),
+        ("a.npy", npy("(1000000000000000,)"), "is damaged or no array"),
         ("a.npz", b"not a zip", "is damaged or no npz"),
-        ("a.csv", b"", "is empty"),
-        ("a.csv", b"x,y\n", "is empty"),
+        ("a.csv", b"", "it is empty"),
+        ("a.csv", b"x,y\n", "it is empty"),
+        ("a.csv", b"1" * 200_000 + b",2\n", "expected a table of numbers"),
         ("a.csv", b"1,2\n3\n", "expected a table of numbers"),
         ("a.csv", b"1,2\n3,x\n", "expected a table of numbers"),
         ("a.csv", b"\xff\xfe\x00\x81", "is no text"),
@@ -201,6 +211,10 @@ def test_folders_that_will_not_do(tmp_path):
     assert inputs.collection(tmp_path, resize=lambda x: datasets.shrink(x, (3, 3))).rows.shape == (2, 9)
     with pytest.raises(ValueError, match=r"a\.png: shape: expected at most"):
         inputs.collection(tmp_path, resize=lambda x: datasets.shrink(x, (9, 9)))
+    with pytest.raises(ValueError, match=r"a\.png: is one image; expected a folder of them"):
+        inputs.collection(tmp_path / "a.png")
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        inputs.collection(tmp_path / "none.png")
     (tmp_path / "c.png").write_text("not an image")
     with pytest.raises(ValueError, match=r"c\.png: is damaged or no image"):
         inputs.collection(tmp_path, resize=lambda x: datasets.shrink(x, (3, 3)))

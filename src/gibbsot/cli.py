@@ -17,6 +17,13 @@ def main(args: Sequence[str] | None = None) -> int:
     args : sequence of str, optional
         By default those of the process.
     """
+    try:
+        return _run(args)
+    except KeyboardInterrupt:  # also while modules load
+        return 130
+
+
+def _run(args: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if args is None else args)
     if args is None:
         for backend in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):  # POT would load them all, for seconds, to no use here

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +16,7 @@ from rich.table import Table
 from scipy import sparse
 
 from . import __version__, inputs, kernels, outputs, plots, runs
+from .costs import Cost
 from .solve import solve
 
 app = typer.Typer(
@@ -190,7 +189,14 @@ def nmf(
     _not_negative(seed)
     if not checkpoint >= 0:
         raise ValueError(f"--checkpoint: expected seconds >= 0, got {checkpoint}")
-    measures = runs.named_or_read(data, key, shape, size, label, labels, limit, invert)
+    path = out / "model.npz"
+    if path.exists() and not resume:
+        raise FileExistsError(
+            f"{path}: is there already; --resume goes on with it; or remove it, or choose another --out"
+        )
+    measures = runs.named_or_read(
+        data, key=key, shape=shape, size=size, label=label, labels=labels, limit=limit, invert=invert
+    )
     n = len(measures.rows)
     if components is None and not resume:
         raise ValueError("--components: expected how many")
@@ -202,7 +208,6 @@ def nmf(
 
     from .nmf import WassersteinNMF  # loads scikit-learn
 
-    path = out / "model.npz"
     with (
         outputs.folder(out),
         runs.Interrupt(lambda: say.print("stopping after this epoch; Ctrl-C again to stop at once")) as interrupt,
@@ -227,8 +232,7 @@ def nmf(
                 if not path.exists():
                     raise FileNotFoundError(f"{path}: there is no such file, so nothing to resume")
                 model = WassersteinNMF.load(path)
-                if components not in (None, model.n_components):
-                    raise ValueError(f"--components: the model in {path} has {model.n_components}, not {components}")
+                _agree(ctx, model, path, components=components, seed=seed, cost=cost)
                 model.set_params(**changed).resume(measures.rows)
             else:
                 model = WassersteinNMF(components or 0, cost=cost, random_state=seed, **changed).fit(measures.rows)
@@ -239,7 +243,7 @@ def nmf(
         report = runs.summary(model, measures, data)
         if interrupt.wanted:
             model.save(path)
-            command = shlex.join(["gibbsot", *ctx.obj] + ["--resume"] * (not resume))
+            command = runs.again(["gibbsot", *ctx.obj], "--resume")
             if as_json:
                 _print_json(report | {"status": "interrupted", "resume": command})
             say.print(f"stopped after {model.n_iter_} epochs, the model is in {path}; to go on:\n{command}")
@@ -266,6 +270,7 @@ def nmf(
     "  gibbsot reproduce figure1 table --out paper"
 )
 def reproduce(
+    ctx: typer.Context,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the report.", show_default=False)],
     names: Annotated[
         list[str] | None,
@@ -292,13 +297,19 @@ def reproduce(
     if "all" in wanted:
         wanted = list(report.NAMES)
     outputs.figure(1, 1)
-    with outputs.folder(out):
-        try:
+    try:
+        with outputs.folder(out):
             found = report.reproduce(wanted, out, quick=quick, seed=seed, n_jobs=jobs, verbose=not quiet)
-        except KeyboardInterrupt:
-            if not quiet:
-                print(f"interrupted; what is done is in {out}", file=sys.stderr)
+    except KeyboardInterrupt:
+        say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True, markup=False)
+        if not (out / "report.html").exists():
+            say.print("interrupted before anything was done")
             return 130
+        command = runs.again(["gibbsot", *ctx.obj])
+        if as_json:
+            _print_json({"out": str(out), "status": "interrupted", "resume": command})
+        say.print(f"interrupted, what is done is in {out}; to go on:\n{command}")
+        return 130
     if as_json:
         rows = [{"name": one.name, "title": one.title, "claims": [c._asdict() for c in one.claims]} for one in found]
         _print_json({"out": str(out), "experiments": rows})
@@ -336,6 +347,21 @@ def info(seed: Seed = 0, jobs: Jobs = -1, quiet: Quiet = False, as_json: Json = 
         for name, value in found.items():
             table.add_row(name, ", ".join(value) if isinstance(value, list) else str(value))
         Console().print(table)
+
+
+def _agree(ctx: typer.Context, model: Any, path: Path, *, components: int | None, seed: int, cost: Cost) -> None:
+    """Refuse options that were given and are not those of the model to go on with."""
+
+    def given(name: str) -> bool:
+        source = ctx.get_parameter_source(name)
+        return source is not None and source.name != "DEFAULT"
+
+    for name, wanted, found in (("components", components, model.n_components), ("seed", seed, model.random_state)):
+        if given(name) and wanted != found:
+            raise ValueError(f"--{name}: the model in {path} has {found}, not {wanted}")
+    for name, option in (("cost_file", "--cost"), ("power", "--power")):
+        if given(name) and not runs.same_cost(cost, model.cost):
+            raise ValueError(f"{option}: the model in {path} has another cost")
 
 
 def _not_negative(seed: int) -> None:

@@ -33,6 +33,10 @@ _SHORT = 0.25  # a step below which chains that lag are heated before the first 
 _STALL, _LOOK_BACK = 0.003, 3  # a gain a look below which the model is cooled, over so many looks
 _COOLER = 0.7
 _RISE = 1.05  # over the best model, which is then taken up again
+_SOON = 3  # epochs to the next look then
+# of the gradient over its least so far, where logarithms of weights change by as much: steps that are too long throw
+# the model to and fro
+_GROWTH, _LARGE = 1.5, 0.04
 
 
 @dataclass
@@ -58,7 +62,9 @@ class Control:
     step: float = 1.0
     longest: float = _LONGEST  # that the step may become
     best: float = np.inf
+    calm: float = np.inf  # the least size of the gradient
     looked: int = 0  # the epoch of the last look
+    worse: bool = False  # what it showed
     past: list[float] = field(default_factory=list)  # exact looks since the last cooling
     levels: list[float] = field(default_factory=list)  # the best when it was cooled
     finished: bool = False
@@ -77,7 +83,15 @@ class Control:
 
     def due(self, epoch: int) -> bool:
         """Tell whether the model is to be looked at after an epoch."""
-        return bool(epoch >= self.looked + np.clip(self.looked // 8, *_SPACING))
+        return bool(epoch >= self.looked + (_SOON if self.worse else np.clip(self.looked // 8, *_SPACING)))
+
+    def brake(self, change: float) -> None:
+        """Shorten the step where the changes of the logarithms of weights that it makes are large and growing."""
+        gradient = change / self.step
+        if change > _LARGE and gradient > _GROWTH * self.calm:
+            self.step *= _SHORTER
+            self.calm = gradient
+        self.calm = min(self.calm, gradient)
 
     def note(self, estimate: float) -> str:
         """Return what a progress bar says: the best cost, or V(z) before the first look."""
@@ -97,9 +111,9 @@ class Control:
 
     def adapt(self, value: float, estimate: float, tol: float) -> bool:
         """Change temperature and step for a model's exact cost and V(z); return whether to go back to the best one."""
-        worse = value > _RISE * self.best
+        self.worse = value > _RISE * self.best
         heat = estimate / value - 1 if value > 0 else self.heat
-        if worse:
+        if self.worse:
             self.step *= _SHORTER
             self.longest = self.step
         elif heat < _LAGS * self.heat:
@@ -109,7 +123,7 @@ class Control:
                 self.heat /= _COOLER
         elif heat > _FOLLOWS * self.heat:
             self.step = min(self.longest, self.step * _LONGER)
-        self.past.append(self.best if worse else value)
+        self.past.append(self.best if self.worse else value)
         before = self.past[-1 - _LOOK_BACK] if len(self.past) > _LOOK_BACK else np.inf
         if before - self.past[-1] <= _STALL * _LOOK_BACK * self.past[-1]:
             self.heat *= _COOLER
@@ -117,7 +131,13 @@ class Control:
             self.levels.append(self.best)
             self.finished = self.settled(tol)
         self.T = max(self.unit * self.heat * self.best, self.coldest)
-        return worse
+        return self.worse
+
+
+def deviation(weights: Array, x: Array) -> float:
+    """Return the standard deviation of rows under weights, in the mean."""
+    centred = x - (weights * x).sum(axis=1, keepdims=True)
+    return float(np.sqrt((weights * centred**2).sum(axis=1)).mean())
 
 
 def sample(n: int) -> NDArray[np.intp]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FORMAT = "gibbsot/1 "
+
+# What Python's and NumPy's readers raise for files that are damaged: any of these, according to where.
+DAMAGE = (
+    OSError, ValueError, TypeError, SyntaxError, EOFError, KeyError, RuntimeError, OverflowError, MemoryError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @contextmanager
@@ -81,7 +88,7 @@ def load(path: str | os.PathLike[str], kind: str) -> dict[str, NDArray[Any]]:
                     part.read()  # to the end, where the checksum is
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         raise ValueError(f"path: {os.fspath(path)} is damaged or no file of gibbsot's ({error})") from None
     found = str(arrays.pop("format", "no format at all"))
     if found != _FORMAT + kind:

@@ -7,8 +7,6 @@ import gzip
 import io
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import checks
+from .files import DAMAGE
 
 Array = NDArray[np.float64]
 Source = str | os.PathLike[str]
@@ -25,7 +24,6 @@ Resize = Callable[[Array], Array]
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 _TABLES = (".csv", ".tsv", ".txt")
 _KINDS = f"an image ({' '.join(IMAGES)}), .npy, .npz, .csv, .parquet or an idx file of MNIST's"
-_DAMAGE = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class Measure(NamedTuple):
@@ -159,6 +157,8 @@ def collection(
             raise ValueError(f"{where}: is a folder; labels go with a file of measures")
         values, shape, resize = _folder(where, invert, resize, limit), None, None
     else:
+        if is_image(where) and where.exists():
+            raise ValueError(f"{where}: is one image; expected a folder of them")
         values = array(where, key)
         if values.size == 0 or values.ndim not in (2, 3):
             raise ValueError(f"{where}: expected shape (n, height, width) or (n, m), got {values.shape}")
@@ -219,7 +219,7 @@ def image(path: Source, *, invert: bool = False) -> Array:
                     ground = Image.new("RGBA", picture.size, "white" if invert else "black")
                     picture = Image.alpha_composite(ground, picture.convert("RGBA"))
                 grey = np.asarray(picture.convert("L"), np.float64)
-    except (*_DAMAGE, SyntaxError, Image.DecompressionBombError):  # what Pillow raises depends on the format
+    except (*DAMAGE, Image.DecompressionBombError):  # what Pillow raises depends on the format
         raise ValueError(f"{path}: is damaged or no image") from None
     if not invert:
         return grey
@@ -264,7 +264,7 @@ def _numpy(path: Path) -> NDArray[Any]:
             return np.lib.format.read_array(file, allow_pickle=False)
     except PermissionError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise ValueError(f"{path}: is damaged or no array of numbers ({error})") from None
 
 
@@ -277,7 +277,7 @@ def _archive(path: Path, key: str | None) -> NDArray[Any]:
                 return np.asarray(file[name])
     except PermissionError:
         raise
-    except (*_DAMAGE, AttributeError) as error:  # the last: another kind of file under this name
+    except (*DAMAGE, AttributeError) as error:  # the last: another kind of file under this name
         raise ValueError(f"{path}: is damaged or no npz file of numbers ({error})") from None
     if key is None:
         raise ValueError(f"{path}: has the arrays {', '.join(names) or '(none)'}; say with the key which one to take")
@@ -291,13 +291,13 @@ def _table(path: Path) -> NDArray[Any]:
         raise ValueError(f"{path}: is no text; expected numbers with commas between them") from None
     lines = [line for line in text.splitlines() if line.strip()]
     between = next((mark for mark in ",;\t" if lines and mark in lines[0]), None)
-    if lines and not _numbers(next(csv.reader(lines[:1], delimiter=between or " "))):
-        lines = lines[1:]  # names of the columns
-    if not lines:
-        raise ValueError(f"{path}: is empty; expected numbers with commas between them")
     try:
+        if lines and not _numbers(next(csv.reader(lines[:1], delimiter=between or " "))):
+            lines = lines[1:]  # names of the columns
+        if not lines:
+            raise ValueError("it is empty")
         return np.loadtxt(io.StringIO("\n".join(lines)), delimiter=between, ndmin=2)
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:  # the latter: a field that is too long
         raise ValueError(f"{path}: expected a table of numbers ({str(error).partition(';')[0]})") from None
 
 
@@ -330,7 +330,7 @@ def _idx(path: Path) -> NDArray[Any]:
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
-        except _DAMAGE:
+        except DAMAGE:
             raise ValueError(f"{path}: is damaged, it does not unpack") from None
     if content[:3] != b"\0\0\x08" or len(content) < 4:
         raise ValueError(f"{path}: is of no known kind; expected {_KINDS}")

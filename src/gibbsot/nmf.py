@@ -450,9 +450,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         try:
             with progress.bar("Wasserstein NMF", self.verbose) as advance:
                 while len(run.history) < self.max_epochs and not run.control.finished:
-                    estimate, sweeps = self._epoch(run)
+                    estimate, sweeps, change = self._epoch(run)
                     T, step = run.control.T, run.control.step
-                    if self.cooling == "paper":
+                    if self.cooling == "adaptive":
+                        run.control.brake(change)
+                    else:
                         support = run.oracle.targets.nnz / len(run.oracle)
                         run.control.T = schedules.epoch_decay(T, run.oracle.cost.shape[0], support)
                     done = len(run.history) + 1
@@ -476,11 +478,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 stacklevel=3,
             )
 
-    def _epoch(self, run: _Run, learn: bool = True) -> tuple[float, float]:
-        """Update memberships, and components to learn, once; return the mean of V(z) and of the sweeps."""
+    def _epoch(self, run: _Run, learn: bool = True) -> tuple[float, float, float]:
+        """Update memberships, and components to learn, once; return the means of V(z), sweeps and changes."""
         n, K = run.log_memberships.shape
         of_components, of_memberships = (run.control.step * s / run.scale for s in self._steps())
-        total, sweeps, waiting = 0.0, 0, np.zeros_like(run.log_components)
+        total, sweeps, changes, waiting = 0.0, 0, list[float](), np.zeros_like(run.log_components)
         for rows in _batches(n, self.batch_size):
             D, W = np.exp(run.log_components), np.exp(run.log_memberships[rows])
             values, U, info = run.oracle(W @ D, run.control.T, rows)
@@ -490,9 +492,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             waiting += K / n * (W.T @ U)
             run.log_memberships[rows] = mirror_step(run.log_memberships[rows], U @ D.T, of_memberships)
             if learn and (self.update == "online" or rows[-1] == n - 1):
+                changes.append(of_components * control.deviation(D, waiting))
                 run.log_components = mirror_step(run.log_components, waiting, of_components)
                 waiting[:] = 0
-        return total / n, sweeps / n
+        return total / n, sweeps / n, float(np.mean(changes or [0.0]))
 
     def _look(self, run: _Run) -> tuple[float, float]:
         """Solve a sample exactly, keep the best model, and adapt step and temperature; return the sample's bounds."""

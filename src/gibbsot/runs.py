@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from . import __version__, datasets, inputs, kernels, outputs, plots
+from . import __version__, control, datasets, inputs, kernels, outputs, plots
 from .costs import Cost, DenseCost, GridCost, PointCost
 from .inputs import Array, Collection, Measure
 
@@ -23,7 +24,7 @@ _OF_IMAGES = ("components.png", "reconstruction.png")
 class Interrupt:
     """Turns the first Ctrl-C into a wish to stop after the epoch; the second one stops at once."""
 
-    def __init__(self, told: Callable[[], None]) -> None:
+    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
         self.told, self.wanted = told, False
 
     def __enter__(self) -> Interrupt:
@@ -40,15 +41,21 @@ class Interrupt:
         signal.signal(signal.SIGINT, self.before)
 
 
+def again(words: Sequence[str], *more: str) -> str:
+    """Return the command line that goes on with an interrupted one."""
+    return shlex.join([*words, *(word for word in more if word not in words)])
+
+
 def named_or_read(
     data: str,
-    key: str | None,
-    shape: tuple[int, int] | None,
-    size: tuple[int, int] | None,
-    label: int | None,
-    labels: Path | None,
-    limit: int | None,
-    invert: bool,
+    *,
+    key: str | None = None,
+    shape: tuple[int, int] | None = None,
+    size: tuple[int, int] | None = None,
+    label: int | None = None,
+    labels: Path | None = None,
+    limit: int | None = None,
+    invert: bool = False,
 ) -> Collection:
     """Return the data set of a name, or that of a file or folder."""
     if data not in ("fives", "digits", "faces"):
@@ -101,6 +108,12 @@ def cost_of_bins(measures: Collection, file: Path | None, power: float) -> Cost:
     return GridCost(measures.shape or (m,), power=power) if file is None else _matrix(file, (m, m))
 
 
+def same_cost(first: Cost, second: Cost) -> bool:
+    """Return whether two costs are made of the same numbers."""
+    a, b = first.arrays(), second.arrays()
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
 def _matrix(file: Path, sizes: tuple[int, int]) -> Cost:
     matrix = inputs.array(file)
     if matrix.shape != sizes:
@@ -119,15 +132,15 @@ def places(measure: Measure) -> Array | None:
 
 def summary(model: Any, measures: Collection, data: str) -> dict[str, Any]:
     """Return what there is to say of a fit."""
-    D, n = model.components_.astype(np.float64), len(measures.rows)
+    D = model.components_.astype(np.float64)
     return {
         "data": data,
-        "measures": n,
+        "measures": len(measures.rows),
         "shape": list(measures.shape or (measures.rows.shape[1],)),
         "components": len(D),
         "epochs": model.n_iter_,
         "cost": model.reconstruction_err_,
-        "sample": min(n, 20),
+        "sample": len(control.sample(int(measures.rows.any(axis=1).sum()))),  # of those with mass
         "effective_bins": float(np.mean(1 / (D**2).sum(axis=1))),  # of a uniform component as concentrated
         "usage": model.usage_.tolist(),
         "seconds": model.history_[-1].seconds,
@@ -144,28 +157,42 @@ def write(model: Any, measures: Collection, report: dict[str, Any], out: Path) -
         for name, x in (("components.npy", model.components_), ("memberships.npy", model.memberships_)):
             with written.open(out / name) as file:
                 np.save(file, x)
-        canvas = outputs.figure(8, 4.5)
-        plots.convergence(canvas.subplots(), model.history_)
-        written.picture(out / "convergence.png", canvas)
-        if measures.shape is not None:
-            X = measures.rows
-            style = "gray_r" if np.median(X) == 0 else "gray"  # ink on empty ground, or light all over
-            canvas = outputs.figure(10, 6)
-            plots.components(canvas, model.components_[np.argsort(-model.usage_)], measures.shape, cmap=style)
-            written.picture(out / "components.png", canvas)
-            some = np.unique(np.linspace(0, len(X) - 1, 20).round().astype(int))
-            canvas = outputs.figure(10, 6)
-            mixtures = model.memberships_[some] @ model.components_
-            plots.reconstruction(canvas, X[some], mixtures, measures.shape, cmap=style)
-            written.picture(out / "reconstruction.png", canvas)
+        pictures(written, model, measures, out)
         with written.open(out / "report.json") as file:
             file.write(json.dumps(finite(report), indent=1).encode() + b"\n")
         with written.path(out / "model.npz") as path:
             model.save(path)
 
 
+def pictures(written: outputs.Together, model: Any, measures: Collection, out: Path) -> None:
+    """Draw a fit and, of images, its components, the most used first, and some mixtures of them beside the data."""
+    canvas = outputs.figure(8, 4.5)
+    plots.convergence(canvas.subplots(), model.history_)
+    written.picture(out / "convergence.png", canvas)
+    if measures.shape is None:
+        return
+    X = measures.rows
+    style = "gray_r" if np.median(X) == 0 else "gray"  # ink on empty ground, or light all over
+    canvas = outputs.figure(10, 6)
+    plots.components(canvas, model.components_[np.argsort(-model.usage_)], measures.shape, cmap=style)
+    written.picture(out / "components.png", canvas)
+    some = control.sample(len(X))
+    canvas = outputs.figure(10, 6)
+    mixtures = model.memberships_[some] @ model.components_
+    plots.reconstruction(canvas, X[some], mixtures, measures.shape, cmap=style)
+    written.picture(out / "reconstruction.png", canvas)
+
+
 def finite(x: Any) -> Any:
-    """Return what JSON can hold: it has no infinity."""
+    """Return what JSON can hold: it has no infinity.
+
+    Examples
+    --------
+    >>> finite({"x": [1.0, math.inf]})
+    {'x': [1.0, None]}
+    """
     if isinstance(x, dict):
         return {name: finite(value) for name, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [finite(value) for value in x]
     return None if isinstance(x, float) and not math.isfinite(x) else x

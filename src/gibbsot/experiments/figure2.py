@@ -23,6 +23,7 @@ BUDGETS = (1, 10, 50, 200, 1000, 5000)
 EPSILONS = (0.1, 0.5, 2.0)  # over N
 _AT = 200  # the budget that the claims are measured at
 _OURS, _BADMM = "Gibbs-OT", "B-ADMM"
+_RHO = 10  # times the mean cost, where the paper has 2: for the value B-ADMM does better with it
 
 
 class Cell(NamedTuple):
@@ -67,6 +68,8 @@ def run(
     for iterate in snapshots(*pair, budgets=budgets):
         seen = plans.look(iterate.plan, pair, optimum)
         cells[_BADMM][iterate.n_iter] = Cell(seen.rounded, np.nan, seen, iterate.plan, "rho = 2 mean(M)")
+    [other] = snapshots(*pair, budgets=[_AT], rho=_RHO * float(optimum.M.mean()))
+    tuned = plans.look(other.plan, pair, optimum)
     advance(0.4, _BADMM)
     cells[_OURS] = {}
     for budget in budgets:
@@ -87,60 +90,73 @@ def run(
         for name, column in cells.items()
         for budget, cell in column.items()
     ]
-    settings = {"W": optimum.value, "N": n, "seed": seed, "chains": chains, "budgets": list(budgets)}
+    settings = {
+        "W": optimum.value,
+        "N": n,
+        "seed": seed,
+        "chains": chains,
+        "budgets": list(budgets),
+        "B-ADMM with more rho": {"rho / mean(M)": _RHO, "iterations": _AT, **tuned._asdict()},
+    }
     return Outcome(
         "figure2",
         "Plans at a given number of iterations",
-        "Exact plan in green, approximations in pink. IBP is sharp only where it is slow; Gibbs-OT is on the line from "
-        "200 iterations on. Numbers: the relative error of the value, and the total variation distance of the plan.",
-        _claims(cells),
+        "Exact plan in green, approximations in pink: how sharp they are, and from how many iterations on they lie on "
+        "the line. Numbers: what the plan costs above W as a coupling, by rounding, and its total variation distance "
+        "from the exact one.",
+        _claims(cells, tuned),
         [outcome.picture(_drawn(cells, optimum.plan), out, "figure2")],
         [outcome.table(header, rows, out, "figure2"), outcome.record(settings, out, "figure2")],
     )
 
 
-def _claims(cells: dict[str, dict[int, Cell]]) -> list[Claim]:
+def _claims(cells: dict[str, dict[int, Cell]], tuned: Look) -> list[Claim]:
     ours, rivals = cells[_OURS], {name: column for name, column in cells.items() if name != _OURS}
     mine, others = ours[_AT], {name: column[_AT] for name, column in rivals.items()}
-    best = [
-        b
-        for b, cell in ours.items()
-        # B-ADMM has no dual, and NaN is not smaller
-        if all(cell.error < column[b].error and not cell.dual >= column[b].dual for column in rivals.values())
-    ]
+    duals = {name: column for name, column in rivals.items() if name != _BADMM}
 
-    def against(field: str) -> str:
-        return ", ".join(f"{getattr(cell.look, field):.2g} ({name})" for name, cell in others.items())
+    def against(field: str, form: str = ".2g") -> str:
+        return ", ".join(f"{getattr(cell.look, field):{form}} ({name})" for name, cell in others.items())
+
+    bound = [b for b, cell in ours.items() if all(cell.dual < column[b].dual for column in duals.values())]
+    couple = [
+        b for b, cell in ours.items() if all(cell.look.rounded < column[b].look.rounded for column in rivals.values())
+    ]
+    budgets = listed(list(ours), "d")
 
     return [
         Claim(
             "With a properly selected cooling schedule one can achieve fast convergence without losing much quality.",
             f"The error of V(z) is {listed([100 * cell.error for cell in ours.values()], '.2g')} % after "
-            f"{listed(list(ours), 'd')} iterations.",
+            f"{budgets} iterations.",
             mine.error < 0.01,
         ),
         Claim(
-            "At a given budget Gibbs-OT is nearer to the optimum than IBP and B-ADMM (as the figure shows it).",
-            f"After {_AT} iterations the value is off by {mine.error:.2%} (V(z)), against "
-            + ", ".join(f"{cell.error:.2%} ({name})" for name, cell in others.items())
-            + " for the others' plans, rounded to couplings. Duals alone: "
-            f"{mine.dual:.2%}, against "
-            + ", ".join(f"{cell.dual:.2%} ({name})" for name, cell in others.items() if cell.dual == cell.dual)
-            + f". It is best by both at {listed(best, 'd')} of {listed(list(ours), 'd')} iterations.",
-            _AT in best,
+            "At a given budget Gibbs-OT is nearer to the optimum than IBP and B-ADMM (as the figure shows it): values.",
+            f"After {_AT} iterations its dual, made feasible, lacks {mine.dual:.2%} of W, against "
+            + ", ".join(f"{column[_AT].dual:.2%} ({name})" for name, column in duals.items())
+            + f"; B-ADMM has a primal only. It is best at {listed(bound, 'd')} of {budgets} iterations.",
+            _AT in bound,
+        ),
+        Claim(
+            "At a given budget Gibbs-OT is nearer to the optimum than IBP and B-ADMM (as the figure shows it): plans.",
+            f"After {_AT} iterations its plan, rounded to a coupling, costs {mine.look.rounded:.1%} more than W, "
+            f"against {against('rounded', '.1%')}. It is best at {listed(couple, 'd')} of {budgets} iterations. B-ADMM "
+            f"has the paper's rho = 2 mean(M) here; with {_RHO} mean(M) it is {tuned.rounded:.1%}.",
+            _AT in couple,
         ),
         Claim(
             "Its plan is sharper, and nearer to the exact one.",
-            f"After {_AT} iterations its total variation distance is {mine.look.variation:.2g}, against "
-            f"{against('variation')}; partners are {mine.look.distance:.2g} cells off on average, against "
+            f"In total variation, which counts mass one cell off as wholly wrong, it is {mine.look.variation:.2g} from "
+            f"the exact plan after {_AT} iterations, against {against('variation')}; with {_RHO} mean(M) B-ADMM's is "
+            f"{tuned.variation:.2g}. Partners are {mine.look.distance:.2g} cells off on average, against "
             f"{against('distance')}.",
             all(mine.look.variation < cell.look.variation for cell in others.values()),
         ),
         Claim(
             "An approximate sparse primal solution can be recovered from the potentials.",
             f"It is sparse, but no coupling: after {_AT} iterations its marginals are off by "
-            f"{mine.look.marginals:.2g}, and rounded to a coupling it costs {mine.look.rounded:.1%} more than W, "
-            "against " + ", ".join(f"{cell.look.rounded:.1%} ({name})" for name, cell in others.items()) + ".",
+            f"{mine.look.marginals:.2g}, against {against('marginals')}.",
             None,
         ),
     ]
@@ -156,7 +172,8 @@ def _drawn(cells: dict[str, dict[int, Cell]], truth: Array) -> Figure:
         column[0].set_title(name, fontsize=11)
         for ax, cell in zip(column, found.values(), strict=True):
             plans.draw(ax, cell.plan, truth)
-            ax.set_xlabel(f"{cell.error:.2%}   TV {cell.look.variation:.2f}", fontsize=8.5, color="#555555", labelpad=3)
+            label = f"{cell.look.rounded:+.1%}   TV {cell.look.variation:.2f}"
+            ax.set_xlabel(label, fontsize=8.5, color="#555555", labelpad=3)
     for ax, budget in zip(axes[:, 0], budgets, strict=True):
         ax.set_ylabel(f"{budget:,}", fontsize=11)
     return figure

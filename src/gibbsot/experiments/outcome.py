@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import files
+from ..outputs import Together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,10 +39,12 @@ class Outcome(NamedTuple):
     name, title : str
         Such as "figure1", and what it is of.
     sentence : str
-        What to see.
+        Where to look.
     claims : sequence of Claim
     pictures, data : sequences of Path
         The files that it wrote; of a picture the PNG, beside which lies a PDF.
+    complete : bool
+        False where a part was not run, for want of data.
     """
 
     name: str
@@ -50,13 +53,15 @@ class Outcome(NamedTuple):
     claims: Sequence[Claim]
     pictures: Sequence[Path]
     data: Sequence[Path]
+    complete: bool = True
 
 
 def picture(figure: Figure, out: Path, name: str) -> Path:
     """Write a figure as PNG and PDF, and return the former's path."""
-    for kind in ("pdf", "png"):
-        with files.replacing(out / f"{name}.{kind}") as file:
-            figure.savefig(file, format=kind, dpi=150)
+    with Together() as both:
+        for kind in ("pdf", "png"):
+            with both.open(out / f"{name}.{kind}") as file:
+                figure.savefig(file, format=kind, dpi=150)
     return out / f"{name}.png"
 
 
@@ -70,11 +75,31 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], out: Path, name:
 
 
 def record(data: Any, out: Path, name: str) -> Path:
-    """Write what JSON can hold."""
-    return _written(json.dumps(data, indent=1) + "\n", out / f"{name}.json")
+    """Write what JSON can hold, with null for numbers that are not finite."""
+    return _written(as_json(data), out / f"{name}.json")
+
+
+def as_json(data: Any) -> str:
+    """Return what `record` writes."""
+    return json.dumps(_finite(data), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(data: Any) -> Any:
+    """Replace what JSON has no number for.
+
+    Examples
+    --------
+    >>> _finite({"a": [1.5, float("nan")], "b": (float("inf"), "nan")})
+    {'a': [1.5, None], 'b': [None, 'nan']}
+    """
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def _written(text: str, path: Path) -> Path:
-    with files.replacing(path) as file:
+    with Together() as one, one.open(path) as file:
         file.write(text.encode())
     return path

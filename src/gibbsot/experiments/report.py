@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, checks, datasets, files, progress
-from .outcome import Claim, Outcome, record
+from .. import __version__, checks, datasets, kernels, outputs, progress
+from .outcome import Claim, Outcome, as_json, record
 from .page import page
 
 NAMES = ("figure1", "figure2", "figure3", "figure4", "figure5", "table", "bounds")
+_FACES = ("figure5", "table")  # those that depend on where the faces are from
 
 
 def reproduce(
@@ -27,8 +30,9 @@ def reproduce(
 ) -> list[Outcome]:
     """Run experiments and write ``report.html`` and ``summary.json`` beside their pictures and data.
 
-    What an earlier call with the same folder, ``quick``, ``seed`` and version has done is taken from there. After an
-    interrupt the report has what was done before it, and the next call goes on from there.
+    What an earlier call with the same folder, ``quick``, ``seed``, version and kernels has done is taken from there,
+    and is in the report also if it is not asked for now. After an interrupt the report has what was done before it, and
+    the next call goes on from there. An experiment that fails leaves the files that were there.
 
     Parameters
     ----------
@@ -53,23 +57,30 @@ def reproduce(
     for name in wanted:
         if name not in NAMES:
             raise ValueError(f"names: expected some of {', '.join(NAMES)}, got {name!r}")
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {"quick": bool(quick), "seed": checks.integer(seed, "seed"), "version": __version__}
-    done: list[Outcome] = []
-    try:
-        with progress.bar("reproducing", verbose) as advance:
-            for name in wanted:
-                found = _stored(name, folder, settings)
-                if found is None:
-                    found = _run(name, folder, settings, n_jobs, advance, 1 / len(wanted))
-                else:
-                    advance(1 / len(wanted), name)
-                done.append(found)
-    finally:  # also after an interrupt or a failure
-        if done:
-            _write(done, folder, settings)
-    return done
+    settings = {
+        "quick": bool(quick),
+        "seed": checks.integer(seed, "seed"),
+        "version": __version__,
+        "kernel": kernels.name(),
+    }
+    done: dict[str, Outcome] = {}
+    with outputs.folder(Path(out)) as folder:
+        try:
+            with progress.bar("reproducing", verbose) as advance:
+                for name in wanted:
+                    found = _stored(name, folder, settings)
+                    if found is None:
+                        found = _run(name, folder, settings, n_jobs, advance, 1 / len(wanted))
+                    else:
+                        advance(1 / len(wanted), name)
+                    done[name] = found
+        except BaseException:
+            if done:
+                with suppress(OSError):  # the failure itself is what matters
+                    _write(done, folder, settings)
+            raise
+        _write(done, folder, settings)
+    return list(done.values())
 
 
 def _run(
@@ -85,22 +96,39 @@ def _run(
 
     part(0)
     module = import_module(f".{name}", __package__)
-    try:
-        found: Outcome = module.run(folder, quick=settings["quick"], seed=settings["seed"], n_jobs=n_jobs, advance=part)
-    except datasets.UnavailableError as error:
-        return Outcome(
-            name, "Not run", str(error), [Claim(f"All of {name}", "not run, for want of data", None)], [], []
-        )
+    options = {"quick": settings["quick"], "seed": settings["seed"], "n_jobs": n_jobs, "advance": part}
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder, ignore_cleanup_errors=True) as place:
+        made = Path(place)  # where all of its files are written before the first takes its place
+        try:
+            found: Outcome = module.run(made, **options)
+            if found.complete:
+                record({"settings": _settings(name, settings), "outcome": _plain(found, made)}, made, f"{name}.outcome")
+            for path in sorted(made.iterdir(), key=lambda path: path.name == f"{name}.outcome.json"):  # that one last
+                os.replace(path, folder / path.name)
+        except datasets.UnavailableError as error:
+            claims = [Claim(f"All of {name}", "not run, for want of data", None)]
+            return Outcome(name, "Not run", str(error), claims, [], [], complete=False)
+        except OSError as error:
+            if not isinstance(error.filename, str) or made not in Path(error.filename).parents:
+                raise
+            raise OSError(error.errno, error.strerror, str(folder / Path(error.filename).relative_to(made))) from None
     part(1)
-    record({"settings": settings, "outcome": _plain(found, folder)}, folder, f"{name}.outcome")
-    return found
+    return found._replace(
+        pictures=[folder / path.relative_to(made) for path in found.pictures],
+        data=[folder / path.relative_to(made) for path in found.data],
+    )
+
+
+def _settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return all that an experiment's outcome depends on."""
+    return {**settings, "faces": os.environ.get("GIBBSOT_FACES")} if name in _FACES else settings
 
 
 def _stored(name: str, folder: Path, settings: dict[str, Any]) -> Outcome | None:
     """Return what an earlier call left, or None where that is not all there or has other settings."""
     try:
         kept = json.loads((folder / f"{name}.outcome.json").read_text("utf-8"))
-        if kept["settings"] != settings:
+        if kept["settings"] != _settings(name, settings):
             return None
         fields = kept["outcome"]
         found = Outcome(
@@ -125,7 +153,12 @@ def _plain(found: Outcome, folder: Path) -> dict[str, Any]:
     }
 
 
-def _write(done: Sequence[Outcome], folder: Path, settings: dict[str, Any]) -> None:
-    record({"settings": settings, "experiments": [_plain(found, folder) for found in done]}, folder, "summary")
-    with files.replacing(folder / "report.html") as file:
-        file.write(page(done, folder, **settings).encode())
+def _write(done: dict[str, Outcome], folder: Path, settings: dict[str, Any]) -> None:
+    """Write the report of what is done, now or by earlier calls."""
+    known = [found for name in NAMES if (found := done.get(name) or _stored(name, folder, settings)) is not None]
+    summary = {"settings": settings, "experiments": [_plain(found, folder) for found in known]}
+    text = page(known, folder, quick=settings["quick"], seed=settings["seed"], version=settings["version"])
+    with outputs.Together() as both:
+        for name, content in (("summary.json", as_json(summary)), ("report.html", text)):
+            with both.open(folder / name) as file:
+                file.write(content.encode())

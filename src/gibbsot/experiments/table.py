@@ -51,9 +51,9 @@ def run(
         claims.append(
             Claim(
                 f"{name}: {times.paper} s an epoch on a 3.3 GHz Core i5, K = 40",
-                f"{times.epoch:.3g} s, {times.paper / times.epoch:.0f}x less, with {times.sweeps:.0f} sweeps an image; "
-                f"{times.default:.3g} s with our default of more sweeps",
-                times.epoch < times.paper,
+                f"{times.epoch:.3g} s in one thread of this machine, with {times.sweeps:.0f} sweeps an image; "
+                f"{times.default:.3g} s with our default of more sweeps. Other processors' seconds do not compare",
+                None,
             )
         )
         ratio = times.exact / times.epoch
@@ -70,7 +70,7 @@ def run(
     rows = [(name, *(f"{value:.4g}" for value in times)) for name, times in measured.items()]
     sentence = "Seconds of one pass over the data in one thread, components and memberships included."
     data = [outcome.table(header, rows, out, "table")]
-    return Outcome("table", "Time of an epoch", sentence, claims, [], data)
+    return Outcome("table", "Time of an epoch", sentence, claims, [], data, complete=faces in measured)
 
 
 def _timed(X: NDArray[np.float64], shape: tuple[int, int], paper: float, epochs: int, seed: int) -> _Times:
