@@ -6,6 +6,7 @@
 2.0
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import sampler, schedules, theory
@@ -17,9 +18,11 @@ from .sampler import Info, State, run, step
 from .solve import solve, solve_batch
 
 if TYPE_CHECKING:
+    from .barycenter import WassersteinBarycenter
     from .nmf import WassersteinNMF
 
 __version__ = "0.1.0"
+_ESTIMATORS = {"WassersteinBarycenter": ".barycenter", "WassersteinNMF": ".nmf"}
 
 __all__ = [
     "Cost",
@@ -31,6 +34,7 @@ __all__ = [
     "PointCost",
     "Problem",
     "State",
+    "WassersteinBarycenter",
     "WassersteinNMF",
     "coulomb",
     "problem",
@@ -45,8 +49,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "WassersteinNMF":  # scikit-learn is not loaded before someone needs it
-        from .nmf import WassersteinNMF
-
-        return WassersteinNMF
+    if name in _ESTIMATORS:  # scikit-learn is not loaded before someone needs it
+        return getattr(import_module(_ESTIMATORS[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
