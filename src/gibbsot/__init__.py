@@ -19,10 +19,15 @@ from .solve import solve, solve_batch
 
 if TYPE_CHECKING:
     from .barycenter import WassersteinBarycenter
+    from .classifier import WassersteinClassifier
     from .nmf import WassersteinNMF
 
 __version__ = "0.1.0"
-_ESTIMATORS = {"WassersteinBarycenter": ".barycenter", "WassersteinNMF": ".nmf"}
+_ESTIMATORS = {
+    "WassersteinBarycenter": ".barycenter",
+    "WassersteinClassifier": ".classifier",
+    "WassersteinNMF": ".nmf",
+}
 
 __all__ = [
     "Cost",
@@ -35,6 +40,7 @@ __all__ = [
     "Problem",
     "State",
     "WassersteinBarycenter",
+    "WassersteinClassifier",
     "WassersteinNMF",
     "coulomb",
     "problem",

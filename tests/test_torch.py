@@ -1,0 +1,667 @@
+"""The loss against POT's exact values and duals, and as PyTorch uses it: compiled, copied, saved, distributed."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import socket
+from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
+from multiprocessing import get_context
+
+import numpy as np
+import ot
+import pytest
+
+from cases import measures
+from gibbsot import DenseCost, GridCost, PointCost, coulomb, sampler
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor  # noqa: E402
+from torch.utils.data import DataLoader, Dataset  # noqa: E402
+
+from gibbsot.torch import GibbsTemperature, WassersteinLoss  # noqa: E402
+
+GRID = GridCost((4, 5))
+
+
+def batch(
+    n: int = 6, seed: int = 0, dtype=torch.float64, zeros: float = 0.3, shape=GRID.shape
+) -> tuple[Tensor, Tensor]:
+    rng = np.random.default_rng(seed)
+    p, q = (torch.tensor(measures(rng, n, size, zeros), dtype=dtype) for size in shape)
+    return p.requires_grad_(), q.requires_grad_()
+
+
+def logits(n: int = 6, seed: int = 0, dtype=torch.float64) -> Tensor:
+    return torch.randn(n, 20, generator=torch.Generator().manual_seed(seed), dtype=dtype).requires_grad_()
+
+
+def exact(P: Tensor, Q: Tensor, M: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """POT's values and potentials, centred."""
+    M = np.where(np.isinf(M), 1e3, M)
+    found = [
+        ot.emd2(p, q, M, return_matrix=True)[1] for p, q in zip(P.detach().numpy(), Q.detach().numpy(), strict=True)
+    ]
+    U, V = (np.array([log[name] for log in found]) for name in "uv")
+    values = np.array([ot.emd2(p, q, M) for p, q in zip(P.detach().numpy(), Q.detach().numpy(), strict=True)])
+    return values, U - U.mean(axis=1, keepdims=True), V - V.mean(axis=1, keepdims=True)
+
+
+def annealed(
+    loss: WassersteinLoss, p: Tensor, q: Tensor, index: Tensor | None, last: float = 1e-4, calls: int = 40
+) -> np.ndarray:
+    """Cool chains to a share of the exact values, which are returned."""
+    W = exact(p.double(), q.double(), loss.cost.matrix())[0]
+    with torch.no_grad():
+        for T in W.mean() * np.geomspace(0.3, last, calls):
+            loss.temperature = float(T)
+            loss(p, q, index)
+    return W
+
+
+def states(loss: WassersteinLoss) -> dict:
+    return {name: x.numpy() if isinstance(x, Tensor) else x for name, x in loss.get_extra_state().items()}
+
+
+def same(first: dict, other: dict) -> None:
+    assert first.keys() == other.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["grid", "dense", "points"])
+def test_values_and_gradients_are_those_of_the_exact_dual(kind):
+    rng = np.random.default_rng(0)
+    cost = {
+        "grid": GRID,
+        "dense": DenseCost(rng.random((12, 17))),
+        "points": PointCost(rng.normal(size=(12, 2)), rng.normal(size=(17, 2))),
+    }[kind]
+    for seed in range(2):
+        # all points have weight, as off the support POT's potentials are anyone's
+        p, q = batch(seed=seed, zeros=0, shape=cost.shape)
+        _, U, V = exact(p, q, cost.matrix())
+        loss, index = WassersteinLoss(cost, tau=500, reduction="none"), torch.arange(6)
+        W = annealed(loss, p, q, index, last=1e-6, calls=300)
+        value = loss(p, q, index)
+        value.sum().backward()
+        np.testing.assert_allclose(value.detach(), W, rtol=0.002)
+        for found, wanted in ((p.grad.numpy(), U), (q.grad.numpy(), V)):
+            lengths = np.linalg.norm(found), np.linalg.norm(wanted)
+            assert (found * wanted).sum() > 0.99 * lengths[0] * lengths[1]
+            # of one row both may be right, where an arc of the plan carries next to nothing
+            cosines = (found * wanted).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(wanted, axis=1)
+            assert np.median(cosines) > 0.999
+            np.testing.assert_allclose(*lengths, rtol=0.05)
+            np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-12)
+
+
+def test_gradcheck_in_the_low_temperature_limit():
+    """Central differences of V(z) itself; a step off the simplex is normalised away, in both measures."""
+    loss, index = WassersteinLoss(GridCost(4), reduction="none", tau=20), torch.arange(3)
+    x, y = (torch.tensor(np.random.default_rng(k).normal(size=(3, 4))).requires_grad_() for k in (3, 4))
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return loss(torch.softmax(x, 1), torch.softmax(y, 1), index)
+
+    annealed(loss, torch.softmax(x, 1), torch.softmax(y, 1), index, last=1e-12)
+    assert torch.autograd.gradcheck(function, (x, y), eps=1e-5, atol=1e-6, rtol=1e-4)
+
+
+def test_logits():
+    x, q = logits(), batch()[1].detach()
+    first, other = (WassersteinLoss(GRID, temperature=0.01, from_logits=given) for given in (True, False))
+    value = first(x, q, torch.arange(6))
+    value.backward()
+    found, x.grad = x.grad, None
+    by_hand = other(torch.softmax(x, 1), q, torch.arange(6))
+    by_hand.backward()
+    torch.testing.assert_close((value, found), (by_hand, x.grad), rtol=0, atol=0)
+    torch.testing.assert_close(found.sum(1), torch.zeros(6, dtype=torch.float64), atol=1e-12, rtol=0)
+
+
+def test_reductions():
+    p, q = batch()
+    rows, mean, total = (
+        WassersteinLoss(GRID, temperature=0.01, reduction=how)(p, q) for how in ("none", "mean", "sum")
+    )
+    assert rows.shape == (6,)
+    torch.testing.assert_close(rows.mean(), mean)
+    torch.testing.assert_close(rows.sum(), total)
+    (2 * mean).backward()
+    of_mean, p.grad = p.grad, None
+    total.backward()
+    torch.testing.assert_close(of_mean, p.grad / 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("cost", [np.float32, np.float64])
+def test_types_follow_the_input(dtype, cost):
+    p, q = batch(dtype=dtype)
+    loss, index = WassersteinLoss(GridCost((4, 5), dtype=cost), tau=100), torch.arange(6)
+    W = annealed(loss, p, q, index)
+    value = loss(p, q, index)
+    value.backward()
+    assert value.dtype == p.grad.dtype == q.grad.dtype == dtype
+    np.testing.assert_allclose(value.item(), W.mean(), rtol=0.01)
+
+
+def test_mixed_types():
+    p, q = batch()[0], batch(dtype=torch.float32)[1]
+    loss = WassersteinLoss(GRID)
+    loss(p, q).backward()
+    assert (p.grad.dtype, q.grad.dtype) == (torch.float64, torch.float32)
+    x = logits(dtype=torch.bfloat16)
+    value = WassersteinLoss(GRID, from_logits=True)(x, q.detach())
+    value.backward()
+    assert (value.dtype, x.grad.dtype) == (torch.float32, torch.bfloat16)
+    labels = torch.nn.functional.one_hot(torch.arange(6), 20)
+    loss(p, labels).backward()
+    with pytest.raises(TypeError, match="p: expected floating"):
+        loss(labels, p)
+
+
+def test_tensors_that_are_not_contiguous():
+    p, q = batch()
+    index = torch.arange(12)[::2]
+    plain, turned = (WassersteinLoss(GRID, temperature=0.01) for _ in range(2))
+    a = plain(p, q, index.contiguous())
+    b = turned(p.t().contiguous().t(), q.t().contiguous().t(), index)
+    torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_no_grad_moves_the_chains_too():
+    p, q = batch()
+    first, other = WassersteinLoss(GRID), WassersteinLoss(GRID)
+    with torch.no_grad():
+        value = first(p, q, torch.arange(6))
+    assert not value.requires_grad
+    torch.testing.assert_close(value, other(p, q, torch.arange(6)).detach(), rtol=0, atol=0)
+    same(states(first), states(other))
+    with torch.inference_mode():
+        assert first(p, q, torch.arange(6)) > 0
+
+
+def test_twice_in_one_graph():
+    """Each use has the gradient of its own answer, and the sum of both comes out."""
+    p, q = batch()
+    index, grads = torch.arange(6), []
+    for use in (0, 1, None):
+        loss = WassersteinLoss(GRID, temperature=0.01)
+        values = loss(p, q, index), loss(p, q.flip(0), index)
+        (sum(values) if use is None else values[use]).backward()
+        grads.append(p.grad)
+        p.grad = None
+    torch.testing.assert_close(grads[0] + grads[1], grads[2])
+    assert not torch.equal(grads[0], grads[1])
+
+
+def test_one_tensor_on_both_sides():
+    p, _ = batch()
+    WassersteinLoss(GRID, temperature=1e-3)(p, p).backward()
+    assert torch.isfinite(p.grad).all()
+
+
+def test_second_derivatives_are_zero():
+    p, q = batch()
+    (of_p,) = torch.autograd.grad(WassersteinLoss(GRID)(p, q), p, create_graph=True)
+    (second,) = torch.autograd.grad(of_p.square().sum(), p, allow_unused=True)
+    assert second is None or not second.any()
+
+
+def test_infinite_costs():
+    """A point that no finite cost leads to has a gradient of zero; all others a finite one."""
+    cost = coulomb(np.arange(5) + 0.5)
+    p, q = (torch.full((2, 5), 0.2, dtype=torch.float64).requires_grad_() for _ in range(2))
+    index = torch.arange(2)
+    loss = WassersteinLoss(cost, tau=50)
+    W = annealed(loss, p, q, index)
+    value = loss(p, q, index)
+    value.backward()
+    np.testing.assert_allclose(value.item(), W[0], rtol=0.01)
+    assert torch.isfinite(p.grad).all()
+    assert torch.isfinite(q.grad).all()
+    blocked = WassersteinLoss([[0.0, 1.0], [np.inf, 2.0]])
+    p = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    blocked(p, torch.tensor([[1.0, 0.0]])).backward()
+    torch.testing.assert_close(p.grad, torch.zeros(1, 2))
+    with pytest.raises(ValueError, match="cost: row 1"):
+        blocked(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]))
+
+
+def test_the_first_temperature_shows_a_third_above():
+    p, q = batch(20, zeros=0)
+    loss = WassersteinLoss(GRID, tau=100, reduction="none")
+    W = exact(p, q, GRID.matrix())[0]
+    for _ in range(3):
+        value = loss(p, q, torch.arange(20))
+    assert 0.2 < value.mean().item() / W.mean() - 1 < 0.55
+
+
+# chains
+
+
+def test_a_warm_start_goes_on_in_any_order():
+    """A chain depends on its example alone, not on the batches it was in."""
+    p, q = batch(8)
+    whole, parts = (WassersteinLoss(GRID, temperature=0.01, reduction="none") for _ in range(2))
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
+    for _ in range(3):
+        a = whole(p, q, torch.arange(8))
+        b = torch.cat([parts(p[rows], q[rows], rows) for rows in order.split(3)])
+    torch.testing.assert_close(a[order], b, rtol=0, atol=0)
+
+
+def test_warm_chains_follow_where_cold_ones_do_not():
+    p, q = batch(zeros=0)
+    index, errors = torch.arange(6), {}
+    for name, options, number in (("warm", {}, index), ("position", {"by_position": True}, None), ("cold", {}, None)):
+        loss = WassersteinLoss(GRID, tau=3, max_sweeps=10, **options)
+        W = annealed(loss, p, q, number, calls=300).mean()
+        errors[name] = abs(loss(p, q, number).item() / W - 1)
+        assert len(loss.chains) == (0 if name == "cold" else 6)
+    assert max(errors["warm"], errors["position"]) < 0.02
+    assert errors["cold"] > 5 * errors["warm"]
+
+
+def test_cold_calls_draw_anew():
+    p, q = batch()
+    loss = WassersteinLoss(GRID, temperature=0.05)
+    assert loss(p, q) != loss(p, q)
+
+
+def test_seeds_and_threads():
+    p, q = batch()
+    values = []
+    for options in ({}, {"n_jobs": 2}, {"seed": 1}):
+        loss = WassersteinLoss(GRID, **options)
+        values.append([loss(p, q, index).item() for index in (torch.arange(6), None, torch.arange(6))])
+    assert values[0] == values[1]
+    assert values[0] != values[2]
+
+
+def test_targets_whose_support_changes_under_one_index():
+    p, _ = batch()
+    loss, index = WassersteinLoss(GRID, tau=100, reduction="none"), torch.arange(6)
+    halves = [torch.zeros(6, 20, dtype=torch.float64) for _ in range(2)]
+    halves[0][:, :10] = halves[1][:, 10:] = 0.1  # nothing in common
+    for q in (*halves, batch(seed=5)[1]):
+        W = annealed(loss, p, q, index)
+        np.testing.assert_allclose(loss(p, q, index).detach(), W, rtol=0.02)
+
+
+def test_memory_stays_bounded_over_a_long_epoch():
+    loss = WassersteinLoss(GridCost(3), temperature=0.1, tau=1, max_sweeps=2, capacity=1000)
+    rows = torch.rand(5000, 3, generator=torch.Generator().manual_seed(0)) + 0.1
+    rows /= rows.sum(1, keepdim=True)
+    with torch.no_grad():
+        for start in range(0, 100_000, 5000):
+            loss(rows, rows, torch.arange(start, start + 5000))
+    assert list(loss.chains) == list(range(99_000, 100_000))
+    assert loss.chains._h.nbytes == 1000 * 3 * 8
+    assert sum(x.nbytes for x in loss.get_extra_state().values() if isinstance(x, Tensor)) == 1000 * 5 * 8
+
+
+# what is wrong
+
+
+BAD = {
+    "p: row 1 has negative": lambda p, q: (p.index_put((torch.tensor(1), torch.tensor(0)), p.new_tensor(-0.5)), q),
+    "p: row 0 sums to 2": lambda p, q: (2 * p, q),
+    "q: row 0 sums to 0": lambda p, q: (p, 0 * q),
+    "p: row 2 has NaN": lambda p, q: (p.index_fill(0, torch.tensor(2), torch.nan), q),
+    "q: row 2 has NaN": lambda p, q: (p, q.index_fill(0, torch.tensor(2), torch.inf)),
+    "q: expected as many rows as p": lambda p, q: (p, q[:5]),
+    "p: expected shape": lambda p, q: (p[:, :19], q),
+    "q: expected shape": lambda p, q: (p, q[0]),
+    "p: is empty": lambda p, q: (p[:0], q[:0]),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("temperature", ["auto", 0.01])
+def test_bad_measures_are_named_and_the_chains_left(what, temperature):
+    p, q = batch()
+    loss = WassersteinLoss(GRID, temperature=temperature)
+    index = torch.arange(6)
+    for _ in range(2):
+        before = states(loss)
+        bad_p, bad_q = BAD[what](p, q)
+        with pytest.raises(ValueError, match=what):
+            loss(bad_p, bad_q, index[: len(bad_p)])
+        with pytest.raises(ValueError, match=what):
+            loss(bad_p, bad_q)
+        same(before, states(loss))
+        loss(p, q, index)  # and once more with chains
+
+
+def test_logits_where_weights_are_meant():
+    with pytest.raises(ValueError, match=r"p: row 0 has negative entries.*from_logits=True"):
+        WassersteinLoss(GRID)(logits(), batch()[1])
+    x = logits().detach()
+    x[3, 2] = torch.nan
+    with pytest.raises(ValueError, match="p: row 3 has NaN") as error:
+        WassersteinLoss(GRID, from_logits=True)(x, batch()[1])
+    assert "from_logits" not in str(error.value)
+
+
+WRONG = {
+    "twice the same": torch.zeros(6, dtype=torch.int64),
+    "too few": torch.arange(5),
+    "none": torch.arange(0),
+    "no integers": torch.arange(6.0),
+    "truths": torch.ones(6, dtype=torch.bool),
+    "negative": torch.arange(6) - 1,
+    "a column": torch.arange(6)[:, None],
+    "too large": torch.arange(6) + 2**62,
+}
+
+
+@pytest.mark.parametrize("index", WRONG.values(), ids=WRONG)
+def test_bad_indices(index):
+    p, q = batch()
+    loss = WassersteinLoss(GRID)
+    with pytest.raises(ValueError, match="index: expected"):
+        loss(p, q, index)
+    assert len(loss.chains) == 0
+    assert loss.temperature is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 0.0),
+        ("temperature", "hot"),
+        ("reduction", "max"),
+        ("tau", 0),
+        ("max_sweeps", 0),
+        ("capacity", 0),
+        ("seed", 1.5),
+        ("seed", -1),
+    ],
+)
+def test_bad_options(name, value):
+    with pytest.raises((TypeError, ValueError), match=name):
+        WassersteinLoss(GRID, **{name: value})
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("temperature", ["auto", 0.01])
+def test_what_fails_or_is_interrupted_leaves_the_chains(error, temperature, monkeypatch):
+    p, q = batch()
+    loss, untouched = (WassersteinLoss(GRID, temperature=temperature) for _ in range(2))
+    index, run = torch.arange(6), sampler.run
+
+    def stopped(*args, **options):
+        run(*args, **options)
+        raise error
+
+    for _ in range(2):
+        before = states(loss)
+        with monkeypatch.context() as patch:
+            patch.setattr(sampler, "run", stopped)
+            for number in (index, None):
+                with pytest.raises(error):
+                    loss(p, q, number)
+        same(before, states(loss))
+        torch.testing.assert_close(loss(p, q, index), untouched(p, q, index), rtol=0, atol=0)
+
+
+# saved and copied
+
+
+@pytest.mark.parametrize("temperature", ["auto", 0.01])
+@pytest.mark.parametrize("begun", [True, False])
+def test_state_dict_goes_on_to_the_bit(temperature, begun):
+    p, q = batch()
+    index = torch.tensor([4, 0, 9, 1, 7, 2])
+    loss, other = (WassersteinLoss(GRID, temperature=temperature) for _ in range(2))
+    if begun:
+        loss(p, q, index)
+        loss(p, q)
+    other(p, q, index.flip(0) + 3)  # all forgotten
+    file = io.BytesIO()
+    torch.save({"loss": loss.state_dict()}, file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True)["loss"])
+    same(states(loss), states(other))
+    for number in (index, None, index + 2):
+        torch.testing.assert_close(loss(p, q, number), other(p, q, number), rtol=0, atol=0)
+
+
+def test_state_dict_is_a_copy_and_of_this_cost():
+    p, q = batch()
+    loss = WassersteinLoss(GRID)
+    loss(p, q, torch.arange(6))
+    state = loss.state_dict()
+    before = copy.deepcopy(state)
+    loss(p, q, torch.arange(6))
+    for a, b in zip(state["_extra_state"].values(), before["_extra_state"].values(), strict=True):
+        assert torch.equal(a, b) if isinstance(a, Tensor) else a == b
+    with pytest.raises(ValueError, match="chains: have h of shape"):
+        WassersteinLoss(GridCost(3)).load_state_dict(state)
+
+
+def test_in_a_network():
+    """The loss may be a part of the network, whose state_dict it then shares."""
+    network = torch.nn.ModuleDict({"body": torch.nn.Linear(3, 20), "loss": WassersteinLoss(GRID, from_logits=True)})
+    network["loss"](network["body"](torch.ones(2, 3)), torch.full((2, 20), 0.05), torch.arange(2)).backward()
+    assert set(network.state_dict()) == {"body.weight", "body.bias", "loss._extra_state"}
+    assert "20 x 20" in repr(network)
+    other = copy.deepcopy(network).double()
+    other.load_state_dict(network.state_dict())
+    assert list(other["loss"].chains) == [0, 1]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda loss: pickle.loads(pickle.dumps(loss))])
+def test_a_copy_has_chains_of_its_own(copied):
+    p, q = batch()
+    index = torch.arange(6)
+    loss = WassersteinLoss(GRID)
+    loss(p, q, index)
+    other = copied(loss)
+    before = states(loss)
+    value = other(p, q, index)
+    same(before, states(loss))
+    torch.testing.assert_close(value, loss(p, q, index), rtol=0, atol=0)
+    same(states(loss), states(other))
+
+
+# the scheduler
+
+
+def test_scheduler_goes_on():
+    p, q = batch()
+    loss = WassersteinLoss(GRID)
+    scheduler = GibbsTemperature(loss, gamma=0.5, least=0.1)
+    scheduler.step()
+    assert scheduler.get_last_temperature() is None, "nothing to cool before the first call"
+    loss(p, q, torch.arange(6))
+    first = loss.temperature
+    seen = []
+    for _ in range(5):
+        scheduler.step()
+        seen.append(loss.temperature / first)
+    np.testing.assert_allclose(seen, [0.5, 0.25, 0.125, 0.1, 0.1])
+    other = WassersteinLoss(GRID)
+    resumed = GibbsTemperature(other)
+    file = io.BytesIO()
+    torch.save([loss.state_dict(), scheduler.state_dict()], file)
+    file.seek(0)
+    for part, state in zip((other, resumed), torch.load(file, weights_only=True), strict=True):
+        part.load_state_dict(state)
+    assert other.temperature == loss.temperature
+    assert resumed.state_dict() == scheduler.state_dict()
+    for schedule in (resumed, scheduler):
+        schedule.least = 1e-3
+        schedule.step()
+    assert other.temperature == loss.temperature == pytest.approx(first / 64)
+
+
+@pytest.mark.parametrize("options", [{"gamma": 0.0}, {"gamma": 1.5}, {"least": -1.0}])
+def test_bad_schedules(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        GibbsTemperature(WassersteinLoss(GRID), **options)
+
+
+# as PyTorch uses it
+
+
+class Examples(Dataset):
+    def __init__(self) -> None:
+        self.q = batch(32, dtype=torch.float32)[1].detach()
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, k: int) -> tuple[int, Tensor, Tensor]:
+        return k, 20 * self.q[k] - 1, self.q[k]
+
+
+def test_training_with_a_data_loader():
+    """The exact loss falls a long way over shuffled epochs, and each example has one chain."""
+    torch.manual_seed(0)
+    loss = WassersteinLoss(GRID, from_logits=True, tau=50)
+    network = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 20))
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
+    schedulers = GibbsTemperature(loss, gamma=0.92), torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 25)
+    targets = Examples().q
+
+    def now() -> float:
+        P = torch.softmax(network(20 * targets - 1).double(), 1)
+        return exact(P, targets.double(), GRID.matrix())[0].mean()
+
+    before = now()
+    loader = DataLoader(Examples(), batch_size=8, shuffle=True)
+    for _ in range(25):
+        for index, x, q in loader:
+            optimiser.zero_grad()
+            loss(network(x), q, index).backward()
+            optimiser.step()
+        for scheduler in schedulers:
+            scheduler.step()
+    assert sorted(loss.chains) == list(range(32))
+    assert now() < 0.4 * before
+
+
+def test_the_operator_keeps_its_promises():
+    p, q = batch()
+    for x in (p, p.detach().t().contiguous().t().requires_grad_()):
+        for index in (None, torch.arange(6)):
+            loss = WassersteinLoss(GRID, temperature=1e-9)  # so cold that another answer differs little
+            annealed(loss, x, q, torch.arange(6), last=1e-8)
+            tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+            torch.library.opcheck(torch.ops.gibbsot.transport.default, (x, q, index, loss._handle), test_utils=tests)
+
+
+@pytest.fixture
+def compiled():
+    torch.compiler.reset()
+    yield lambda function, **options: torch.compile(function, backend="aot_eager", fullgraph=True, **options)
+    torch.compiler.reset()
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.parametrize("given", [True, False])
+def test_compiled_without_a_break(compiled, given):
+    x, q = logits(), batch()[1].detach()
+    index = torch.arange(6) if given else None
+    plain, other = (WassersteinLoss(GRID, from_logits=True) for _ in range(2))
+    quick = compiled(other)
+    scheduler = GibbsTemperature(other, 0.5)
+    for _ in range(2):
+        values, grads = [], []
+        for loss in (plain, quick):
+            value = loss(2 * x, q, index)
+            value.backward()
+            values.append(value.detach())
+            grads.append(x.grad)
+            x.grad = None
+        torch.testing.assert_close(*values)
+        torch.testing.assert_close(*grads)
+        same(states(plain), states(other))
+        scheduler.step()  # a new temperature is seen
+        plain.temperature = other.temperature
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_compiled_batches_of_many_sizes(compiled):
+    x, q = logits(8), batch(8)[1].detach()
+    plain, other = (WassersteinLoss(GRID, from_logits=True, temperature=0.01) for _ in range(2))
+    quick = compiled(other, dynamic=True)
+    for n in (8, 5, 3):
+        torch.testing.assert_close(quick(x[:n], q[:n], torch.arange(n)), plain(x[:n], q[:n], torch.arange(n)))
+
+
+def test_compiled_with_two_losses_and_one_twice(compiled):
+    x, q = logits(), batch()[1].detach()
+    first, other = WassersteinLoss(GRID, temperature=0.01), WassersteinLoss(GRID, temperature=0.5)
+
+    def both(x: Tensor) -> Tensor:
+        p = torch.softmax(x, 1)
+        return first(p, q, torch.arange(6)) + 2 * other(p, q) + 3 * first(p.flip(0), q, torch.arange(6) + 6)
+
+    expected = both(x)
+    for loss in (first, other):
+        loss.load_state_dict(WassersteinLoss(GRID, temperature=loss.temperature).state_dict())
+    value = compiled(both)(x)
+    torch.testing.assert_close(value, expected)
+    value.backward()
+    assert torch.isfinite(x.grad).all()
+    with torch.no_grad():
+        assert not compiled(both)(x).requires_grad
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_errors_of_a_compiled_loss_name_the_argument(compiled):
+    p, q = batch()
+    loss = WassersteinLoss(GRID)
+    with pytest.raises(ValueError, match="p: row 0 sums to 2"):
+        compiled(loss)(2 * p, q)
+    assert loss.temperature is None
+
+
+def trained(network: torch.nn.Module, index: Tensor) -> WassersteinLoss:
+    """Two steps on some of four examples."""
+    loss = WassersteinLoss(GRID, from_logits=True, temperature=0.01)
+    optimiser = torch.optim.SGD(network.parameters(), lr=1.0)
+    x, q = (x.detach()[index] for x in batch(4, dtype=torch.float32))
+    for _ in range(2):
+        optimiser.zero_grad()
+        loss(network(x), q, index).backward()
+        optimiser.step()
+    return loss
+
+
+def ranked(rank: int, port: int) -> tuple[list[int], np.ndarray]:
+    """One of two processes, with examples of its own."""
+    address, patience = f"tcp://127.0.0.1:{port}", timedelta(seconds=60)
+    torch.distributed.init_process_group("gloo", address, patience, world_size=2, rank=rank)
+    try:
+        torch.manual_seed(rank)  # DDP starts all from the weights of rank 0
+        network = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 20))
+        loss = trained(network, torch.arange(4).chunk(2)[rank])
+        return list(loss.chains), network.module.weight.detach().numpy()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch is not distributed")
+def test_distributed_data_parallel():
+    """Each rank has chains of its own; as examples name their noise, two ranks learn what one does."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        other = pool.submit(ranked, 1, port)
+        names, weight = ranked(0, port)
+        other_names, other_weight = other.result()
+    assert (names, other_names) == ([0, 1], [2, 3])
+    np.testing.assert_array_equal(weight, other_weight)
+    torch.manual_seed(0)
+    network = torch.nn.Linear(20, 20)
+    trained(network, torch.arange(4))
+    np.testing.assert_allclose(weight, network.weight.detach().numpy(), atol=1e-5)
