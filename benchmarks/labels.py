@@ -10,6 +10,9 @@ Regularisation is chosen for each by its own loss on a fifth of the training dat
 fitted again to all. Errors are distances to the true labels of new samples: of the most probable label, and in the mean
 over the prediction. The last column is cross-entropy with a decision that knows the distances too: the label of the
 least expected one.
+
+As measured, the Wasserstein loss has the smaller error in the mean over the prediction, in every run, and cross-entropy
+that of the most probable label, in nearly all: the first loss makes predictions sharp, the second is easier to minimise.
 """
 
 from __future__ import annotations

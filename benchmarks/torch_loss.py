@@ -3,8 +3,8 @@
     python benchmarks/torch_loss.py
 
 From 7 x 7 blocks of a five the network predicts its 28 x 28 pixels. Both ways begin at one start; each has its own
-number of epochs and the best of a few learning rates. Seconds are CPU seconds of one thread, of the best run alone.
-Exact losses are by crossover over all images and not timed.
+number of epochs and the best of a few learning rates. With that the chains run from three seeds, of which the worst
+counts. Seconds are CPU seconds of one thread, of one run, without the search for the learning rate. Exact losses are by crossover over all images and not timed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gibbsot.torch import GibbsTemperature, WassersteinLoss
 
 SIDE, BLOCK, HIDDEN, BATCH = 28, 4, 128, 25
 SPECK = 1e-12  # weights that are left out of exact solutions
-TAU, HOT, LEFT = 30, 2e-4, 0.03  # of the chains: lag, first temperature, and what the last epoch has of it
+TAU, HOT, LEFT = 40, 3e-4, 0.02  # of the chains: lag, first temperature, and what the last epoch has of it
 
 Array = NDArray[np.float64]
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of logits, targets and the examples' numbers
@@ -77,8 +77,9 @@ class Task:
         self.X = torch.from_numpy((X - X.mean(axis=0)) / (X.std(axis=0) + 0.1 * X.std())).float()
         self.Q = torch.from_numpy(self.targets).float()
 
-    def gibbs(self, epochs: int, rate: float) -> Run:
-        loss = WassersteinLoss(self.cost.astype(np.float32), from_logits=True, temperature=HOT, tau=TAU)
+    def gibbs(self, epochs: int, rate: float, seed: int = 0) -> Run:
+        cost = self.cost.astype(np.float32)
+        loss = WassersteinLoss(cost, from_logits=True, temperature=HOT, tau=TAU, seed=seed)
         return self.train(loss, GibbsTemperature(loss, LEFT ** (1 / epochs), LEFT), epochs, rate)
 
     def exact(self, epochs: int, rate: float) -> Run:
@@ -126,14 +127,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=30, help="with exact duals, about 3 s each for 200 images")
-    parser.add_argument("--times", type=int, default=4, help="as many epochs with the Wasserstein loss")
+    parser.add_argument("--times", type=float, default=3.5, help="as many epochs with the Wasserstein loss")
     parser.add_argument("--rates", type=float, nargs="+", default=[0.01, 0.02], help="learning rates to try")
     parser.add_argument("--quick", action="store_true", help="fewer images and epochs, one learning rate")
     options = parser.parse_args()
     torch.set_num_threads(1)
     images, epochs, rates = (50, 10, [0.01]) if options.quick else (options.images, options.epochs, options.rates)
     task = Task(images)
-    ours = best("WassersteinLoss", task.gibbs, options.times * epochs, rates)
+    ours = best("WassersteinLoss", task.gibbs, round(options.times * epochs), rates)
+    seeds = [ours] + [task.gibbs(ours.epochs, ours.rate, seed) for seed in (1, 2)]
+    console.print(
+        "   other seeds: " + ", ".join(f"{1e3 * run.value:.4g}e-3 in {run.seconds:.3g} s" for run in seeds[1:])
+    )
+    ours = max(seeds, key=lambda run: run.value)
     theirs = best("ot.emd", task.exact, epochs, rates)
     start = task.train(lambda logits, *_: 0 * logits.sum(), None, 1, 1e-9).value
 
@@ -141,7 +147,7 @@ def main() -> None:
     for column in ("trained with", "epochs", "rate", "exact loss x 1000", "time", "asked", ""):
         table.add_column(column, justify="left" if column == "trained with" else "right")
     table.add_row("nothing yet", "0", "", f"{1e3 * start:.4g}", "")
-    for name, run in (("exact duals, ot.emd", theirs), ("WassersteinLoss", ours)):
+    for name, run in (("exact duals, ot.emd", theirs), ("WassersteinLoss, worst of 3 seeds", ours)):
         table.add_row(name, str(run.epochs), f"{run.rate:g}", f"{1e3 * run.value:.4g}", f"{run.seconds:.3g} s")
     above, share = ours.value / theirs.value - 1, ours.seconds / theirs.seconds
     good = above <= 0.02 and share <= 0.1

@@ -130,14 +130,14 @@ def test_histograms_are_learnt():
 
 def test_scores(fitted):
     """Accuracy for labels, minus the exact cost for histograms."""
-    X, Y = mixtures(seed=1)
+    X, Y = mixtures(12, seed=1)
     costs = exact(fitted.predict_proba(X), Y)
     assert fitted.score(X, Y) == pytest.approx(-costs.mean(), rel=1e-9)
     assert fitted.score(X, sparse.csr_array(Y)) == fitted.score(X, Y)
-    share = np.arange(60)
+    share = np.arange(12)
     assert fitted.score(X, Y, share) == pytest.approx(-np.average(costs, weights=share), rel=1e-9)
     assert fitted.score(X, Y.argmax(axis=1)) == np.mean(fitted.predict(X) == Y.argmax(axis=1))
-    with pytest.raises(ValueError, match="y: expected 60 histograms"):
+    with pytest.raises(ValueError, match="y: expected 12 histograms"):
         fitted.score(X, Y[1:])
 
 

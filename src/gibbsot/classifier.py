@@ -48,7 +48,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     The loss is bounded and not convex: it gives up outliers, and has local minima, for which the fit begins with some
     epochs of cross-entropy. For a single label W is linear in the prediction, which therefore tends to one label, that
-    of the least expected cost: read `predict_proba` as a decision then, not as calibrated probabilities.
+    of the least expected cost: read `predict_proba` as a decision then, not as calibrated probabilities. If all that is
+    wanted is the top label of such data, cross-entropy is often the better loss (``benchmarks/labels.py``).
 
     Parameters
     ----------
