@@ -12,7 +12,7 @@ over the prediction. The last column is cross-entropy with a decision that knows
 least expected one.
 
 As measured, the Wasserstein loss has the smaller error in the mean over the prediction, in every run, and cross-entropy
-that of the most probable label, in nearly all: the first loss makes predictions sharp, the second is easier to minimise.
+that of the most probable label, in nearly all: the one makes predictions sharp, the other is easier to minimise.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 From 7 x 7 blocks of a five the network predicts its 28 x 28 pixels. Both ways begin at one start; each has its own
 number of epochs and the best of a few learning rates. With that the chains run from three seeds, of which the worst
-counts. Seconds are CPU seconds of one thread, of one run, without the search for the learning rate. Exact losses are by crossover over all images and not timed.
+counts. Seconds are CPU seconds of one thread, of one run, without the search for the learning rate. Exact losses are by
+crossover over all images and not timed.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=30, help="with exact duals, about 3 s each for 200 images")
     parser.add_argument("--times", type=float, default=3.5, help="as many epochs with the Wasserstein loss")
-    parser.add_argument("--rates", type=float, nargs="+", default=[0.01, 0.02], help="learning rates to try")
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.01, 0.02, 0.03], help="learning rates to try")
     parser.add_argument("--quick", action="store_true", help="fewer images and epochs, one learning rate")
     options = parser.parse_args()
     torch.set_num_threads(1)
