@@ -114,9 +114,7 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         for name in ("max_epochs", "tau"):
             checks.count(getattr(self, name), name)
         checks.positive(self.step_size, "step_size")
-        estimators.temperature(self.temperature)
-        estimators.tolerance(self.tol)
-        estimators.callbacks(self.callbacks)
+        estimators.parameters(self)
         X = estimators.measures(self, X, reset=True)
         cost, share = estimators.square_cost(self.cost, X.shape[1]), self._shares(X.shape[0])
         full = (estimators.masses(X) > 0) & (share > 0)
@@ -179,7 +177,7 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
                     self.history_.append(Epoch(float(share @ values), lower, upper, T, share_of_step, sweeps, seconds))
                     self._publish(best, state, dtype)
                     advance(1 / self.max_epochs, state.note(float(share @ values)))
-                    if True in [callback(self) for callback in self.callbacks]:
+                    if estimators.stopped(self):
                         break
                     if state.finished and points * state.T < _COLD * state.best and self._settled():
                         break

@@ -38,9 +38,7 @@ class Chains:
 
     def __init__(self, cost: Cost, capacity: int = 50_000, seed: int = 0) -> None:
         self.cost, self.capacity = cost, checks.count(capacity, "capacity")
-        self.seed = checks.integer(seed, "seed")
-        if not 0 <= self.seed < 2**64:
-            raise ValueError(f"seed: expected an integer from 0 to 2**64 - 1, got {seed}")
+        self.seed = checks.seed(seed)
         self._places: OrderedDict[int, int] = OrderedDict()  # in the arrays, the least recently used first
         self._used = 0  # places that have ever been taken; a number that stays right if `keep` is interrupted
         self._h = np.empty((0, cost.shape[1]), cost.dtype)

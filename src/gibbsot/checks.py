@@ -25,6 +25,13 @@ def real(x: ArrayLike, name: str) -> Array:
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
 
 
+def seed(x: int) -> int:
+    """Return a seed of the noise: an integer of 64 bits."""
+    if not 0 <= integer(x, "seed") < 2**64:
+        raise ValueError(f"seed: expected an integer from 0 to 2**64 - 1, got {x}")
+    return int(x)
+
+
 def precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
     """Return the dtype asked for, or that of the arrays: float32 if all are, else float64."""
     if dtype is None:

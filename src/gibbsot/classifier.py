@@ -33,7 +33,6 @@ _COOLER = 0.5  # temperature and step, at each stall
 _FOLLOWS = 0.25  # the share of the heat that chains show where they follow; else only the step is halved
 _STALLS = 6  # until it is finished, at a thirtieth of the step
 _LEAST = 0.1  # of the mean cost: colder than for this, chains would not see a perfect model getting worse
-_SPECK = 1e-12  # probabilities that are left out of exact costs: they cost nothing but time
 
 
 class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -212,7 +211,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Y = self._histograms(check_array(y, accept_sparse="csr", input_name="y"))
         if len(P) != len(Y):
             raise ValueError(f"y: expected {len(P)} histograms, one for each row of X; got {len(Y)}")
-        P = np.where(P < _SPECK, 0, P)
+        P = np.where(P < control.SPECK, 0, P)
         result = solve_batch(P, Y, self._cost.astype(np.float64), n_sweeps=300, exact=True, n_jobs=self.n_jobs)
         share = None if sample_weight is None else checks.real(sample_weight, "sample_weight")
         return -float(np.average(result.value, weights=share))
@@ -223,9 +222,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         checks.positive(self.step_size, "step_size")
         if not 0 <= checks.number(self.alpha, "alpha") < np.inf:
             raise ValueError(f"alpha: expected a number >= 0, got {self.alpha!r}")
-        estimators.temperature(self.temperature)
-        estimators.tolerance(self.tol)
-        estimators.callbacks(self.callbacks)
+        estimators.parameters(self)
 
     def _histograms(self, y: Any) -> Array:
         """Return labels or histograms as rows of weights with sum one."""
@@ -286,7 +283,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                     self.history_.append(Epoch(value, lower, upper, T, share, float(sweeps.mean()), seconds))
                     self._publish(model)
                     advance(1 / self.max_epochs, f"cost {value:.3g}, T {T:.1e}")
-                    if True in [callback(self) for callback in self.callbacks] or stalls == _STALLS:
+                    if estimators.stopped(self) or stalls == _STALLS:
                         break
         finally:
             self._publish(model)

@@ -370,4 +370,4 @@ def _not_negative(seed: int) -> None:
 
 
 def _print_json(report: dict[str, Any]) -> None:
-    print(json.dumps(runs.finite(report)))
+    print(json.dumps(outputs.finite(report)))

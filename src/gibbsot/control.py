@@ -21,7 +21,7 @@ from .solve import solve_batch
 Array = NDArray[np.float64]
 
 _SAMPLE = 20  # how many problems are solved exactly when a model is looked at
-_SPECK = 1e-12  # weights that are left out then: they cost nothing but time
+SPECK = 1e-12  # weights that are left out then: they cost nothing but time
 _SPACING = 10, 40  # epochs between looks, at first and later in a long run
 _ANNEALING = 100  # sweeps for an estimate of the cost, from which the first temperature comes
 # The heat is how far V(z) lies above W in relation to it, once the chains have mixed. The first is hot enough to follow
@@ -73,7 +73,8 @@ class Control:
     def begin(cls, oracle: Oracle, P: Any, indices: ArrayLike | None, temperature: float | str) -> Control:
         """Choose the first temperature for some models, by the theory's bound if it is "auto"."""
         value, T = (float(x.mean()) for x in heated(oracle, P, indices))
-        control = cls(max(T, coldest(oracle.cost)), coldest(oracle.cost))
+        least = coldest(oracle.cost)
+        control = cls(max(T, least), least)
         if value > 0:
             control.unit = control.T / (_HEAT * value)
         if not isinstance(temperature, str):
@@ -147,7 +148,7 @@ def sample(n: int) -> NDArray[np.intp]:
 
 def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[Array, Array]:
     """Return bounds of the costs of models, which agree but for rounding and weights that are next to nothing."""
-    P = np.where(P < _SPECK, 0, P)
+    P = np.where(P < SPECK, 0, P)
     P /= P.sum(axis=1, keepdims=True)
     optima = oracle.exact(P, T, indices)
     pair, _ = oracle.problem(P, indices)

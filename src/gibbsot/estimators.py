@@ -54,6 +54,18 @@ def square_cost(cost: Cost | ArrayLike | None, size: int) -> Cost:
     return checked
 
 
+def parameters(estimator: Any) -> None:
+    """Check the parameters that all models have."""
+    temperature(estimator.temperature)
+    tolerance(estimator.tol)
+    callbacks(estimator.callbacks)
+
+
+def stopped(estimator: Any) -> bool:
+    """Call all of a model's callbacks; return whether one of them wants it to stop."""
+    return True in [callback(estimator) for callback in estimator.callbacks]
+
+
 def temperature(value: float | str) -> None:
     """Check a first temperature."""
     if isinstance(value, str):

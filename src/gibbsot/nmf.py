@@ -376,9 +376,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         for name, choices in (("cooling", ("adaptive", "paper")), ("update", ("online", "full"))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")
-        estimators.temperature(self.temperature)
-        estimators.tolerance(self.tol)
-        estimators.callbacks(self.callbacks)
+        estimators.parameters(self)
         self._steps()
         named = isinstance(self.init, str)
         if (
@@ -466,7 +464,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
                     self._publish(run)
                     advance(1 / total, run.control.note(estimate))
-                    if True in [callback(self) for callback in self.callbacks]:
+                    if estimators.stopped(self):
                         break
         finally:
             self._publish(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import secrets
 import tempfile
@@ -112,6 +113,21 @@ def check(target: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder; expected a file to write", str(target))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the folder to write it to is not there", str(target))
+
+
+def finite(x: Any) -> Any:
+    """Return what JSON can hold: it has no infinity.
+
+    Examples
+    --------
+    >>> finite({"x": [1.0, math.inf]})
+    {'x': [1.0, None]}
+    """
+    if isinstance(x, dict):
+        return {name: finite(value) for name, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [finite(value) for value in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def figure(width: float, height: float) -> Figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import signal
 from collections.abc import Callable, Sequence
@@ -159,7 +158,7 @@ def write(model: Any, measures: Collection, report: dict[str, Any], out: Path) -
                 np.save(file, x)
         pictures(written, model, measures, out)
         with written.open(out / "report.json") as file:
-            file.write(json.dumps(finite(report), indent=1).encode() + b"\n")
+            file.write(json.dumps(outputs.finite(report), indent=1).encode() + b"\n")
         with written.path(out / "model.npz") as path:
             model.save(path)
 
@@ -181,18 +180,3 @@ def pictures(written: outputs.Together, model: Any, measures: Collection, out: P
     mixtures = model.memberships_[some] @ model.components_
     plots.reconstruction(canvas, X[some], mixtures, measures.shape, cmap=style)
     written.picture(out / "reconstruction.png", canvas)
-
-
-def finite(x: Any) -> Any:
-    """Return what JSON can hold: it has no infinity.
-
-    Examples
-    --------
-    >>> finite({"x": [1.0, math.inf]})
-    {'x': [1.0, None]}
-    """
-    if isinstance(x, dict):
-        return {name: finite(value) for name, value in x.items()}
-    if isinstance(x, list | tuple):
-        return [finite(value) for value in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x

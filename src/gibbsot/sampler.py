@@ -88,8 +88,7 @@ def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State
         The problems' numbers, by default their places in the batch. A problem's result depends on the seed and its own
         number, not on the batch it is in.
     """
-    if not 0 <= checks.integer(seed, "seed") < 2**64:
-        raise ValueError(f"seed: expected an integer from 0 to 2**64 - 1, got {seed}")
+    seed = checks.seed(seed)
     n = len(problem)
     numbers = np.arange(n) if ids is None else np.asarray(ids)
     if numbers.dtype.kind not in "iu":
@@ -97,7 +96,7 @@ def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State
     if numbers.shape != (n,) or (numbers < 0).any():
         raise ValueError(f"ids: expected one number >= 0 for each of the {n} problems, got {ids!r}")
     h = np.where(problem.q > 0, 0.0, np.inf).astype(problem.cost.dtype)
-    return State(h, np.zeros(n, np.int64), int(seed), numbers.astype(np.uint64))
+    return State(h, np.zeros(n, np.int64), seed, numbers.astype(np.uint64))
 
 
 def draw(state: State, problem: Problem) -> tuple[Array, Array]:

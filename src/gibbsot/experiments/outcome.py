@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..outputs import Together
+from ..outputs import Together, finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,22 +80,7 @@ def record(data: Any, out: Path, name: str) -> Path:
 
 def as_json(data: Any) -> str:
     """Return what `record` writes."""
-    return json.dumps(_finite(data), indent=1, allow_nan=False) + "\n"
-
-
-def _finite(data: Any) -> Any:
-    """Replace what JSON has no number for.
-
-    Examples
-    --------
-    >>> _finite({"a": [1.5, float("nan")], "b": (float("inf"), "nan")})
-    {'a': [1.5, None], 'b': [None, 'nan']}
-    """
-    if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
+    return json.dumps(finite(data), indent=1, allow_nan=False) + "\n"
 
 
 def _written(text: str, path: Path) -> Path:
