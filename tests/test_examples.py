@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,14 @@ def test_toys_write_their_picture(tmp_path):
     check_picture(tmp_path / "plans.png")
 
 
+def test_barycenters_write_their_picture(tmp_path):
+    pytest.importorskip("mlxtend")
+    printed = run("barycenters.py", "--quick", "--out", tmp_path / "new")
+    assert "ellipses: their mean" in printed
+    assert printed.count("   gibbsot") == printed.count("POT, reg 0.004") == 2
+    check_picture(tmp_path / "new" / "barycenters.png")
+
+
 def test_demo_writes_its_pictures(tmp_path):
     pytest.importorskip("mlxtend")
     printed = run("nmf.py", "--quick", "--epochs", "6", "--out", tmp_path / "new")
@@ -46,6 +55,17 @@ def test_demo_writes_its_pictures(tmp_path):
     for name in ("components", "reconstruction", "convergence"):
         check_picture(tmp_path / "new" / f"{name}.png")
     assert WassersteinNMF.load(tmp_path / "new" / "model.npz").n_iter_ == 6
+
+
+def test_topics_print_both_models_and_draw_them(tmp_path):
+    pytest.importorskip("lda")
+    printed = run("topics.py", "--quick", "--out", tmp_path)
+    assert "90 documents, 30 held out, 200 words" in printed
+    rows = [line for line in printed.splitlines() if re.search(r" s \S$", line)]  # those with a time
+    held_out = [float(re.findall(r"\d\.\d{4}", row)[1]) for row in rows]
+    assert len(held_out) == 4
+    assert held_out[2] < min(held_out[:2])  # of the loss that Wasserstein NMF minimises; seeds are fixed
+    check_picture(tmp_path / "topics.png")
 
 
 @pytest.fixture
