@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from . import checks, control, estimators, progress
-from .control import Control
 from .costs import Cost
 from .nmf import Epoch
 from .oracle import Oracle
@@ -19,10 +19,14 @@ from .simplex import logarithms, mirror_step
 
 Array = NDArray[np.float64]
 
-_MEMORY = 0.5  # of the average of models, which is steadier than the last one
-_EVERY = 10  # epochs from one exact look to the next
-_COOLER = 0.35  # than other models at each stall: what moves here is one measure, which chains follow easily
-_COLD = 0.1  # how far V(z) may lie above W in the end, in relation to it and by the theory: (m1 + m2) T
+_HOT = 0.2  # of the first temperature of other models: what moves here is one measure, which chains follow easily
+_MEMORY = 0.9  # of the averages of models and potentials, which are steadier than the last ones
+_EVERY = 10  # epochs from one look at the progress to the next
+_COOLER, _SHORTER = 0.5, 0.85  # what temperature and step are multiplied with at each stall
+_RISE = 1.05  # of V(z) from look to look at one temperature: steps were too long
+_COLD = 0.02  # how far V(z) may lie above W in the end, in relation to it and by the theory: (m1 + m2) T
+_SPECK = 1e-7  # weights that are left out, relative to the largest: they cost nothing but time
+_ROUNDS = 3, 50  # of a lower bound's ascent, at a look and in the end
 
 
 class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
@@ -31,7 +35,8 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
     .. math:: \min_p \sum_i \lambda_i W(p, x_i)
 
     over weights p. It is convex; gradients come from warm-started Gibbs samplers (`Oracle`), steps are mirror descent
-    from the mean, and of the averages of the models on the way the best is kept, judged by exact costs of a sample.
+    from the mean. Where neither V(z) falls nor the certified lower bound rises, the chains are cooled and the descent
+    goes on from the average of the last models, with shorter steps. The barycenter is such an average.
 
     Parameters
     ----------
@@ -44,11 +49,12 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
     step_size : float
         Relative to the mean cost.
     temperature : "auto" or float
-        The first temperature, as of `WassersteinNMF`.
+        The first temperature. "auto" is a fifth of that of `WassersteinNMF`.
     tau : int
         The lag of the chains' mixing test.
     tol : float
-        Stop when the model has been cooled twice and has gained less than this, relative to its cost.
+        The share of the cost that ten epochs have to gain; with less the chains are cooled, or, where they are cold,
+        the fit ends.
     random_state : int, RandomState or None
     n_jobs : int, optional
         Threads over the measures; the bits are the same for every number.
@@ -61,9 +67,13 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
     ----------
     barycenter_ : array of shape (m,)
     objective_ : float
-        Its exact mean cost over the sample, at most 20 measures, each by its weight; infinite before the first look.
+        Its exact objective, over all measures; infinite while the fit is on its way and after an interrupt.
+    lower_bound_ : float
+        Certified: no weights have an objective below this, so that ``objective_ / lower_bound_ - 1`` bounds how far the
+        barycenter is from optimal. It is found by `lower_bound`.
     n_iter_ : int
     history_ : list of Epoch
+        Its ``lower`` is the lower bound so far, at every look; its ``upper`` is known in the end.
 
     Examples
     --------
@@ -71,8 +81,8 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
     >>> x = np.arange(20)
     >>> bumps = np.exp(-((x - np.array([[5], [13]])) ** 2) / 4)
     >>> model = WassersteinBarycenter(random_state=0).fit(bumps)
-    >>> round(float(model.barycenter_ @ x), 1)
-    9.0
+    >>> int(model.barycenter_.argmax()), model.objective_ < 1.02 * model.lower_bound_
+    (9, True)
     """
 
     def __init__(
@@ -80,11 +90,11 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         cost: Cost | ArrayLike | None = None,
         *,
         weights: ArrayLike | None = None,
-        max_epochs: int = 500,
-        step_size: float = 5.0,
+        max_epochs: int = 1000,
+        step_size: float = 20.0,
         temperature: float | str = "auto",
-        tau: int = 50,
-        tol: float = 1e-3,
+        tau: int = 20,
+        tol: float = 2e-4,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -103,7 +113,7 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any = None) -> WassersteinBarycenter:
-        """Find the barycenter of measures as rows; one that is interrupted leaves the best so far.
+        """Find the barycenter of measures as rows; a fit that is interrupted leaves what it has.
 
         Parameters
         ----------
@@ -124,7 +134,7 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         oracle = Oracle(
             control.single(cost), X[full], tau=self.tau, seed=estimators.seed(self.random_state), n_jobs=self.n_jobs
         )
-        self._descend(oracle, share, np.dtype(X.dtype), begun)
+        self._descend(oracle, cost.astype(np.float64), share, np.dtype(X.dtype), begun)
         return self
 
     def _shares(self, n: int) -> Array:
@@ -135,63 +145,70 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"weights: expected {n} numbers >= 0, one for each measure, of which some are positive")
         return share / share.sum()
 
-    def _descend(self, oracle: Oracle, share: Array, dtype: np.dtype[Any], begun: float) -> None:
-        m, sample = oracle.cost.shape[0], control.sample(len(oracle))
-        mean = (share @ oracle.targets)[None]
-        start = estimators.smooth(mean, np.full(m, 1 / m))[0]
-        state = Control.begin(oracle, start, sample, self.temperature)
-        step = float(self.step_size) / control.mean_cost(oracle.cost)
-        log_p, average, best = logarithms(start), start, start
+    def _descend(self, oracle: Oracle, cost: Cost, share: Array, dtype: np.dtype[Any], begun: float) -> None:
+        m, scale, coldest = oracle.cost.shape[0], control.mean_cost(oracle.cost), control.coldest(oracle.cost)
+        start = estimators.smooth((share @ oracle.targets)[None], np.full(m, 1 / m))[0]
+        T = self._first_temperature(oracle, start, coldest)
+        log_p, average, potentials = logarithms(start), start, np.zeros(1)
         points = m + oracle.targets.nnz / len(oracle)
-        of_sample = share[sample] / share[sample].sum()
-
-        def cost_of(p: Array) -> tuple[float, float]:
-            lower, upper = control.certified(oracle, np.tile(p, (len(sample), 1)), state.T, sample)
-            return float(of_sample @ lower), float(of_sample @ upper)
+        shorter, before, estimates = 1.0, np.inf, []
 
         self.history_: list[Epoch] = []
-        try:
-            with progress.bar("Wasserstein barycenter", self.verbose) as advance:
-                for epoch in range(1, self.max_epochs + 1):
-                    values, U, info = oracle(np.exp(log_p), state.T)
-                    T, share_of_step = state.T, state.step
-                    gradient = share @ U.astype(np.float64)
-                    size = share_of_step * step
-                    state.brake(size * control.deviation(np.exp(log_p)[None], gradient[None]))
-                    log_p = mirror_step(log_p, gradient, size)
-                    average = _MEMORY * average + (1 - _MEMORY) * np.exp(log_p)
-                    lower = upper = np.nan
-                    if epoch % _EVERY == 0 or epoch == self.max_epochs:
-                        if not state.past:
-                            state.judge(cost_of(start)[1])
-                        lower, upper = cost_of(average)
-                        if state.judge(upper):
-                            best = average
-                        estimate = float(of_sample @ values[sample])
-                        coolings = len(state.levels)
-                        if state.adapt(upper, estimate, self.tol):
-                            log_p, average = logarithms(best), best
-                        elif len(state.levels) > coolings:
-                            state.heat *= _COOLER
-                    seconds, sweeps = time.perf_counter() - begun, float(info.sweeps.mean())
-                    self.history_.append(Epoch(float(share @ values), lower, upper, T, share_of_step, sweeps, seconds))
-                    self._publish(best, state, dtype)
-                    advance(1 / self.max_epochs, state.note(float(share @ values)))
-                    if estimators.stopped(self):
-                        break
-                    if state.finished and points * state.T < _COLD * state.best and self._settled():
-                        break
-        finally:
-            self._publish(best, state, dtype)
+        self.objective_, self.lower_bound_ = np.inf, -np.inf
+        self._publish(start, dtype)
+        with progress.bar("Wasserstein barycenter", self.verbose) as advance:
+            for epoch in range(1, self.max_epochs + 1):
+                values, U, info = oracle(np.exp(log_p), T)
+                log_p = mirror_step(log_p, share @ U.astype(np.float64), shorter * float(self.step_size) / scale)
+                memory = min(_MEMORY, (epoch - 1) / (epoch + 1))
+                average = memory * average + (1 - memory) * np.exp(log_p)
+                potentials = memory * potentials + (1 - memory) * U
+                estimates.append(float(share @ values))
+                look = epoch % _EVERY == 0
+                gained = self._raise_bound(cost, oracle, share, potentials, _ROUNDS[0]) if look else 0.0
+                lower = self.lower_bound_ if look else np.nan
+                seconds, sweeps = time.perf_counter() - begun, float(info.sweeps.mean())
+                self.history_.append(Epoch(estimates[-1], lower, np.nan, T, shorter, sweeps, seconds))
+                self._publish(average, dtype)
+                advance(1 / self.max_epochs, f"cost {estimates[-1]:.3g}, T {T:.1e}")
+                if estimators.stopped(self):
+                    break
+                if look:
+                    value, last, estimates = float(np.mean(estimates)), before, []
+                    before, rising = value, value > _RISE * last
+                    if rising or max(gained, last - value) <= self.tol * abs(value):
+                        if not rising:
+                            if coldest >= T or points * T < _COLD * value:
+                                break
+                            T, before = max(_COOLER * T, coldest), np.inf
+                        # from the average, as the model itself goes to and fro
+                        log_p, shorter = logarithms(average), _SHORTER * shorter
+        self._raise_bound(cost, oracle, share, potentials, _ROUNDS[1])
+        self.objective_ = self._exact(cost, oracle, share, T)
+        self.history_[-1] = self.history_[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
 
-    def _settled(self) -> bool:
-        """Tell whether the last looks gained next to nothing."""
-        looks = [epoch.upper for epoch in self.history_ if not np.isnan(epoch.upper)][-4:]
-        return looks[0] - looks[-1] <= self.tol * looks[-1]
+    def _first_temperature(self, oracle: Oracle, start: Array, coldest: float) -> float:
+        if not isinstance(self.temperature, str):
+            return float(self.temperature)
+        sample = control.sample(len(oracle))
+        _, T = control.heated(oracle, np.tile(start, (len(sample), 1)), sample)
+        return max(_HOT * float(T.mean()), coldest)
 
-    def _publish(self, best: Array, state: Control, dtype: np.dtype[Any]) -> None:
-        self.barycenter_ = (best / best.sum()).astype(dtype)
-        self.objective_ = state.best
+    def _raise_bound(self, cost: Cost, oracle: Oracle, share: Array, U: NDArray[Any], rounds: int) -> float:
+        """Take up a better lower bound if these potentials give one; return what is gained."""
+        old = self.lower_bound_
+        self.lower_bound_ = max(old, lower_bound(cost, oracle.targets, share, U, rounds, self.n_jobs))
+        return self.lower_bound_ - old
+
+    def _exact(self, cost: Cost, oracle: Oracle, share: Array, T: float) -> float:
+        """Return what optimal plans to all measures cost, which is priced in the user's precision."""
+        p = self.barycenter_.astype(np.float64)
+        plans = [sparse.coo_array(optimum.plan) for optimum in oracle.exact(p / p.sum(), T)]
+        return float(share @ [plan.data @ cost.at(plan.row, plan.col) for plan in plans])
+
+    def _publish(self, average: Array, dtype: np.dtype[Any]) -> None:
+        p = np.where(average < _SPECK * average.max(), 0, average)
+        self.barycenter_ = (p / p.sum()).astype(dtype)
         self.n_iter_ = len(self.history_)
 
     def __sklearn_tags__(self) -> Any:
@@ -199,3 +216,49 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
+
+
+def lower_bound(
+    cost: Cost, targets: sparse.csr_array, share: Array, U: NDArray[Any], rounds: int = 50, n_jobs: int | None = None
+) -> float:
+    r"""Return a lower bound of the objective of every measure p, whatever the potentials U are.
+
+    .. math::
+
+        \sum_i \lambda_i W(p, x_i) \ge \min_a \sum_i \lambda_i U_{ia} - \sum_i \lambda_i \langle x_i, L_i \rangle,
+        \qquad L_{ij} = \max_a (U_{ia} - M_{aj})
+
+    by the duality of each W. It is the better the flatter the mean of the potentials is. So every round takes the mean
+    off them, which lowers L, and raises U as far as this L allows; the bound never falls. What rounding could add to it
+    is taken off.
+
+    Parameters
+    ----------
+    cost : Cost
+        In double precision.
+    targets : sparse array of shape (n, m)
+        The measures x, which sum to one.
+    share : array of shape (n,)
+        The lambda, which sum to one.
+    U : array of shape (n, m)
+    rounds : int
+    n_jobs : int, optional
+        Threads over the measures.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from gibbsot import GridCost
+    >>> ends = sparse.csr_array(np.eye(3)[[0, 2]])  # the best p is in the middle and has objective 1
+    >>> round(lower_bound(GridCost(3, spacing=1.0), ends, np.array([0.5, 0.5]), np.array([[0.0, 1, 4], [4, 1, 0]])), 9)
+    1.0
+    """
+    for _ in range(checks.count(rounds, "rounds")):
+        U = U - share @ U
+        L = cost.col_max(U, n_jobs)
+        U = cost.row_min(L, n_jobs)
+    largest = np.abs(U).max(axis=1) + np.abs(L).max(axis=1)
+    slack = (2 * cost.depth + 2) * np.finfo(np.float64).eps * largest
+    paid = np.asarray(targets.multiply(L).sum(axis=1)).ravel()
+    return float((share @ U).min() - share @ (paid + slack))
