@@ -3,9 +3,9 @@
     python benchmarks/torch_loss.py
 
 From 7 x 7 blocks of a five the network predicts its 28 x 28 pixels. Both ways begin at one start; each has its own
-number of epochs and the best of a few learning rates. With that the chains run from three seeds, of which the worst
-counts. Seconds are CPU seconds of one thread, of one run, without the search for the learning rate. Exact losses are by
-crossover over all images and not timed.
+number of epochs and the best of a few learning rates. The loss chooses its temperature itself. At the learning rate
+found the chains run from three seeds, of which the worst counts. Seconds are CPU seconds of one thread, of one run,
+without the search for the learning rate. Exact losses are by crossover over all images and not timed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from rich.table import Table
 from torch import Tensor
 
 from gibbsot import GridCost, datasets, kernels, solve_batch
-from gibbsot.torch import GibbsTemperature, WassersteinLoss
+from gibbsot.torch import WassersteinLoss
 
 SIDE, BLOCK, HIDDEN, BATCH = 28, 4, 128, 25
 SPECK = 1e-12  # weights that are left out of exact solutions
-TAU, HOT, LEFT = 40, 3e-4, 0.02  # of the chains: lag, first temperature, and what the last epoch has of it
 
 Array = NDArray[np.float64]
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of logits, targets and the examples' numbers
@@ -79,9 +78,8 @@ class Task:
         self.Q = torch.from_numpy(self.targets).float()
 
     def gibbs(self, epochs: int, rate: float, seed: int = 0) -> Run:
-        cost = self.cost.astype(np.float32)
-        loss = WassersteinLoss(cost, from_logits=True, temperature=HOT, tau=TAU, seed=seed)
-        return self.train(loss, GibbsTemperature(loss, LEFT ** (1 / epochs), LEFT), epochs, rate)
+        loss = WassersteinLoss(self.cost.astype(np.float32), from_logits=True, seed=seed)
+        return self.train(loss, epochs, rate)
 
     def exact(self, epochs: int, rate: float) -> Run:
         M = self.cost.matrix()
@@ -89,9 +87,9 @@ class Task:
         def loss(logits: Tensor, Q: Tensor, _: Tensor) -> Tensor:
             return ExactLoss.apply(torch.softmax(logits, dim=1), Q, M)  # type: ignore[no-untyped-call]
 
-        return self.train(loss, None, epochs, rate)
+        return self.train(loss, epochs, rate)
 
-    def train(self, loss: Loss, cooling: GibbsTemperature | None, epochs: int, rate: float) -> Run:
+    def train(self, loss: Loss, epochs: int, rate: float) -> Run:
         torch.manual_seed(0)
         size = self.X.shape[1]
         network = torch.nn.Sequential(
@@ -106,8 +104,6 @@ class Task:
                 torch.autograd.backward(loss(network(self.X[index]), self.Q[index], index))
                 optimiser.step()
             falling.step()
-            if cooling is not None:
-                cooling.step()
         seconds = time.process_time() - start
         with torch.no_grad():
             P = torch.softmax(network(self.X).double(), dim=1).numpy()
@@ -142,7 +138,7 @@ def main() -> None:
     )
     ours = max(seeds, key=lambda run: run.value)
     theirs = best("ot.emd", task.exact, epochs, rates)
-    start = task.train(lambda logits, *_: 0 * logits.sum(), None, 1, 1e-9).value
+    start = task.train(lambda logits, *_: 0 * logits.sum(), 1, 1e-9).value
 
     table = Table(title=f"{images} fives from 7 x 7 blocks, kernels: {kernels.name()}, one thread")
     for column in ("trained with", "epochs", "rate", "exact loss x 1000", "time", "asked", ""):

@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from gibbsot.torch import GibbsTemperature, WassersteinLoss
+from gibbsot.torch import WassersteinLoss
 
 Array = NDArray[np.float64]
 
@@ -61,7 +61,6 @@ def trained(data: Data, share: float, epochs: int, seed: int) -> torch.nn.Module
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     entropy = torch.nn.CrossEntropyLoss()
     transport = WassersteinLoss(data.cost, from_logits=True, seed=seed)
-    cooling = GibbsTemperature(transport, gamma=0.95)
     optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     for _ in range(epochs):
@@ -74,7 +73,6 @@ def trained(data: Data, share: float, epochs: int, seed: int) -> torch.nn.Module
             loss.backward()
             optimiser.step()
         falling.step()
-        cooling.step()
     return network
 
 

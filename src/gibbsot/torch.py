@@ -16,6 +16,7 @@ except ImportError:
 from torch import Tensor
 
 from . import checks, control, sampler
+from .certificates import dual_value
 from .chains import Chains
 from .costs import Cost, as_cost
 from .measures import Problem, problem
@@ -23,6 +24,10 @@ from .oracle import Oracle
 
 _AWAY = 1e-3  # from one: a sum of weights that is further off is no measure
 _NEW = 2**62  # names of chains that are used once begin here, far from those of examples
+# A temperature that follows is right where the lower bound by the same potentials is half of V(z): W is between, and
+# nearer to V(z). A call changes its logarithm by this share of the difference.
+_GAP, _RATE = 0.5, 0.2
+_NUMBERS = "cooling", "_follows", "_T", "_fresh"  # that a state_dict has, beside the chains
 _losses: weakref.WeakValueDictionary[int, WassersteinLoss] = weakref.WeakValueDictionary()
 _handles = itertools.count()
 
@@ -41,8 +46,9 @@ class WassersteinLoss(torch.nn.Module):
     cost : Cost or array of shape (m1, m2)
         Computed with in single precision if it is float32 itself; values and gradients have the type of the input.
     temperature : "auto" or float
-        "auto" is chosen at the first call, as for the models: V(z) is then a third above W. A scheduler may change it,
-        and should: where training brings W down to a tenth, a third of the first W is three times the last.
+        "auto" follows the loss: it is chosen at the first call, as for the models, and from then on it rises where V(z)
+        and the lower bound on W by its potentials are near each other, and falls where they are far apart, so that V(z)
+        stays somewhat above W. A number is the temperature itself, which stays; negative costs need one.
     from_logits : bool
         Whether p comes as logits, of which the softmax is taken.
     reduction : {"mean", "sum", "none"}
@@ -59,8 +65,18 @@ class WassersteinLoss(torch.nn.Module):
     n_jobs : int, optional
         Threads over the rows.
 
+    Attributes
+    ----------
+    temperature : float or None
+        Of the next call; None before the first one if it is "auto". Once it is set, it no longer follows the loss.
+    cooling : float
+        What a scheduler has left of a temperature that is given, or of the distance that "auto" keeps; 1 at first.
+
     Notes
     -----
+    In evaluation, in ``eval`` mode or without gradients (``torch.no_grad``), the temperature stays as it is, but for
+    "auto" in a first call. Chains move then too: give validation data numbers that no training example has, or none.
+
     The sampler runs on the processor. Tensors on an accelerator are copied there, and values and gradients back:
     4 (m1 + m2) bytes a row each way in single precision, and a synchronisation.
 
@@ -87,7 +103,7 @@ class WassersteinLoss(torch.nn.Module):
         temperature: float | str = "auto",
         from_logits: bool = False,
         reduction: str = "mean",
-        tau: int = 20,
+        tau: int = 40,
         max_sweeps: int | None = None,
         capacity: int = 50_000,
         by_position: bool = False,
@@ -98,7 +114,11 @@ class WassersteinLoss(torch.nn.Module):
         self.cost = as_cost(cost)
         if temperature != "auto":
             checks.positive(temperature, "temperature")
-        self.temperature: float | None = None if isinstance(temperature, str) else float(temperature)
+        elif self.cost.row_min(np.zeros((1, self.cost.shape[1]), self.cost.dtype)).min() < 0:
+            raise ValueError("temperature: 'auto' needs costs >= 0, and some are negative; expected a number")
+        self.cooling = 1.0
+        self._follows = isinstance(temperature, str)
+        self._T: float | None = None if isinstance(temperature, str) else float(temperature)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
         self.from_logits, self.reduction, self.by_position = from_logits, reduction, by_position
@@ -114,6 +134,14 @@ class WassersteinLoss(torch.nn.Module):
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._handle = next(_handles)  # a copy has chains of its own
         _losses[self._handle] = self
+
+    @property
+    def temperature(self) -> float | None:
+        return self._T if self._T is None or self._follows else self._T * self.cooling
+
+    @temperature.setter
+    def temperature(self, T: float) -> None:
+        self._T, self._follows, self.cooling = checks.positive(T, "temperature"), False, 1.0
 
     def extra_repr(self) -> str:
         m1, m2 = self.cost.shape
@@ -139,7 +167,8 @@ class WassersteinLoss(torch.nn.Module):
             # a softmax in half precision would not sum to one
             p = torch.softmax(p, dim=-1, dtype=torch.promote_types(p.dtype, torch.float32))
         names = None if index is None else torch.as_tensor(index)
-        value, _, _ = torch.ops.gibbsot.transport(p, q, names, self._handle)
+        training = self.training and torch.is_grad_enabled()
+        value, _, _ = torch.ops.gibbsot.transport(p, q, names, self._handle, training)
         if self.reduction == "none":
             return value
         return value.mean() if self.reduction == "mean" else value.sum()
@@ -147,24 +176,27 @@ class WassersteinLoss(torch.nn.Module):
     def get_extra_state(self) -> dict[str, Any]:
         """Return temperature and chains, for ``state_dict``."""
         arrays = {name: torch.from_numpy(x) for name, x in self.chains.arrays().items()}
-        T = None if self.temperature is None else float(self.temperature)
-        return {"temperature": T, "fresh": self._fresh, **arrays}
+        return {**{name: getattr(self, name) for name in _NUMBERS}, **arrays}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go on with temperature and chains of a ``state_dict``."""
         self.chains.adopt({name: state[name].cpu().numpy() for name in ("names", "h", "sweep")})
-        self.temperature, self._fresh = state["temperature"], state["fresh"]
+        for name in _NUMBERS:
+            setattr(self, name, state[name])
 
-    def _answer(self, p: Tensor, q: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the chains; keep them only when all is well."""
+    def _answer(self, p: Tensor, q: Tensor, index: Tensor | None, training: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Run the chains; keep them and follow their values only when all is well."""
         pair = self._pair(p, q)
         names = self._names(index, len(pair))
-        T = self._first_temperature(pair) if self.temperature is None else self.temperature
+        T = self.temperature
+        if T is None:
+            T = self._first_temperature(pair)
         state = self.chains.state(names, pair)
         after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=self.tau, n_jobs=self.n_jobs)
         value, of_p = (torch.as_tensor(x).to(p) for x in (info.value, _centred(info.U)))
         of_q = torch.as_tensor(-_centred(info.L)).to(q)
-        self.temperature = T
+        if self._follows:
+            self._T = self._next_temperature(T, pair, info) if training else T
         if names[0] >= _NEW:
             self._fresh += len(names)
         else:
@@ -209,8 +241,17 @@ class WassersteinLoss(torch.nn.Module):
     def _first_temperature(self, pair: Problem) -> float:
         some = control.sample(len(pair))
         oracle = Oracle(self.cost, pair.q[some], seed=self.chains.seed, n_jobs=self.n_jobs)
-        T = float(control.heated(oracle, pair.p[some])[1].mean())
-        return max(T, control.coldest(self.cost) if self.cost.finite else np.finfo(self.cost.dtype).tiny)
+        return max(float(control.heated(oracle, pair.p[some])[1].mean()), self._coldest())
+
+    def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:
+        closed = self.cost.col_max(np.where(pair.p > 0, info.U, -np.inf), self.n_jobs)
+        V, lower = float(info.value.mean()), float(dual_value(pair, info.U, closed).mean())
+        # chains that have hardly begun to climb need heat; next to a perfect fit the bound may be below zero
+        gap = min((V - lower) / V, 1.0) if V > 0 else 0.0
+        return max(T * float(np.exp(_RATE * (_GAP * self.cooling - gap))), self._coldest())
+
+    def _coldest(self) -> float:
+        return control.coldest(self.cost) if self.cost.finite else float(np.finfo(self.cost.dtype).tiny)
 
 
 def _centred(potential: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -226,16 +267,17 @@ def _centred(potential: NDArray[np.floating]) -> NDArray[np.float64]:
 class GibbsTemperature:
     """Lowers the temperature of a loss, in the style of ``torch.optim.lr_scheduler``: call ``step`` once an epoch.
 
-    Cold chains are slow: a network that outruns them follows gradients of what it was. So the learning rate should fall
-    with the temperature, for example by ``CosineAnnealingLR``, or ``tau`` be larger.
+    A temperature that follows the loss needs none; for it, this lowers how far above W V(z) stays. Cold chains are
+    slow: a network that outruns them follows gradients of what it was. So the learning rate should fall with the
+    temperature, for example by ``CosineAnnealingLR``, or ``tau`` be larger.
 
     Parameters
     ----------
     loss : WassersteinLoss
     gamma : float
-        What an epoch leaves of the temperature.
+        What an epoch leaves of the temperature, or of the distance.
     least : float
-        As a share of the first temperature, below which it stays.
+        What is left at the end.
 
     Examples
     --------
@@ -247,23 +289,18 @@ class GibbsTemperature:
     0.5
     """
 
-    def __init__(self, loss: WassersteinLoss, gamma: float = 0.9, least: float = 1e-2) -> None:
+    def __init__(self, loss: WassersteinLoss, gamma: float = 0.95, least: float = 0.1) -> None:
         self.loss = loss
         self.gamma, self.least = checks.positive(gamma, "gamma"), checks.positive(least, "least")
-        if self.gamma > 1:
-            raise ValueError(f"gamma: expected at most one, got {gamma!r}")
+        for name, value in (("gamma", gamma), ("least", least)):
+            if value > 1:
+                raise ValueError(f"{name}: expected at most one, got {value!r}")
         self.last_epoch = 0
-        self._first: float | None = None
 
     def step(self) -> None:
-        """Lower the temperature; before the loss has chosen one, nothing happens."""
-        T = self.loss.temperature
-        if T is None:
-            return
-        if self._first is None:
-            self._first = T
+        """Lower the temperature, or that distance."""
         self.last_epoch += 1
-        self.loss.temperature = self._first * max(self.gamma**self.last_epoch, self.least)
+        self.loss.cooling = max(self.gamma**self.last_epoch, self.least)
 
     def get_last_temperature(self) -> float | None:
         """Return the temperature."""
@@ -279,13 +316,15 @@ class GibbsTemperature:
 
 
 @torch.library.custom_op("gibbsot::transport", mutates_args=())
-def _transport(p: Tensor, q: Tensor, index: Tensor | None, handle: int) -> tuple[Tensor, Tensor, Tensor]:
+def _transport(
+    p: Tensor, q: Tensor, index: Tensor | None, handle: int, training: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     # an operator that the compiler looks at from outside; the loss is found by its handle
-    return _losses[handle]._answer(p, q, index)
+    return _losses[handle]._answer(p, q, index, training)
 
 
 @_transport.register_fake
-def _(p: Tensor, q: Tensor, index: Tensor | None, handle: int) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ARG001
+def _(p: Tensor, q: Tensor, index: Tensor | None, handle: int, training: bool) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ARG001
     return p.new_empty(p.shape[0]), p.new_empty(p.shape), q.new_empty(q.shape)
 
 
@@ -293,9 +332,9 @@ def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Ten
     ctx.save_for_backward(*output[1:])
 
 
-def _gradients(ctx: Any, of_value: Tensor, *_: Any) -> tuple[Tensor, Tensor, None, None]:
+def _gradients(ctx: Any, of_value: Tensor, *_: Any) -> tuple[Tensor, Tensor, None, None, None]:
     of_p, of_q = ctx.saved_tensors
-    return of_value[:, None] * of_p, of_value[:, None].to(of_q.dtype) * of_q, None, None
+    return of_value[:, None] * of_p, of_value[:, None].to(of_q.dtype) * of_q, None, None, None
 
 
 _transport.register_autograd(_gradients, setup_context=_keep_gradients)
