@@ -5,7 +5,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUN := $(BIN)/python
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*)
 
-.PHONY: demo toys test bench bench-nmf lint clean
+.PHONY: demo toys test bench bench-nmf bench-models bench-scaling lint clean
 
 demo: $(VENV)/installed
 	$(RUN) examples/nmf.py --out demo
@@ -26,6 +26,15 @@ bench: $(VENV)/installed
 
 bench-nmf: $(VENV)/installed
 	$(RUN) benchmarks/nmf.py
+
+bench-models: $(VENV)/installed
+	$(RUN) benchmarks/barycenter.py
+	$(RUN) benchmarks/labels.py
+	$(RUN) benchmarks/torch_loss.py
+
+bench-scaling: $(VENV)/installed
+	$(RUN) benchmarks/scaling.py
+	$(RUN) benchmarks/stream.py
 
 lint: $(VENV)/installed
 	$(RUN) -m ruff check --fix

@@ -24,7 +24,6 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from gibbsot import GridCost, kernels, outputs, runs, solve_batch
-from gibbsot.inputs import Collection
 from gibbsot.nmf import WassersteinNMF
 
 Array = NDArray[np.float64]
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
         table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", str(epochs), f"{spent:.1f} s")
     with outputs.Together() as written:
-        runs.pictures(written, model, Collection(X, shape), args.out)
+        runs.pictures(written, model, shape, args.out)
     console.print(table)
     files = "components.png, reconstruction.png, convergence.png, model.npz"
     console.print(f"in {args.out}: {files}", highlight=False, soft_wrap=True)

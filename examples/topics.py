@@ -21,7 +21,6 @@ documents.
 from __future__ import annotations
 
 import argparse
-import copy
 import sys
 import time
 import warnings
@@ -45,7 +44,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
-from gibbsot import Cost, PointCost, WassersteinNMF, kernels, solve_batch
+from gibbsot import Cost, PointCost, WassersteinNMF, kernels, mixture_coordinates, solve_batch
 
 Array = NDArray[np.float64]
 
@@ -114,10 +113,8 @@ def plain(data: News, K: int, loss: str) -> Topics:
     return Topics(model.components_ / mass[:, None], W.mean(axis=0), W_test, time.perf_counter() - start)
 
 
-def transported(
-    data: News, cost: Cost, args: argparse.Namespace, temperature: float | str
-) -> tuple[WassersteinNMF, Topics]:
-    """Return Wasserstein NMF from a first temperature, and its topics."""
+def transported(data: News, cost: Cost, args: argparse.Namespace, temperature: float | str) -> Topics:
+    """Return the topics of Wasserstein NMF from a first temperature."""
     start = time.perf_counter()
     model = WassersteinNMF(
         args.topics,
@@ -129,7 +126,7 @@ def transported(
         verbose=True,
     ).fit(data.X)
     D, usage, W_test = (np.asarray(x, float) for x in (model.components_, model.usage_, model.transform(data.X_test)))
-    return model, Topics(D, usage, W_test, time.perf_counter() - start)
+    return Topics(D, usage, W_test, time.perf_counter() - start)
 
 
 def coherence(D: Array, X: Array) -> float:
@@ -197,8 +194,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     found = dict(plainly)
     # With the first temperature that the model chooses by itself the cost is about that of scikit-learn's topics,
     # though the words of a topic go together better; so a colder start is shown beside it.
-    model, found["Wasserstein NMF"] = transported(data, cost, args, 0.003 * cost.matrix().mean())
-    _, found["the same, automatic heat"] = transported(data, cost, args, "auto")
+    found["Wasserstein NMF"] = transported(data, cost, args, 0.003 * cost.matrix().mean())
+    found["the same, automatic heat"] = transported(data, cost, args, "auto")
 
     def exact(P: Array) -> str:
         return f"{solve_batch(P, data.X_test, cost, exact=True, n_jobs=args.jobs).value.mean():.4f}"
@@ -222,9 +219,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     for name, topics in found.items():
         own = by_transport = exact(topics.W_test @ topics.D)
         if name in plainly:  # the memberships of least transport cost for these topics too, a convex problem
-            mapping = copy.copy(model)
-            mapping.components_ = topics.D
-            by_transport = exact(mapping.transform(data.X_test) @ topics.D)
+            by_transport = exact(mixture_coordinates(data.X_test, topics.D, cost, n_jobs=args.jobs) @ topics.D)
         table.add_row(
             name,
             own,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -18,7 +19,8 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
     assert len(blocks) >= 2
     names: dict[str, object] = {}
     for block in blocks:
-        exec(block, names)
+        if "import torch" not in block or importlib.util.find_spec("torch") is not None:
+            exec(block, names)
     result, batch, again = names["result"], names["batch"], names["again"]
     assert result.lower_bound < result.value * 1.05
     assert len(batch) == 200

@@ -20,13 +20,15 @@ from .solve import solve, solve_batch
 if TYPE_CHECKING:
     from .barycenter import WassersteinBarycenter
     from .classifier import WassersteinClassifier
+    from .mixtures import mixture_coordinates
     from .nmf import WassersteinNMF
 
 __version__ = "0.1.0"
-_ESTIMATORS = {
+_LATER = {
     "WassersteinBarycenter": ".barycenter",
     "WassersteinClassifier": ".classifier",
     "WassersteinNMF": ".nmf",
+    "mixture_coordinates": ".mixtures",
 }
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "WassersteinClassifier",
     "WassersteinNMF",
     "coulomb",
+    "mixture_coordinates",
     "problem",
     "run",
     "sampler",
@@ -55,6 +58,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ESTIMATORS:  # scikit-learn is not loaded before someone needs it
-        return getattr(import_module(_ESTIMATORS[name], __name__), name)
+    if name in _LATER:  # scikit-learn is not loaded before someone needs it
+        return getattr(import_module(_LATER[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from . import checks, control, estimators, progress
+from . import checks, control, estimators, progress, shards, ticks
 from .costs import Cost
 from .nmf import Epoch
-from .oracle import Oracle
+from .shards import Numbers, Part, Shards
 from .simplex import logarithms, mirror_step
 
 Array = NDArray[np.float64]
@@ -27,6 +27,7 @@ _RISE = 1.05  # of V(z) from look to look at one temperature: steps were too lon
 _COLD = 0.02  # how far V(z) may lie above W in the end, in relation to it and by the theory: (m1 + m2) T
 _SPECK = 1e-7  # weights that are left out, relative to the largest: they cost nothing but time
 _ROUNDS = 3, 50  # of a lower bound's ascent, at a look and in the end
+_BIG = 8  # how much larger than the spread of the costs potentials may become there
 
 
 class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
@@ -43,7 +44,7 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
     cost : Cost or array of shape (m, m), optional
         The cost between bins, such as ``GridCost((64, 64))``; by default bins on a line, ``GridCost(m)``.
     weights : array of shape (n,), optional
-        The lambda, nonnegative; they are normalised, and all the same by default.
+        The lambda, nonnegative; they are normalised, to about six digits, and all the same by default.
     max_epochs : int
         The largest number of passes over the measures.
     step_size : float
@@ -62,6 +63,8 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         Show a progress bar, on a terminal.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
+    client : dask.distributed.Client, optional
+        Where to compute, as of `WassersteinNMF`; the bits are the same as without.
 
     Attributes
     ----------
@@ -99,6 +102,7 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         verbose: bool = False,
         callbacks: Sequence[Callable[[Any], Any]] = (),
+        client: Any = None,
     ) -> None:
         self.cost = cost
         self.weights = weights
@@ -111,13 +115,14 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callbacks = callbacks
+        self.client = client
 
     def fit(self, X: Any, y: Any = None) -> WassersteinBarycenter:
         """Find the barycenter of measures as rows; a fit that is interrupted leaves what it has.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m)
+        X : array or sparse matrix of shape (n, m), Dask array, or list of parts
         y : ignored
         """
         begun = time.perf_counter()
@@ -125,91 +130,96 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
             checks.count(getattr(self, name), name)
         checks.positive(self.step_size, "step_size")
         estimators.parameters(self)
-        X = estimators.measures(self, X, reset=True)
-        cost, share = estimators.square_cost(self.cost, X.shape[1]), self._shares(X.shape[0])
-        full = (estimators.masses(X) > 0) & (share > 0)
-        if not full.any():
-            raise ValueError("weights: are zero for every measure with mass; expected a positive one")
-        share = share[full] / share[full].sum()
-        oracle = Oracle(
-            control.single(cost), X[full], tau=self.tau, seed=estimators.seed(self.random_state), n_jobs=self.n_jobs
-        )
-        self._descend(oracle, cost.astype(np.float64), share, np.dtype(X.dtype), begun)
+        parts = shards.parts(self, _Targets, X, reset=True)
+        try:
+            facts = parts.each("facts")
+            cost, weights = estimators.square_cost(self.cost, facts[0].columns), self._weights(parts)
+            single, seed = control.single(cost), estimators.seed(self.random_state)
+            shards.settle(parts, single, self.tau, seed, self.n_jobs)
+            parts.total("weigh", weights, cost.astype(np.float64))
+            self._descend(parts, single, np.result_type(*(fact.dtype for fact in facts)), begun)
+        finally:
+            parts.close()
         return self
 
-    def _shares(self, n: int) -> Array:
+    def _weights(self, parts: Shards) -> Array | None:
+        """Return the weights of measures with mass, the largest of them one; None if all are one."""
         if self.weights is None:
-            return np.full(n, 1 / n)
-        share = checks.real(self.weights, "weights").astype(np.float64)
+            return None
+        full = np.concatenate(parts.each("full"))
+        n, share = len(full), checks.real(self.weights, "weights").astype(np.float64)
         if share.shape != (n,) or not np.isfinite(share).all() or (share < 0).any() or share.sum() <= 0:
             raise ValueError(f"weights: expected {n} numbers >= 0, one for each measure, of which some are positive")
-        return share / share.sum()
+        if not share[full].any():
+            raise ValueError("weights: are zero for every measure with mass; expected a positive one")
+        return np.asarray(share[full] / share[full].max())
 
-    def _descend(self, oracle: Oracle, cost: Cost, share: Array, dtype: np.dtype[Any], begun: float) -> None:
-        m, scale, coldest = oracle.cost.shape[0], control.mean_cost(oracle.cost), control.coldest(oracle.cost)
-        start = estimators.smooth((share @ oracle.targets)[None], np.full(m, 1 / m))[0]
-        T = self._first_temperature(oracle, start, coldest)
-        log_p, average, potentials = logarithms(start), start, np.zeros(1)
-        points = m + oracle.targets.nnz / len(oracle)
-        shorter, before, estimates = 1.0, np.inf, []
+    def _descend(self, parts: Shards, cost: Cost, dtype: np.dtype[Any], begun: float) -> None:
+        (n, mass, support), m = parts.ask("counts"), cost.shape[0]
+        scale, coldest = control.mean_cost(cost), control.coldest(cost)
+        bits, unit, value_unit = shards.units(cost, n)
+        start = estimators.smooth(parts.ask("mean")[0] / (mass * 2.0**bits), np.full(m, 1 / m))[0]
+        T = self._first_temperature(parts, start, n, coldest)
+        log_p, average = logarithms(start), start
+        points = m + support / n
+        shorter, before, estimates = 1.0, np.inf, list[float]()
 
         self.history_: list[Epoch] = []
         self.objective_, self.lower_bound_ = np.inf, -np.inf
         self._publish(start, dtype)
         with progress.bar("Wasserstein barycenter", self.verbose) as advance:
             for epoch in range(1, self.max_epochs + 1):
-                values, U, info = oracle(np.exp(log_p), T)
-                log_p = mirror_step(log_p, share @ U.astype(np.float64), shorter * float(self.step_size) / scale)
                 memory = min(_MEMORY, (epoch - 1) / (epoch + 1))
+                gradient, value, sweeps = parts.total("epoch", np.exp(log_p), T, memory)
+                log_p = mirror_step(log_p, gradient[0] * (unit / mass), shorter * float(self.step_size) / scale)
                 average = memory * average + (1 - memory) * np.exp(log_p)
-                potentials = memory * potentials + (1 - memory) * U
-                estimates.append(float(share @ values))
+                estimates.append(value * value_unit / mass)
                 look = epoch % _EVERY == 0
-                gained = self._raise_bound(cost, oracle, share, potentials, _ROUNDS[0]) if look else 0.0
+                gained = self._raise_bound(parts, cost, _ROUNDS[0]) if look else 0.0
                 lower = self.lower_bound_ if look else np.nan
-                seconds, sweeps = time.perf_counter() - begun, float(info.sweeps.mean())
-                self.history_.append(Epoch(estimates[-1], lower, np.nan, T, shorter, sweeps, seconds))
+                seconds = time.perf_counter() - begun
+                self.history_.append(Epoch(estimates[-1], lower, np.nan, T, shorter, sweeps / n, seconds))
                 self._publish(average, dtype)
                 advance(1 / self.max_epochs, f"cost {estimates[-1]:.3g}, T {T:.1e}")
                 if estimators.stopped(self):
                     break
                 if look:
-                    value, last, estimates = float(np.mean(estimates)), before, []
-                    before, rising = value, value > _RISE * last
-                    if rising or max(gained, last - value) <= self.tol * abs(value):
+                    level, last, estimates = float(np.mean(estimates)), before, []
+                    before, rising = level, level > _RISE * last
+                    if rising or max(gained, last - level) <= self.tol * abs(level):
                         if not rising:
-                            if coldest >= T or points * T < _COLD * value:
+                            if coldest >= T or points * T < _COLD * level:
                                 break
                             T, before = max(_COOLER * T, coldest), np.inf
                         # from the average, as the model itself goes to and fro
                         log_p, shorter = logarithms(average), _SHORTER * shorter
-        self._raise_bound(cost, oracle, share, potentials, _ROUNDS[1])
-        self.objective_ = self._exact(cost, oracle, share, T)
+        self._raise_bound(parts, cost, _ROUNDS[1])
+        p = self.barycenter_.astype(np.float64)
+        self.objective_ = parts.ask("objective", p / p.sum(), T)[0] * _fine(cost) / mass
         self.history_[-1] = self.history_[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
 
-    def _first_temperature(self, oracle: Oracle, start: Array, coldest: float) -> float:
+    def _first_temperature(self, parts: Shards, start: Array, n: int, coldest: float) -> float:
         if not isinstance(self.temperature, str):
             return float(self.temperature)
-        sample = control.sample(len(oracle))
-        _, T = control.heated(oracle, np.tile(start, (len(sample), 1)), sample)
+        _, T = parts.ask("heat", control.sample(n), start)[0]
         return max(_HOT * float(T.mean()), coldest)
 
-    def _raise_bound(self, cost: Cost, oracle: Oracle, share: Array, U: NDArray[Any], rounds: int) -> float:
-        """Take up a better lower bound if these potentials give one; return what is gained."""
+    def _raise_bound(self, parts: Shards, cost: Cost, rounds: int) -> float:
+        """Take up a better lower bound if the mean potentials give one; return what is gained."""
         old = self.lower_bound_
-        self.lower_bound_ = max(old, lower_bound(cost, oracle.targets, share, U, rounds, self.n_jobs))
+        self.lower_bound_ = max(old, lower_bound(parts, cost, rounds))
         return self.lower_bound_ - old
-
-    def _exact(self, cost: Cost, oracle: Oracle, share: Array, T: float) -> float:
-        """Return what optimal plans to all measures cost, which is priced in the user's precision."""
-        p = self.barycenter_.astype(np.float64)
-        plans = [sparse.coo_array(optimum.plan) for optimum in oracle.exact(p / p.sum(), T)]
-        return float(share @ [plan.data @ cost.at(plan.row, plan.col) for plan in plans])
 
     def _publish(self, average: Array, dtype: np.dtype[Any]) -> None:
         p = np.where(average < _SPECK * average.max(), 0, average)
         self.barycenter_ = (p / p.sum()).astype(dtype)
         self.n_iter_ = len(self.history_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return estimators.state(self, super().__getstate__())
+
+    def __sklearn_clone__(self) -> WassersteinBarycenter:
+        return estimators.copied(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -218,10 +228,95 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def lower_bound(
-    cost: Cost, targets: sparse.csr_array, share: Array, U: NDArray[Any], rounds: int = 50, n_jobs: int | None = None
-) -> float:
-    r"""Return a lower bound of the objective of every measure p, whatever the potentials U are.
+class _Targets(Part):
+    """A part of the measures: their weights, chains, and means of potentials."""
+
+    def full(self) -> NDArray[np.bool_]:
+        """Return which rows have mass."""
+        full = np.zeros(self.facts().size, bool)
+        full[self.rows] = True
+        return full
+
+    def weigh(self, weights: Array | None, cost: Cost, potentials: NDArray[Any] | None = None) -> tuple[()]:
+        """Take the weights of all measures, at most one, and the cost in double precision."""
+        own = slice(self.first, self.first + len(self))
+        self.weights = ticks.count(np.ones((len(self), 1)) if weights is None else weights[own, None], 2.0**-self.bits)
+        self.cost = cost
+        self.potentials = np.zeros((len(self), cost.shape[0]), np.float32) if potentials is None else potentials[own]
+        return ()
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return the number of measures, the sum of their weights in ticks, and the size of their supports."""
+        return len(self), int(self.weights.sum()), *self.support()
+
+    def mean(self) -> tuple[NDArray[np.int64]]:
+        """Return the weighted sum of the measures, in ticks of ticks."""
+        if not len(self):
+            return (np.zeros((1, self.facts().columns), np.int64),)
+        targets = self.oracle.targets.toarray()
+        return (ticks.product(self.weights, ticks.count(targets, 2.0**-self.bits), self.bits),)
+
+    def epoch(self, p: Array, T: float, memory: float) -> tuple[NDArray[np.int64], int, int]:
+        """Let the chains follow p; return weighted sums of potentials and V(z) in ticks, and the sweeps."""
+        if not len(self):
+            return np.zeros((1, len(p)), np.int64), 0, 0
+        values, U, info = self.oracle(p, T)
+        self.potentials = (memory * self.potentials + (1 - memory) * U).astype(U.dtype)
+        gradient = ticks.product(self.weights, ticks.count(U, self.unit), self.bits)
+        return gradient, _weighted(self.weights, ticks.count(values, self.value_unit)), int(info.sweeps.sum())
+
+    def raised(self, taken: Array | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Begin a lower bound from the mean potentials, or take something off the potentials and raise them again.
+
+        Returns
+        -------
+        high, low : arrays of shape (1, m)
+            The weighted sum of the potentials, in ticks and in ticks of ticks.
+        """
+        if taken is None:
+            self.U: NDArray[Any] = self.potentials.astype(np.float64)
+        elif len(self):
+            most = _BIG * self.cost.spread()
+            self.L = self.cost.col_max(np.clip(self.U - taken, -most, most), self.oracle.n_jobs)
+            self.U = self.cost.row_min(self.L, self.oracle.n_jobs)
+        unit = _BIG * self.unit
+        high = ticks.count(self.U, unit)
+        low = ticks.count(self.U - high * unit, unit * 2.0**-self.bits)
+        return ticks.product(self.weights, high, self.bits), ticks.product(self.weights, low, self.bits)
+
+    def paid(self) -> tuple[int]:
+        """Return the weighted sum of ``<x, L>``, with what rounding could add to a bound, in fine ticks."""
+        if not len(self):
+            return (0,)
+        largest = np.abs(self.U).max(axis=1) + np.abs(self.L).max(axis=1)
+        slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
+        paid = np.asarray(self.oracle.targets.multiply(self.L).sum(axis=1)).ravel()
+        return (_weighted(self.weights, np.ceil((paid + slack) / _fine(self.cost))),)
+
+    def objective(self, p: Array, T: float) -> tuple[int]:
+        """Return the weighted sum of what optimal plans cost, priced in the user's precision, in fine ticks."""
+        if not len(self):
+            return (0,)
+        plans = [sparse.coo_array(optimum.plan) for optimum in self.oracle.exact(p, T)]
+        values = np.array([(plan.data * self.cost.at(plan.row, plan.col)).sum() for plan in plans])
+        return (_weighted(self.weights, ticks.count(values, _fine(self.cost))),)
+
+    def models(self, rows: Numbers, p: Array) -> Array:
+        return np.tile(p, (len(rows), 1))
+
+
+def _fine(cost: Cost) -> float:
+    """Return a unit of sums that are to be as precise as double precision is."""
+    return ticks.unit(_BIG * cost.spread(), 53)
+
+
+def _weighted(weights: Array, values: Array) -> int:
+    """Return a sum of products of ticks, in integers that cannot overflow."""
+    return sum(int(w) * int(v) for w, v in zip(weights.ravel().tolist(), values.tolist(), strict=True))
+
+
+def lower_bound(parts: Shards, cost: Cost, rounds: int = 50) -> float:
+    r"""Return a lower bound of the objective of every measure p, whatever the mean potentials U of the parts are.
 
     .. math::
 
@@ -234,31 +329,17 @@ def lower_bound(
 
     Parameters
     ----------
+    parts : Shards
+        The measures, their weights lambda and potentials.
     cost : Cost
-        In double precision.
-    targets : sparse array of shape (n, m)
-        The measures x, which sum to one.
-    share : array of shape (n,)
-        The lambda, which sum to one.
-    U : array of shape (n, m)
     rounds : int
-    n_jobs : int, optional
-        Threads over the measures.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from gibbsot import GridCost
-    >>> ends = sparse.csr_array(np.eye(3)[[0, 2]])  # the best p is in the middle and has objective 1
-    >>> round(lower_bound(GridCost(3, spacing=1.0), ends, np.array([0.5, 0.5]), np.array([[0.0, 1, 4], [4, 1, 0]])), 9)
-    1.0
     """
-    for _ in range(checks.count(rounds, "rounds")):
-        U = U - share @ U
-        L = cost.col_max(U, n_jobs)
-        U = cost.row_min(L, n_jobs)
-    largest = np.abs(U).max(axis=1) + np.abs(L).max(axis=1)
-    slack = (2 * cost.depth + 2) * np.finfo(np.float64).eps * largest
-    paid = np.asarray(targets.multiply(L).sum(axis=1)).ravel()
-    return float((share @ U).min() - share @ (paid + slack))
+    n, mass, _ = parts.ask("counts")
+    bits, unit, _ = shards.units(cost, n)
+    taken = None
+    for _ in range(rounds + 1):
+        high, low = parts.total("raised", taken)
+        taken = (high[0] * (_BIG * unit) + low[0] * (_BIG * unit * 2.0**-bits)) / mass
+    assert taken is not None
+    rounding = _BIG * unit * 2.0**-bits + 4 * np.finfo(np.float64).eps * float(np.abs(taken).max())
+    return float(taken.min()) - parts.ask("paid")[0] * _fine(cost) / mass - rounding

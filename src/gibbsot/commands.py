@@ -146,7 +146,8 @@ def ot(
     "  gibbsot nmf photos/ --size 32 27 --components 20 --out faces\n\n"
     "  gibbsot nmf train-images-idx3-ubyte.gz --labels train-labels-idx1-ubyte.gz --label 5 "
     "--components 40 --out fives\n\n"
-    "  gibbsot nmf fives --out fives --resume   (after Ctrl-C or a kill; --epochs 400 for more of them)"
+    "  gibbsot nmf fives --out fives --resume   (after Ctrl-C or a kill; --epochs 400 for more of them)\n\n"
+    "  gibbsot nmf parts/ --shape 28 28 --components 40 --scheduler tcp://head:8786 --out run"
 )
 def nmf(
     ctx: typer.Context,
@@ -154,8 +155,8 @@ def nmf(
         str,
         typer.Argument(
             metavar="DATA",
-            help="A folder of images; a matrix with a measure a row (.npy, .npz, .csv, .parquet); an idx file of "
-            "MNIST's; or fives, digits, faces.",
+            help="A folder of images; a matrix with a measure a row (.npy, .npz, .csv, .parquet), or a folder of "
+            "them; an idx file of MNIST's; or fives, digits, faces.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.", show_default=False)],
@@ -174,6 +175,12 @@ def nmf(
     power: Power = 2.0,
     invert: Invert = False,
     key: Key = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Compute on the workers of this Dask scheduler.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Compute in so many processes here, a Dask cluster.")
+    ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
     quiet: Quiet = False,
@@ -184,25 +191,41 @@ def nmf(
     Writes components.npy, memberships.npy, model.npz, report.json and pictures.
 
     Ctrl-C saves the model after the epoch that runs, and says how to go on.
+
+    On a cluster, components are updated once an epoch, and files of a folder are read by the workers, which must all
+    see them and DIR, where their checkpoints go.
     """
     kernels.threads(jobs)
     _not_negative(seed)
     if not checkpoint >= 0:
         raise ValueError(f"--checkpoint: expected seconds >= 0, got {checkpoint}")
-    path = out / "model.npz"
-    if path.exists() and not resume:
+    if workers is not None and (workers < 1 or scheduler is not None):
+        raise ValueError(f"--workers: expected at least 1, and no --scheduler beside it; got {workers}")
+    spread = scheduler is not None or workers is not None
+    path = out / ("checkpoints" if spread else "model.npz")
+    if (path.exists() or (out / "model.npz").exists()) and not resume:
         raise FileExistsError(
             f"{path}: is there already; --resume goes on with it; or remove it, or choose another --out"
         )
-    measures = runs.named_or_read(
-        data, key=key, shape=shape, size=size, label=label, labels=labels, limit=limit, invert=invert
-    )
-    n = len(measures.rows)
+    data_of: Any = inputs.matrices(data)
+    if data_of:
+        for name in ("size", "label", "labels", "limit", "invert", "key"):
+            if _given(ctx, name):
+                raise ValueError(f"--{name}: is for one file; {data} is a folder of matrices")
+        n, (_, m), sides = None, inputs.matrix(data_of[0]).shape, shape
+        if sides is not None and m != sides[0] * sides[1]:
+            raise ValueError(f"--shape: expected sides of rows of {m}, got {sides[0]} x {sides[1]}")
+    else:
+        measures = runs.named_or_read(
+            data, key=key, shape=shape, size=size, label=label, labels=labels, limit=limit, invert=invert
+        )
+        data_of, sides = measures
+        n, m = data_of.shape
     if components is None and not resume:
         raise ValueError("--components: expected how many")
-    if components is not None and not 1 <= components <= n:
+    if components is not None and not 1 <= components <= (n or components):
         raise ValueError(f"--components: expected a number from 1 to {n}, the number of measures, got {components}")
-    cost = runs.cost_of_bins(measures, cost_file, power)
+    cost = runs.cost_of_bins(m, sides, cost_file, power)
     outputs.figure(1, 1)  # matplotlib may be missing: better now than after the fit
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True, markup=False)
 
@@ -210,13 +233,14 @@ def nmf(
 
     with (
         outputs.folder(out),
+        runs.computers(scheduler, workers) as client,
         runs.Interrupt(lambda: say.print("stopping after this epoch; Ctrl-C again to stop at once")) as interrupt,
     ):
         saved = time.monotonic()
 
         def save(model: Any) -> None:
             nonlocal saved
-            if time.monotonic() - saved >= checkpoint:
+            if not spread and time.monotonic() - saved >= checkpoint:
                 model.save(path)
                 saved = time.monotonic()
 
@@ -227,37 +251,45 @@ def nmf(
         }
         if epochs is not None:
             changed["max_epochs"] = epochs
+        if spread:
+            changed |= {"client": client, "update": "full", "n_jobs": None, "checkpoint": path}
+            changed["checkpoint_seconds"] = max(checkpoint, 1e-3)
         try:
             if resume:
                 if not path.exists():
                     raise FileNotFoundError(f"{path}: there is no such file, so nothing to resume")
-                model = WassersteinNMF.load(path)
+                model = WassersteinNMF.load(path, client=client)
                 _agree(ctx, model, path, components=components, seed=seed, cost=cost)
-                model.set_params(**changed).resume(measures.rows)
+                if spread and isinstance(data_of, np.ndarray):
+                    data_of = runs.in_parts(data_of, client, model)
+                model.set_params(**changed).resume(data_of)
             else:
-                model = WassersteinNMF(components or 0, cost=cost, random_state=seed, **changed).fit(measures.rows)
+                if spread and isinstance(data_of, np.ndarray):
+                    data_of = runs.in_parts(data_of, client)
+                model = WassersteinNMF(components or 0, cost=cost, random_state=seed, **changed).fit(data_of)
         except KeyboardInterrupt:
             if path.exists():
                 say.print(f"stopped at once; --resume goes on from the last checkpoint in {path}")
             raise
-        report = runs.summary(model, measures, data)
+        report = runs.summary(model, sides, data)
         if interrupt.wanted:
-            model.save(path)
+            if not spread:
+                model.save(path)
             command = runs.again(["gibbsot", *ctx.obj], "--resume")
             if as_json:
                 _print_json(report | {"status": "interrupted", "resume": command})
             say.print(f"stopped after {model.n_iter_} epochs, the model is in {path}; to go on:\n{command}")
             return 130
-        runs.write(model, measures, report, out)
+        runs.write(model, sides, report, out)
     if as_json:
         _print_json(report)
     elif not quiet:
-        kind = f"images of {measures.shape[0]} x {measures.shape[1]}" if measures.shape else "measures"
+        kind = f"images of {sides[0]} x {sides[1]}" if sides else "measures"
         console = Console()
-        console.print(f"{n} {kind} as mixtures of {model.n_components} components", highlight=False)
+        console.print(f"{report['measures']} {kind} as mixtures of {model.n_components} components", highlight=False)
         table = Table(show_header=False, box=None)
         table.add_row("mean transport cost", f"{report['cost']:.6g}", f"exact, of a sample of {report['sample']}")
-        table.add_row("size of a component", f"{report['effective_bins']:.0f} {'pixels' if measures.shape else 'bins'}")
+        table.add_row("size of a component", f"{report['effective_bins']:.0f} {'pixels' if sides else 'bins'}")
         table.add_row("epochs", f"{model.n_iter_}", f"{report['seconds']:.1f} s, kernels: {kernels.name()}")
         console.print(table)
         console.print(f"in {out}: {', '.join(report['files'])}", highlight=False, soft_wrap=True, markup=False)
@@ -349,18 +381,19 @@ def info(seed: Seed = 0, jobs: Jobs = -1, quiet: Quiet = False, as_json: Json = 
         Console().print(table)
 
 
+def _given(ctx: typer.Context, name: str) -> bool:
+    """Tell whether an option stands on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
 def _agree(ctx: typer.Context, model: Any, path: Path, *, components: int | None, seed: int, cost: Cost) -> None:
     """Refuse options that were given and are not those of the model to go on with."""
-
-    def given(name: str) -> bool:
-        source = ctx.get_parameter_source(name)
-        return source is not None and source.name != "DEFAULT"
-
     for name, wanted, found in (("components", components, model.n_components), ("seed", seed, model.random_state)):
-        if given(name) and wanted != found:
+        if _given(ctx, name) and wanted != found:
             raise ValueError(f"--{name}: the model in {path} has {found}, not {wanted}")
     for name, option in (("cost_file", "--cost"), ("power", "--power")):
-        if given(name) and not runs.same_cost(cost, model.cost):
+        if _given(ctx, name) and not runs.same_cost(cost, model.cost):
             raise ValueError(f"{option}: the model in {path} has another cost")
 
 

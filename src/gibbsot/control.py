@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import schedules, theory
 from .costs import Cost
+from .measures import inner
 from .oracle import Oracle
 from .solve import solve_batch
 
@@ -32,6 +33,7 @@ _LONGER, _LONGEST, _SHORTER = 1.6, 2.0, 0.6
 _SHORT = 0.25  # a step below which chains that lag are heated before the first cooling
 _STALL, _LOOK_BACK = 0.003, 3  # a gain a look below which the model is cooled, over so many looks
 _COOLER = 0.7
+_WARM = 0.1  # a heat that may hide what there is still to gain
 _RISE = 1.05  # over the best model, which is then taken up again
 _SOON = 3  # epochs to the next look then
 # of the gradient over its least so far, where logarithms of weights change by as much: steps that are too long throw
@@ -70,10 +72,10 @@ class Control:
     finished: bool = False
 
     @classmethod
-    def begin(cls, oracle: Oracle, P: Any, indices: ArrayLike | None, temperature: float | str) -> Control:
-        """Choose the first temperature for some models, by the theory's bound if it is "auto"."""
-        value, T = (float(x.mean()) for x in heated(oracle, P, indices))
-        least = coldest(oracle.cost)
+    def begin(cls, cost: Cost, found: tuple[Array, Array], temperature: float | str) -> Control:
+        """Choose the first temperature for some models, by the theory's bound (`heated`) if it is "auto"."""
+        value, T = (float(x.mean()) for x in found)
+        least = coldest(cost)
         control = cls(max(T, least), least)
         if value > 0:
             control.unit = control.T / (_HEAT * value)
@@ -130,7 +132,7 @@ class Control:
             self.heat *= _COOLER
             self.past = self.past[-1:]
             self.levels.append(self.best)
-            self.finished = self.settled(tol)
+            self.finished = self.settled(tol) and heat < _WARM
         self.T = max(self.unit * self.heat * self.best, self.coldest)
         return self.worse
 
@@ -141,9 +143,9 @@ def deviation(weights: Array, x: Array) -> float:
     return float(np.sqrt((weights * centred**2).sum(axis=1)).mean())
 
 
-def sample(n: int) -> NDArray[np.intp]:
-    """Return which of n problems are solved exactly, spread evenly."""
-    return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).round().astype(np.intp))
+def sample(n: int, most: int = _SAMPLE) -> NDArray[np.intp]:
+    """Return some of n problems, spread evenly: by default those that are solved exactly."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
 
 
 def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[Array, Array]:
@@ -152,7 +154,8 @@ def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[A
     P /= P.sum(axis=1, keepdims=True)
     optima = oracle.exact(P, T, indices)
     pair, _ = oracle.problem(P, indices)
-    lower = np.array([p @ o.U - q @ o.L for p, q, o in zip(pair.p, pair.q, optima, strict=True)])
+    # by sums, as products of long vectors depend on the threads of the library that does them
+    lower = inner(pair.p, np.stack([o.U for o in optima])) - inner(pair.q, np.stack([o.L for o in optima]))
     upper = np.array([optimum.value for optimum in optima])
     return np.minimum(lower, upper), upper
 

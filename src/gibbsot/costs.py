@@ -186,6 +186,10 @@ class Cost(ABC):
         """Return the costs ``M[i, j]`` of pairs of points."""
 
     @abstractmethod
+    def spread(self) -> float:
+        """Return how far the finite costs lie apart, or a bound of it; centred potentials are no larger."""
+
+    @abstractmethod
     def matrix(self) -> Array:
         """Return the matrix of costs: for tests and small problems."""
 
@@ -267,6 +271,9 @@ class DenseCost(Cost):
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         return self._columns[np.asarray(j), np.asarray(i)]
+
+    def spread(self) -> float:
+        return _spread(self._columns[:, : self.shape[0]])
 
     def matrix(self) -> Array:
         return self._columns[:, : self.shape[0]].T.copy()
@@ -415,6 +422,9 @@ class GridCost(Cost):
         columns = (c.reshape(j.shape) for c in np.unravel_index(j.ravel(), self.col_shape))
         return sum((axis[r, c] for axis, r, c in zip(self.axes, rows, columns, strict=True)), np.zeros((), self.dtype))
 
+    def spread(self) -> float:
+        return sum(map(_spread, self.axes))
+
     def matrix(self) -> Array:
         return self.at(np.arange(self.shape[0])[:, None], np.arange(self.shape[1]))
 
@@ -476,6 +486,11 @@ def _axis_cost(n: int, power: float, spacing: float) -> Array:
         raise ValueError(f"power: expected a number of at least 1, got {power!r}")
     x = np.arange(n) * spacing
     return np.abs(x[:, None] - x) ** power
+
+
+def _spread(costs: Array) -> float:
+    finite = costs[np.isfinite(costs)].astype(np.float64)
+    return float(finite.max() - finite.min())
 
 
 def _marginal(weights: Array, shape: tuple[int, ...], axis: int) -> NDArray[np.float64]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import check_array, check_non_negative, validate_data
 
 from . import checks
 from .costs import Cost, GridCost, as_cost
@@ -19,21 +20,37 @@ Array = NDArray[np.float64]
 SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
 
 
-def measures(estimator: Any, X: Any, reset: bool = False) -> Any:
+def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any:
     """Return data as rows of weights >= 0, dense or sparse, of which some have mass; warn of those that have none."""
     X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (X)")
-    mass = masses(X)
-    if np.isinf(mass).any():
-        raise ValueError(f"X: row {np.flatnonzero(np.isinf(mass))[0]} has a sum that overflows; scale the weights")
-    empty = np.flatnonzero(mass == 0)
-    if len(empty) == X.shape[0]:
-        raise ValueError("X: has no mass in any row; expected measures")
-    if len(empty):
-        warnings.warn(
-            f"X: {len(empty)} rows have no mass, the first is row {empty[0]}; they are left out", stacklevel=4
-        )
+    empty = _finite(masses(X), "X") == 0
+    warn_of_empty(int(empty.sum()), int(empty.argmax()), len(empty), depth)
     return X
+
+
+def rows(X: Any, name: str) -> Any:
+    """Return data as rows of weights >= 0, dense or sparse, without an estimator."""
+    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=0, input_name=name)
+    if X.shape[0]:
+        check_non_negative(X, name)
+    _finite(masses(X), name)
+    return X
+
+
+def warn_of_empty(empty: int, first: int, count: int, depth: int) -> None:
+    """Warn the user, so many calls above, of rows without mass; raise if there are no others."""
+    if empty == count:
+        raise ValueError("X: has no mass in any row; expected measures")
+    if empty:
+        warnings.warn(f"X: {empty} rows have no mass, the first is row {first}; they are left out", stacklevel=depth)
+
+
+def _finite(mass: Array, name: str) -> Array:
+    if np.isinf(mass).any():
+        row = np.flatnonzero(np.isinf(mass))[0]
+        raise ValueError(f"{name}: row {row} has a sum that overflows; scale the weights")
+    return mass
 
 
 def masses(X: Any) -> Array:
@@ -90,6 +107,18 @@ def callbacks(value: Any) -> None:
 def seed(random_state: Any) -> int:
     """Return a seed of the sampler, the same for the same integer."""
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def copied(estimator: Any) -> Any:
+    """Return an estimator with the same parameters that is not fitted; its client is the same, not a copy."""
+    parameters = estimator.get_params(deep=False)
+    client = parameters.pop("client")
+    return type(estimator)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
+
+
+def state(estimator: Any, known: dict[str, Any]) -> dict[str, Any]:
+    """Return what a copy or a pickle of an estimator knows: neither a client nor what is on its workers."""
+    return known if estimator.client is None else known | {"client": None, "_run": None}
 
 
 def smooth(x: Array, towards: Array) -> Array:

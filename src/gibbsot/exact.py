@@ -139,7 +139,7 @@ def crossover(
         used = mass > 0
         impossible = bool((used & ~allowed).any())
         value = np.inf if impossible else float((mass[used] * costs[used]).sum())
-        gap = value - float(p[rows] @ best_U[rows] - q[columns] @ L[columns])
+        gap = value - float((p[rows] * best_U[rows]).sum() - (q[columns] * L[columns]).sum())
         if not solved or (not impossible and abs(gap) <= _CLOSED[0] * abs(value) + _CLOSED[1] * size):
             status = "optimal" if solved else "simplex failed"
             break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import secrets
 import tokenize
@@ -50,12 +52,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
-def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to a file, which is the old one until all of the new one is on the disk.
+def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> str:
+    """Write arrays to a file, which is the old one until all of the new one is on the disk; return its checksum.
 
     Parameters
     ----------
-    path : path
+    path : path or URL
     kind : str
         What the file holds; `load` asks for the same.
     arrays : mapping of str to array, number or str
@@ -64,23 +66,35 @@ def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> 
     for key, entry in entries.items():
         if entry.dtype.hasobject:
             raise TypeError(f"{key}: expected an array, a number or words, got {arrays[key]!r}")
-    with replacing(path) as file:
-        np.savez(file, format=_FORMAT + kind, **entries)
+    whole = io.BytesIO()
+    np.savez(whole, format=_FORMAT + kind, **entries)
+    content = whole.getbuffer()
+    if remote(path):
+        system, inside = filesystem(path)
+        system.makedirs(os.path.dirname(inside), exist_ok=True)
+        system.pipe_file(inside, bytes(content))
+    else:
+        with replacing(path) as file:
+            file.write(content)
+    return hashlib.sha256(content).hexdigest()
 
 
-def load(path: str | os.PathLike[str], kind: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file that `save` wrote.
+def load(path: str | os.PathLike[str], kind: str, checksum: str | None = None) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file that `save` wrote, if it has the checksum.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(folder + "/a.npz", "numbers", {"x": [1, 2]})
-    ...     load(folder + "/a.npz", "numbers")["x"]
+    ...     checksum = save(folder + "/a.npz", "numbers", {"x": [1, 2]})
+    ...     load(folder + "/a.npz", "numbers", checksum)["x"]
     array([1, 2])
     """
     try:
-        with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
+        content = _content(path)
+        if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
+            raise ValueError("its checksum is another")
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             arrays = {}
             for entry in archive.namelist():
                 with archive.open(entry) as part:
@@ -94,3 +108,30 @@ def load(path: str | os.PathLike[str], kind: str) -> dict[str, NDArray[Any]]:
     if found != _FORMAT + kind:
         raise ValueError(f"path: {os.fspath(path)} holds {found!r}; expected {_FORMAT + kind!r}")
     return arrays
+
+
+def _content(path: str | os.PathLike[str]) -> bytes:
+    if not remote(path):
+        return Path(path).read_bytes()
+    system, inside = filesystem(path)
+    return bytes(system.cat_file(inside))
+
+
+def remote(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path is a URL."""
+    return "://" in os.fspath(path)
+
+
+def place(path: str | os.PathLike[str]) -> str:
+    """Return a URL as it is, and the absolute path of anything else: other processes are elsewhere."""
+    return os.fspath(path).rstrip("/") if remote(path) else os.path.abspath(path)
+
+
+def filesystem(url: str | os.PathLike[str]) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path in it."""
+    try:
+        import fsspec
+    except ImportError:
+        raise ImportError(f"{os.fspath(url)}: URLs need fsspec: pip install 'gibbsot[dask]'") from None
+    system, inside = fsspec.url_to_fs(os.fspath(url))
+    return system, inside

@@ -8,11 +8,13 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from . import checks
 from .files import DAMAGE
@@ -251,6 +253,27 @@ def array(path: Source, key: str | None = None) -> Array:
     return np.asarray(checks.real(found, str(where)), np.float64)
 
 
+def matrix(path: Source) -> Any:
+    """Read a matrix with a measure a row, as `array` does, or a sparse one that ``scipy.sparse.save_npz`` wrote."""
+    where = Path(path)
+    _exists(where)
+    if where.suffix.lower() == ".npz":
+        with suppress(*DAMAGE):  # not a sparse one; what is damaged will be told below
+            return sparse.csr_array(sparse.load_npz(where))
+    found = array(where)
+    if found.ndim < 2:
+        raise ValueError(f"{where}: expected a matrix with a measure a row, got shape {found.shape}")
+    return found.reshape(len(found), -1)
+
+
+def matrices(path: Source) -> list[Path]:
+    """Return the files of a folder that has matrices and no images: parts of data, in the order of their names."""
+    where = Path(path)
+    if not where.is_dir() or _names(where, is_image):
+        return []
+    return _names(where, lambda name: name.suffix.lower() in (".npy", ".npz", ".parquet", ".pq", *_TABLES))
+
+
 def _exists(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder; expected a file")
@@ -343,7 +366,7 @@ def _idx(path: Path) -> NDArray[Any]:
 
 
 def _folder(path: Path, invert: bool, resize: Resize | None, limit: int | None) -> Array:
-    names = _names(path)[:limit]
+    names = _names(path, is_image)[:limit]
     if not names:
         raise ValueError(f"{path}: has no images in it; expected files such as {' '.join(IMAGES[:3])}")
     images: list[Array] = []
@@ -357,12 +380,12 @@ def _folder(path: Path, invert: bool, resize: Resize | None, limit: int | None) 
     return np.stack(images)
 
 
-def _names(path: Path) -> list[Path]:
-    """Return the images in a folder and below, numbers in their names in order of size."""
+def _names(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
+    """Return files in a folder and below, numbers in their names in order of size."""
     found = (
         name
         for name in path.rglob("*")
-        if is_image(name) and not any(part.startswith(".") for part in name.relative_to(path).parts)
+        if wanted(name) and not any(part.startswith(".") for part in name.relative_to(path).parts)
     )
     return sorted(
         found, key=lambda name: [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
 from typing import Any, NamedTuple
@@ -13,23 +13,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from . import checks, control, costs, estimators, files, progress, schedules
+from . import checkpoints, checks, control, costs, estimators, files, progress, schedules, shards, ticks
 from .control import Control
 from .costs import Cost
-from .oracle import Oracle
+from .mixtures import Mixtures, basis, coordinates
+from .shards import Shards
 from .simplex import logarithms, mirror_step
 from .solve import solve_batch
 
 Array = NDArray[np.float64]
 
-_MAPPING = (40, 20)  # steps of a transform at the first heat and at a quarter of it
+_START = 5000  # measures that the start is found from, spread evenly
+_SPARSE = 0.1  # of weights that are positive, below which sparse products are faster
 _STREAM = 10  # steps for a batch of a stream, the second half of them with the components
 _STREAM_STEP = 0.3  # their length: a batch is not all of the data
 
@@ -64,21 +65,19 @@ class Epoch(NamedTuple):
 class _Run:
     """A fit on its way: all that its next epoch depends on."""
 
-    oracle: Oracle
-    rows: NDArray[np.intp]  # of the data that have mass
-    count: int  # of the rows
+    shards: Shards  # the data, their chains and memberships
+    n: int  # measures with mass
+    support: float  # their mean number of bins
     dtype: str  # of the data
+    cost: Cost  # in the precision of the chains
     log_components: Array
-    log_memberships: Array
     best_components: Array
-    best_memberships: Array
-    scale: float  # the mean cost
     control: Control
     history: list[Epoch] = field(default_factory=list)
+    saved: str = ""  # where the last checkpoint is
 
 
-_OF_A_FIT = ("memberships_", "usage_", "reconstruction_err_", "n_iter_", "history_")
-_ARRAYS = [part.name for part in fields(_Run) if part.name not in ("oracle", "control", "history")]  # saved as they are
+_ARRAYS = ("n", "support", "dtype", "log_components", "best_components")  # of a run, saved as they are
 
 
 class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -112,7 +111,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     update : {"online", "full"}
         Whether components are updated after every batch or after every epoch; by the same amount in an epoch.
     init : {"nmf", "random"} or pair of arrays of shape (K, m) and (n, K)
-        The start: scikit-learn's NMF, slightly smoothed; random mixtures of the data; or components and memberships.
+        The start: scikit-learn's NMF, slightly smoothed; random mixtures of the data; or components, and memberships of
+        all measures with mass.
     tau : int
         The lag of the chains' mixing test; larger follows the model more closely, in more sweeps.
     tol : float
@@ -125,13 +125,22 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Show a progress bar, on a terminal.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
+    client : dask.distributed.Client, optional
+        Where to compute: each part of the data stays with its chains and memberships on one of the client's workers
+        (the extra ``dask``). The bits are the same as without, for every number of workers and parts; ``update="full"``
+        keeps all of them busy.
+    checkpoint : path or URL, optional
+        A folder for checkpoints, in which the last two are kept, such as ``"s3://bucket/run"``; any URL that fsspec
+        knows, and all workers can reach. `load` goes on from there.
+    checkpoint_seconds : float
+        The time from one to the next.
 
     Attributes
     ----------
     components_ : array of shape (K, m)
         The best components seen, by the exact cost of a sample, which is looked at after ten epochs, then now and then.
     memberships_ : array of shape (n, K)
-        Those of the training data, of the same model.
+        Those of the training data, of the same model; with a client, a Dask array.
     reconstruction_err_ : float
         The mean exact cost over that sample, at most 20 measures; infinite before the first look.
     usage_ : array of shape (K,)
@@ -170,6 +179,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n_jobs: int | None = None,
         verbose: bool = False,
         callbacks: Sequence[Callable[[Any], Any]] = (),
+        client: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_seconds: float = 120.0,
     ) -> None:
         self.n_components = n_components
         self.cost = cost
@@ -186,8 +198,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callbacks = callbacks
+        self.client = client
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
 
     components_: NDArray[np.floating]
+    _run: _Run | None
 
     def fit(self, X: Any, y: Any = None) -> WassersteinNMF:
         """Learn components from measures as rows.
@@ -196,13 +212,22 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m)
+        X : array or sparse matrix of shape (n, m), Dask array, or list of parts
+            The data, or a list of matrices or of files with one each (.npy, .npz, ...), which are not put together.
         y : ignored
         """
         begun = time.perf_counter()
         self._check_parameters()
-        X = estimators.measures(self, X, reset=True)
-        self._run: _Run | None = self._begin(X)
+        if self.checkpoint is not None and checkpoints.exist(self.checkpoint):
+            raise ValueError(
+                f"checkpoint: {os.fspath(self.checkpoint)} has those of another fit, which load goes on with; expected "
+                "a folder without"
+            )
+        before: _Run | None = self.__dict__.pop("_run", None)
+        if before is not None:
+            before.shards.close()
+        parts = shards.parts(self, Mixtures, X, reset=True)
+        self._run = self._begin(parts)
         self.n_seen_ = 0
         self._go_on(begun)
         return self
@@ -214,7 +239,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m)
+        X : array or sparse matrix of shape (n, m), Dask array, or list of parts
             The data of the fit.
         """
         check_is_fitted(self)
@@ -222,11 +247,15 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         run = self._run
         if run is None:
             raise ValueError("resume: this model has no fit to go on with; expected one after fit, or load of its file")
-        X = estimators.measures(self, X)
-        targets = Oracle(run.oracle.cost, X[estimators.masses(X) > 0]).targets
-        if targets.shape != run.oracle.targets.shape or (targets != run.oracle.targets).nnz:
-            raise ValueError("X: differs from the data of the fit; expected the same measures")
-        run.oracle.n_jobs = self.n_jobs
+        parts = shards.parts(self, Mixtures, X)
+        try:
+            shards.settle(parts, run.cost, self.tau, self.seed_, self.n_jobs)
+            same = parts.each("digest") == run.shards.each("digest")
+        finally:
+            parts.close()
+        if not same:
+            raise ValueError("X: differs from the data of the fit; expected the same measures, in the same parts")
+        run.shards.total("threads", self.n_jobs)
         run.control.finished &= run.control.settled(self.tol)  # which may have been lowered
         self._go_on(time.perf_counter())
         return self
@@ -242,45 +271,59 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._check_parameters()
         first = not hasattr(self, "components_")
         X = estimators.measures(self, X, reset=first)
-        X = X[estimators.masses(X) > 0]
+        part = Mixtures(X)
         if first:
             self._cost = estimators.square_cost(self.cost, X.shape[1])
             self.seed_, self.n_seen_ = estimators.seed(self.random_state), 0
-            D, W = self._start(X)
-        else:
-            D = self.components_.astype(np.float64)
-            W = estimators.smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
-        ids = self.n_seen_ + np.arange(X.shape[0])
-        oracle = Oracle(control.single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
-        run = self._prepare(oracle, D, W)
+        parts = Shards([part])
+        shards.settle(parts, control.single(self._cost), self.tau, self.seed_, self.n_jobs, self.n_seen_)
+        log_D = None if first else logarithms(self.components_.astype(np.float64))
+        run = self._prepare(parts, len(part), part.facts().dtype, log_D)
         run.control.step = _STREAM_STEP
         for k in range(_STREAM):
             self._epoch(run, learn=k >= _STREAM // 2)
-        self.n_seen_ = int(ids[-1]) + 1
+        self.n_seen_ += len(part)
         self.components_ = np.exp(run.log_components).astype(X.dtype)
         self._run = None
-        for name in _OF_A_FIT:  # the model is no longer the one that was fitted
+        for name in ("reconstruction_err_", "n_iter_", "history_"):  # the model is no longer the one that was fitted
             self.__dict__.pop(name, None)
         return self
 
-    def transform(self, X: Any) -> NDArray[np.floating]:
-        """Return the memberships of measures in the components, shape (n, K): a convex problem for each.
+    @property
+    def memberships_(self) -> Any:
+        run = self._of_a_fit("memberships_")
+        return run.shards.rows("memberships", len(run.best_components))
 
-        They start from nonnegative least squares, follow the oracle's gradients, and are never worse in exact cost.
+    @property
+    def usage_(self) -> Array:
+        total = self._of_a_fit("usage_").shards.ask("usage")
+        return np.asarray(total[0] / total[0].sum())
+
+    def _of_a_fit(self, name: str) -> _Run:
+        run: _Run | None = self.__dict__.get("_run")
+        if run is None:
+            raise AttributeError(f"{name}: is known after a fit only")
+        return run
+
+    def transform(self, X: Any) -> Any:
+        """Return the memberships of measures in the components, shape (n, K): see `mixture_coordinates`.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m)
+        X : array or sparse matrix of shape (n, m), list of parts, or Dask array, for which the result is one too
         """
         check_is_fitted(self)
-        X = estimators.measures(self, X)
         D = self.components_.astype(np.float64)
-        full = np.flatnonzero(estimators.masses(X) > 0)
-        W = np.full((X.shape[0], len(D)), 1 / len(D))
-        for b in range(0, len(full), self.batch_size):
-            rows = full[b : b + self.batch_size]
-            W[rows] = self._memberships(X[rows], D)
-        return W.astype(X.dtype)
+        D /= D.sum(axis=1, keepdims=True)
+        options = D, basis(ticks.components(D)), self._cost, self.tau, self.batch_size, self.seed_, self.n_jobs
+        if shards.is_dask(X):
+            from .dask import mapped
+
+            return mapped(X, coordinates, *options)
+        sources = shards.sources(X)
+        if sources is not None:
+            return np.concatenate([self.transform(shards.loaded(source)) for source in sources])
+        return coordinates(estimators.measures(self, X), *options)
 
     def inverse_transform(self, W: ArrayLike) -> NDArray[np.floating]:
         """Return the mixtures of the components for memberships of shape (n, K)."""
@@ -318,37 +361,63 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to an npz file, with its fit, so that `resume` can go on to the bit.
 
-        The file is replaced only when the new one is complete. Of the parameters, ``callbacks``, arrays of ``init`` and
-        a ``random_state`` that is no integer are left out.
+        The file is replaced only when the new one is complete. Of the parameters, ``callbacks``, ``client``, arrays of
+        ``init`` and a ``random_state`` that is no integer are left out. Of a fit on a cluster the file has the model
+        alone: its data may be more than one machine can hold, and are in its checkpoints.
         """
         check_is_fitted(self)
-        arrays: dict[str, Any] = {"components": self.components_, "seed": np.uint64(self.seed_)}
-        arrays["n_features"] = self.n_features_in_
-        arrays |= {f"cost_{name}": x for name, x in self._cost.arrays().items()}
-        for name, value in self.get_params().items():
-            if isinstance(value, str | Real):
-                arrays[f"parameter_{name}"] = value
-        arrays["parameter_step_size"] = self._steps()
-        run = self._run
-        arrays |= {"n_seen": self.n_seen_, "has_fit": run is not None}
-        if run is not None:
-            arrays |= {f"oracle_{name}": x for name, x in run.oracle.arrays().items()}
-            arrays |= {f"run_{name}": getattr(run, name) for name in _ARRAYS}
-            arrays |= {f"control_{name}": value for name, value in asdict(run.control).items()}
-            arrays["run_history"] = np.array(run.history, np.float64).reshape(-1, len(Epoch._fields))
+        run = self._run if self.client is None else None
+        arrays = self._arrays(run)
+        for k, part in enumerate(run.shards.each("arrays") if run else ()):
+            arrays |= {f"part{k}_{name}": x for name, x in part.items()}
         files.save(path, "WassersteinNMF", arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> WassersteinNMF:
-        """Return the model that was saved."""
+    def load(cls, path: str | os.PathLike[str], client: Any = None) -> WassersteinNMF:
+        """Return the model that was saved to a file, or the last whole checkpoint in a folder.
+
+        Parameters
+        ----------
+        path : path or URL
+        client : dask.distributed.Client, optional
+            For a checkpoint: the parts of the data go to its workers, as in the fit.
+        """
+        if checkpoints.exist(path):
+            return checkpoints.last(path, lambda folder: cls._from_checkpoint(folder, client))
         arrays = files.load(path, "WassersteinNMF")
         try:
-            return cls._from_arrays(arrays)
+            return cls._from_arrays(arrays, None)
         except KeyError as error:
             raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
 
     @classmethod
-    def _from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> WassersteinNMF:
+    def _from_checkpoint(cls, folder: str, client: Any) -> WassersteinNMF:
+        arrays = files.load(f"{folder}/model.npz", "WassersteinNMF")
+        parts = checkpoints.parts(folder, Mixtures, arrays["digests"].tolist(), client)
+        model = cls._from_arrays(arrays, parts)
+        assert model._run is not None
+        model._run.saved = folder
+        return model.set_params(client=client, checkpoint=folder.rpartition("/")[0])
+
+    def _arrays(self, run: _Run | None) -> dict[str, Any]:
+        """Return all there is to know of the model, and of a fit but for the parts of its data."""
+        arrays: dict[str, Any] = {"components": self.components_, "seed": np.uint64(self.seed_)}
+        arrays["n_features"] = self.n_features_in_
+        arrays |= {f"cost_{name}": x for name, x in self._cost.arrays().items()}
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, str | Real):
+                arrays[f"parameter_{name}"] = value
+        arrays["parameter_step_size"] = self._steps()
+        arrays |= {"n_seen": self.n_seen_, "n_parts": 0}
+        if run is not None:
+            arrays["n_parts"] = len(run.shards)
+            arrays |= {f"run_{name}": getattr(run, name) for name in _ARRAYS}
+            arrays |= {f"control_{name}": value for name, value in asdict(run.control).items()}
+            arrays["run_history"] = np.array(run.history, np.float64).reshape(-1, len(Epoch._fields))
+        return arrays
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, NDArray[Any]], parts: Shards | None) -> WassersteinNMF:
         def part(prefix: str) -> dict[str, NDArray[Any]]:
             return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
 
@@ -358,15 +427,17 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         model.components_, model._cost, model.seed_ = arrays["components"], cost, int(arrays["seed"])
         model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
         model._run = None
-        if not arrays["has_fit"]:
+        if not arrays["n_parts"]:
             return model
+        if parts is None:
+            parts = Shards([Mixtures.from_arrays(part(f"part{k}_")) for k in range(int(arrays["n_parts"]))])
         saved = part("run_")
         values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _ARRAYS}
         state = Control(
             **{name: arrays[f"control_{name}"].tolist() for name in (entry.name for entry in fields(Control))}
         )
         history = [Epoch(*row) for row in saved["history"].tolist()]
-        model._run = _Run(oracle=Oracle.from_arrays(part("oracle_")), control=state, history=history, **values)
+        model._run = _Run(parts, cost=control.single(cost), control=state, history=history, **values)
         model._publish(model._run)
         return model
 
@@ -377,6 +448,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")
         estimators.parameters(self)
+        checks.positive(self.checkpoint_seconds, "checkpoint_seconds")
         self._steps()
         named = isinstance(self.init, str)
         if (
@@ -394,57 +466,59 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(f"step_size: expected a number or one for components and memberships, got {steps!r}")
         return checks.positive(steps[0], "step_size"), checks.positive(steps[1], "step_size")
 
-    def _begin(self, X: Any) -> _Run:
-        n = X.shape[0]
+    def _begin(self, parts: Shards) -> _Run:
+        facts = parts.each("facts")
+        n = sum(fact.full for fact in facts)
         if self.n_components > n:
             raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
-        self._cost = estimators.square_cost(self.cost, X.shape[1])
+        self._cost = estimators.square_cost(self.cost, facts[0].columns)
         self.seed_ = estimators.seed(self.random_state)
-        full = np.flatnonzero(estimators.masses(X) > 0)
-        D, W = self._start(X[full])
-        oracle = Oracle(control.single(self._cost), X[full], tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
-        run = self._prepare(oracle, D, W)
-        run.rows, run.count, run.dtype = full, n, X.dtype.str
-        return run
+        shards.settle(parts, control.single(self._cost), self.tau, self.seed_, self.n_jobs)
+        return self._prepare(parts, n, np.result_type(*(fact.dtype for fact in facts)).str, None)
 
-    def _start(self, X: Any) -> tuple[Array, Array]:
-        """Return components and memberships to start from, with all weights positive."""
+    def _prepare(self, parts: Shards, n: int, dtype: str, log_D: Array | None) -> _Run:
+        """Begin with components and memberships; if they are not given, they are found from some of the measures."""
+        some, W = np.empty(0, np.intp), np.empty((0, self.n_components))
+        if log_D is None:
+            some = control.sample(n, _START)
+            D, W = self._start(sparse.vstack(parts.each("targets", some), format="csr"), n)
+            log_D = logarithms(D)
+            some = some if isinstance(self.init, str) else np.arange(n)
+        D_ticks = ticks.components(np.exp(log_D))
+        parts.total("start", D_ticks, basis(D_ticks), some, W)
+        cost = control.single(self._cost)
+        state = Control.begin(cost, parts.ask("heat", control.sample(n), D_ticks, False)[0], self.temperature)
+        return _Run(parts, n, parts.ask("support")[0] / n, dtype, cost, log_D, log_D, state)
+
+    def _start(self, X: sparse.csr_array, count: int) -> tuple[Array, Array]:
+        """Return components and memberships to start from, with all weights positive: of some measures, or all."""
         n, m = X.shape
         K = self.n_components
-        mass = estimators.masses(X)
-        mean = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel() / mass.sum()
+        mean = np.asarray(X.sum(axis=0)).ravel() / n
         rng = np.random.default_rng(self.seed_)
         if not isinstance(self.init, str):
             D, W = (checks.real(x, "init").astype(np.float64) for x in self.init)
-            for x, name, shape in ((D, "components", (K, m)), (W, "memberships", (n, K))):
+            for x, name, shape in ((D, "components", (K, m)), (W, "memberships", (count, K))):
                 if x.shape != shape or not np.isfinite(x).all() or (x < 0).any() or not (x.sum(axis=1) > 0).all():
                     raise ValueError(f"init: expected {name} of shape {shape}, nonnegative with mass in every row")
         elif self.init == "random":
             D = np.asarray(rng.dirichlet(np.ones(n), K) @ X)
             W = rng.dirichlet(np.ones(K), n)
         else:
-            scaled = _normal(X, mass)
+            rows = X if X.nnz < _SPARSE * n * m else X.toarray()
             with warnings.catch_warnings(), threadpool_limits(1):  # its small products are slower in threads
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it is only a start
                 plain = NMF(K, max_iter=200, random_state=self.seed_ % 2**32)
-                W = plain.fit_transform(scaled).astype(np.float64)
-            D = plain.components_.astype(np.float64)
-            W *= D.sum(axis=1)
+                W = plain.fit_transform(rows)
+            D = plain.components_
+            W = W * D.sum(axis=1)
         return estimators.smooth(D, mean), estimators.smooth(W, np.full(K, 1 / K))
-
-    def _prepare(self, oracle: Oracle, D: Array, W: Array) -> _Run:
-        n, sample = len(oracle), control.sample(len(oracle))
-        log_D, log_W = logarithms(D), logarithms(W)
-        return _Run(
-            oracle, np.arange(n), n, "<f8", log_D, log_W, log_D.copy(), log_W.copy(), control.mean_cost(oracle.cost),
-            Control.begin(oracle, W[sample] @ D, sample, self.temperature),
-        )  # fmt: skip
 
     def _go_on(self, begun: float) -> None:
         run = self._run
         assert run is not None
         spent = run.history[-1].seconds if run.history else 0.0
-        total = max(1, self.max_epochs - len(run.history))
+        total, saved = max(1, self.max_epochs - len(run.history)), time.monotonic()
         try:
             with progress.bar("Wasserstein NMF", self.verbose) as advance:
                 while len(run.history) < self.max_epochs and not run.control.finished:
@@ -453,8 +527,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     if self.cooling == "adaptive":
                         run.control.brake(change)
                     else:
-                        support = run.oracle.targets.nnz / len(run.oracle)
-                        run.control.T = schedules.epoch_decay(T, run.oracle.cost.shape[0], support)
+                        run.control.T = schedules.epoch_decay(T, run.cost.shape[0], run.support)
                     done = len(run.history) + 1
                     bounds = np.nan, np.nan
                     if run.control.due(done) or done == self.max_epochs:
@@ -464,10 +537,15 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
                     self._publish(run)
                     advance(1 / total, run.control.note(estimate))
+                    if self.checkpoint is not None and time.monotonic() - saved >= self.checkpoint_seconds:
+                        self._check_in(run)
+                        saved = time.monotonic()
                     if estimators.stopped(self):
                         break
         finally:
             self._publish(run)
+        if self.checkpoint is not None and run.saved != checkpoints.place(self.checkpoint, len(run.history)):
+            self._check_in(run)
         unused = np.flatnonzero(self.usage_ < 1e-3 / self.n_components)
         if len(unused):
             warnings.warn(
@@ -476,65 +554,57 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 stacklevel=3,
             )
 
+    def _check_in(self, run: _Run) -> None:
+        """Write a checkpoint."""
+        assert self.checkpoint is not None
+        with checkpoints.next(self.checkpoint, len(run.history), run.saved) as folder:
+            arrays = self._arrays(run) | {"digests": run.shards.save(folder)}
+            files.save(f"{folder}/model.npz", "WassersteinNMF", arrays)
+        run.saved = folder
+
     def _epoch(self, run: _Run, learn: bool = True) -> tuple[float, float, float]:
         """Update memberships, and components to learn, once; return the means of V(z), sweeps and changes."""
-        n, K = run.log_memberships.shape
-        of_components, of_memberships = (run.control.step * s / run.scale for s in self._steps())
-        total, sweeps, changes, waiting = 0.0, 0, list[float](), np.zeros_like(run.log_components)
-        for rows in _batches(n, self.batch_size):
-            D, W = np.exp(run.log_components), np.exp(run.log_memberships[rows])
-            values, U, info = run.oracle(W @ D, run.control.T, rows)
-            U = U.astype(np.float64)
-            total += float(values.sum())
-            sweeps += int(info.sweeps.sum())
-            waiting += K / n * (W.T @ U)
-            run.log_memberships[rows] = mirror_step(run.log_memberships[rows], U @ D.T, of_memberships)
-            if learn and (self.update == "online" or rows[-1] == n - 1):
-                changes.append(of_components * control.deviation(D, waiting))
-                run.log_components = mirror_step(run.log_components, waiting, of_components)
-                waiting[:] = 0
-        return total / n, sweeps / n, float(np.mean(changes or [0.0]))
+        n, K = run.n, len(run.log_components)
+        bits, unit, value_unit = shards.units(run.cost, n)
+        of_components, of_memberships = (run.control.step * s / control.mean_cost(run.cost) for s in self._steps())
+        size = self.batch_size if self.update == "online" and learn else n
+        value, sweeps, changes = 0, 0, list[float]()
+        for begin in range(0, n, size):
+            D = np.exp(run.log_components)
+            order = ticks.components(D), run.control.T, of_memberships, begin, begin + size, self.batch_size
+            gradient, of_batch, of_chains = run.shards.total("epoch", *order)
+            value += of_batch
+            sweeps += of_chains
+            if learn:
+                gradient = gradient * (K / n * unit * 2.0**-bits)
+                changes.append(of_components * control.deviation(D, gradient))
+                run.log_components = mirror_step(run.log_components, gradient, of_components)
+        return value * value_unit / n, sweeps / n, float(np.mean(changes or [0.0]))
 
     def _look(self, run: _Run) -> tuple[float, float]:
         """Solve a sample exactly, keep the best model, and adapt step and temperature; return the sample's bounds."""
-        sample = control.sample(len(run.oracle))
+        sample, T = control.sample(run.n), run.control.T
 
-        def certified(log_D: Array, log_W: Array) -> tuple[Array, float, float]:
-            P = np.exp(log_W[sample]) @ np.exp(log_D)
-            lower, upper = control.certified(run.oracle, P, run.control.T, sample)
-            return P, float(lower.mean()), float(upper.mean())
+        def certified(log_D: Array, best: bool) -> tuple[float, float]:
+            lower, upper = run.shards.ask("look", sample, T, ticks.components(np.exp(log_D)), best)[0]
+            return float(lower.mean()), float(upper.mean())
 
         if not run.control.past:  # the start is looked at as late as this, for models to be had soon
-            run.control.judge(certified(run.best_components, run.best_memberships)[2])
-        P, lower, value = certified(run.log_components, run.log_memberships)
-        estimate = float(run.oracle(P, run.control.T, sample)[0].mean())
+            run.control.judge(certified(run.best_components, True)[1])
+        lower, value = certified(run.log_components, False)
+        D = ticks.components(np.exp(run.log_components))
+        estimate = float(run.shards.total("estimate", sample, T, D, False)[0].mean())
         if run.control.judge(value):
-            run.best_components, run.best_memberships = run.log_components.copy(), run.log_memberships.copy()
+            run.best_components = run.log_components
+            run.shards.total("keep")
         if self.cooling == "adaptive" and run.control.adapt(value, estimate, self.tol):
-            run.log_components, run.log_memberships = run.best_components.copy(), run.best_memberships.copy()
+            run.log_components = run.best_components
+            run.shards.total("go_back")
         return lower, value
-
-    def _memberships(self, X: Any, D: Array) -> Array:
-        """Return the memberships of some measures, each the same whatever the others are."""
-        start = estimators.smooth(_mixtures(X, D), np.full(len(D), 1 / len(D)))
-        ids = np.zeros(X.shape[0], np.int64)
-        oracle = Oracle(control.single(self._cost), X, tau=self.tau, seed=self.seed_, ids=ids, n_jobs=self.n_jobs)
-        log_W, scale = logarithms(start), control.mean_cost(oracle.cost)
-        T = np.maximum(control.heated(oracle, start @ D)[1], control.coldest(oracle.cost))
-        for steps, part in zip(_MAPPING, (1.0, 0.25), strict=True):
-            for _ in range(steps):
-                _, U, _ = oracle(np.exp(log_W) @ D, part * T)
-                log_W = mirror_step(log_W, U @ D.T, part * self._steps()[1] / scale)
-        W = np.exp(log_W)
-        before, after = (np.array([optimum.value for optimum in oracle.exact(x @ D, T)]) for x in (start, W))
-        return np.where((after < before)[:, None], W, start)
 
     def _publish(self, run: _Run) -> None:
         """Show the best model so far."""
         self.components_ = np.exp(run.best_components).astype(run.dtype)
-        self.memberships_ = np.full((run.count, self.n_components), 1 / self.n_components, run.dtype)
-        self.memberships_[run.rows] = np.exp(run.best_memberships)
-        self.usage_ = self.memberships_.mean(axis=0)
         self.reconstruction_err_ = run.control.best
         self.n_iter_ = len(run.history)
         self.history_ = run.history
@@ -542,6 +612,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return estimators.state(self, super().__getstate__())
+
+    def __sklearn_clone__(self) -> WassersteinNMF:
+        return estimators.copied(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -554,14 +630,3 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 def _normal(X: Any, mass: Array) -> Any:
     """Return rows divided by their masses."""
     return sparse.csr_array(sparse.diags_array(1 / mass) @ X) if sparse.issparse(X) else X / mass[:, None]
-
-
-def _batches(n: int, size: int) -> Iterator[NDArray[np.intp]]:
-    for b in range(0, n, size):
-        yield np.arange(b, min(b + size, n))
-
-
-def _mixtures(X: Any, D: Array) -> Array:
-    """Return the memberships of least squares, each measure by itself."""
-    rows = X.toarray() if sparse.issparse(X) else X
-    return np.stack([nnls(D.T, row / row.sum())[0] for row in rows.astype(np.float64)])

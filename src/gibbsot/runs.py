@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from . import __version__, control, datasets, inputs, kernels, outputs, plots
+from . import __version__, control, datasets, inputs, kernels, outputs, plots, ticks
 from .costs import Cost, DenseCost, GridCost, PointCost
 from .inputs import Array, Collection, Measure
 
 _ALWAYS = ("components.npy", "memberships.npy", "model.npz", "report.json", "convergence.png")
 _OF_IMAGES = ("components.png", "reconstruction.png")
+_PARTS = 3  # for a thread of a worker
 
 
 class Interrupt:
@@ -101,10 +103,9 @@ def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], file
     return GridCost(first.shape, power=power)
 
 
-def cost_of_bins(measures: Collection, file: Path | None, power: float) -> Cost:
-    """Return the cost between the bins of a collection."""
-    m = measures.rows.shape[1]
-    return GridCost(measures.shape or (m,), power=power) if file is None else _matrix(file, (m, m))
+def cost_of_bins(m: int, shape: tuple[int, int] | None, file: Path | None, power: float) -> Cost:
+    """Return the cost between m bins."""
+    return GridCost(shape or (m,), power=power) if file is None else _matrix(file, (m, m))
 
 
 def same_cost(first: Cost, second: Cost) -> bool:
@@ -129,54 +130,74 @@ def places(measure: Measure) -> Array | None:
     return np.indices(measure.shape)[::-1].reshape(2, -1).T.astype(np.float64)
 
 
-def summary(model: Any, measures: Collection, data: str) -> dict[str, Any]:
+def summary(model: Any, shape: tuple[int, int] | None, data: str) -> dict[str, Any]:
     """Return what there is to say of a fit."""
     D = model.components_.astype(np.float64)
     return {
         "data": data,
-        "measures": len(measures.rows),
-        "shape": list(measures.shape or (measures.rows.shape[1],)),
+        "measures": sum(fact.size for fact in model._run.shards.each("facts")),
+        "shape": list(shape or (D.shape[1],)),
         "components": len(D),
         "epochs": model.n_iter_,
         "cost": model.reconstruction_err_,
-        "sample": len(control.sample(int(measures.rows.any(axis=1).sum()))),  # of those with mass
+        "sample": len(control.sample(model._run.n)),
         "effective_bins": float(np.mean(1 / (D**2).sum(axis=1))),  # of a uniform component as concentrated
         "usage": model.usage_.tolist(),
         "seconds": model.history_[-1].seconds,
         "seed": model.random_state,
         "kernel": kernels.name(),
         "version": __version__,
-        "files": [*_ALWAYS, *(_OF_IMAGES if measures.shape else ())],
+        "files": [*_ALWAYS, *(_OF_IMAGES if shape else ())],
     }
 
 
-def write(model: Any, measures: Collection, report: dict[str, Any], out: Path) -> None:
+def write(model: Any, shape: tuple[int, int] | None, report: dict[str, Any], out: Path) -> None:
     """Write all that a fit leaves."""
     with outputs.Together() as written:
-        for name, x in (("components.npy", model.components_), ("memberships.npy", model.memberships_)):
-            with written.open(out / name) as file:
-                np.save(file, x)
-        pictures(written, model, measures, out)
+        with written.open(out / "components.npy") as file:
+            np.save(file, model.components_)
+        with written.open(out / "memberships.npy") as file:
+            outputs.rows(file, model.memberships_)
+        pictures(written, model, shape, out)
         with written.open(out / "report.json") as file:
             file.write(json.dumps(outputs.finite(report), indent=1).encode() + b"\n")
         with written.path(out / "model.npz") as path:
             model.save(path)
 
 
-def pictures(written: outputs.Together, model: Any, measures: Collection, out: Path) -> None:
+def pictures(written: outputs.Together, model: Any, shape: tuple[int, int] | None, out: Path) -> None:
     """Draw a fit and, of images, its components, the most used first, and some mixtures of them beside the data."""
     canvas = outputs.figure(8, 4.5)
     plots.convergence(canvas.subplots(), model.history_)
     written.picture(out / "convergence.png", canvas)
-    if measures.shape is None:
+    if shape is None:
         return
-    X = measures.rows
+    some, D = control.sample(model._run.n), ticks.components(model.components_)
+    X, P = map(np.concatenate, zip(*model._run.shards.each("shown", some, D, True), strict=True))
     style = "gray_r" if np.median(X) == 0 else "gray"  # ink on empty ground, or light all over
     canvas = outputs.figure(10, 6)
-    plots.components(canvas, model.components_[np.argsort(-model.usage_)], measures.shape, cmap=style)
+    plots.components(canvas, model.components_[np.argsort(-model.usage_)], shape, cmap=style)
     written.picture(out / "components.png", canvas)
-    some = control.sample(len(X))
     canvas = outputs.figure(10, 6)
-    mixtures = model.memberships_[some] @ model.components_
-    plots.reconstruction(canvas, X[some], mixtures, measures.shape, cmap=style)
+    plots.reconstruction(canvas, X, P, shape, cmap=style)
     written.picture(out / "reconstruction.png", canvas)
+
+
+@contextmanager
+def computers(scheduler: str | None, workers: int | None) -> Iterator[Any]:
+    """Give a client of a Dask scheduler, or of a cluster of so many processes here; None if neither is wanted."""
+    if scheduler is None and workers is None:
+        yield None
+        return
+    from .dask import connected
+
+    with connected(scheduler, workers) as client:
+        yield client
+
+
+def in_parts(rows: Array, client: Any, model: Any = None) -> list[Array]:
+    """Return rows in parts for the workers of a client: those of a model, or a few for each of their threads."""
+    if model is not None:
+        return np.split(rows, np.cumsum([fact.size for fact in model._run.shards.each("facts")])[:-1])
+    threads = max(1, sum(client.nthreads().values()))
+    return np.array_split(rows, min(len(rows), _PARTS * threads))

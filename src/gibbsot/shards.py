@@ -1,0 +1,319 @@
+"""Data in parts: all of them are given the same orders, and what they answer is added up.
+
+A part is an object with methods, the orders. What an order changes depends on the part and its arguments alone; so a
+part that is lost can be made again and given the same orders again, and nobody will notice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from . import control, estimators, files, inputs, ticks
+from .costs import Cost
+from .oracle import Oracle
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+
+
+class Facts(NamedTuple):
+    """What a part says of its data: rows, those with mass, the first without (-1: none), columns, and the type."""
+
+    size: int
+    full: int
+    empty: int
+    columns: int
+    dtype: str
+
+
+def units(cost: Cost, n: int) -> tuple[int, float, float]:
+    """Return how many bits factors have in a sum over n measures, and the units of potentials and of values."""
+    bits, largest = ticks.bits(n), 1.001 * cost.spread()  # for rounding
+    return bits, ticks.unit(largest, bits), ticks.unit(largest, ticks.FINE)
+
+
+class Part(ABC):
+    """Some of the measures that a model is fitted to, and their chains.
+
+    Measures are named by their numbers among all that have mass, which a part learns from `settle`.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, m)
+        Rows that were checked, as by `estimators.rows`.
+    number : int
+        That of the part.
+    """
+
+    state: ClassVar[tuple[str, ...]] = ("number", "rows", "first", "bits", "unit", "value_unit")
+    bits: int
+    unit: float  # of potentials
+    value_unit: float
+    oracle: Oracle  # none in a part without mass
+    first: int
+
+    def __init__(self, X: Any, number: int = 0) -> None:
+        self.number = number
+        mass = estimators.masses(X)
+        self.rows, empty = np.flatnonzero(mass > 0), np.flatnonzero(mass == 0)
+        self._facts = Facts(X.shape[0], len(self.rows), int([*empty, -1][0]), X.shape[1], X.dtype.str)
+        self._X: Any = X[self.rows]
+
+    @classmethod
+    def read(cls, source: Any, number: int) -> Part:
+        """Return the part of a matrix, of a file that has one, or of what computes one."""
+        return cls(estimators.rows(loaded(source), f"X[{number}]"), number)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def facts(self) -> Facts:
+        """Return what the data are like."""
+        return self._facts
+
+    def settle(
+        self, firsts: Sequence[int], n: int, cost: Cost, tau: int, seed: int, seen: int, n_jobs: int | None
+    ) -> tuple[()]:
+        """Begin the chains, for n measures in all, of which the parts have these first numbers.
+
+        In a stream, `seen` measures came before, which the noise must not repeat.
+        """
+        self.first = firsts[self.number]
+        self.bits, self.unit, self.value_unit = units(cost, n)
+        X, self._X = self._X, None
+        if len(self):
+            ids = seen + self.first + np.arange(len(self))
+            self.oracle = Oracle(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
+        return ()
+
+    def support(self) -> tuple[int]:
+        """Return the number of weights that are positive."""
+        return (self.oracle.targets.nnz if len(self) else 0,)
+
+    def threads(self, n_jobs: int | None) -> tuple[()]:
+        """Compute in so many threads from now on."""
+        if len(self):
+            self.oracle.n_jobs = n_jobs
+        return ()
+
+    def own(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+        """Return which of some measures are in this part, and their rows here."""
+        rows = numbers - self.first
+        where = np.flatnonzero((rows >= 0) & (rows < len(self)))
+        return where, rows[where]
+
+    def targets(self, numbers: Numbers) -> sparse.csr_array:
+        """Return those of some measures that are in this part, normalised."""
+        _, rows = self.own(numbers)
+        return self.oracle.targets[rows] if len(rows) else sparse.csr_array((0, self._facts.columns))
+
+    def digest(self) -> str:
+        """Return a checksum of the measures."""
+        found = hashlib.sha256(repr(self._facts).encode())
+        if len(self):
+            targets = self.oracle.targets
+            for x in (targets.data, targets.indices.astype(np.int64), targets.indptr.astype(np.int64)):
+                found.update(x.tobytes())
+        return found.hexdigest()
+
+    @abstractmethod
+    def models(self, rows: Numbers, *model: Any) -> Array:
+        """Return what a model says of some rows."""
+
+    def shown(self, numbers: Numbers, *model: Any) -> tuple[Array, Array]:
+        """Return those of some measures that are in this part, and what a model makes of them, for a picture."""
+        _, rows = self.own(numbers)
+        if not len(rows):
+            return np.empty((0, self._facts.columns)), np.empty((0, self._facts.columns))
+        return self.targets(numbers).toarray(), self.models(rows, *model)
+
+    def heat(self, numbers: Numbers, *model: Any) -> tuple[Array]:
+        """Return estimates of the costs of some measures and first temperatures, zero for those of other parts."""
+        where, rows = self.own(numbers)
+        found = np.zeros((2, len(numbers)))
+        if len(rows):
+            found[:, where] = control.heated(self.oracle, self.models(rows, *model), rows)
+        return (found,)
+
+    def look(self, numbers: Numbers, T: float, *model: Any) -> tuple[Array]:
+        """Return certified bounds of the costs of some measures, zero for those of other parts."""
+        where, rows = self.own(numbers)
+        found = np.zeros((2, len(numbers)))
+        if len(rows):
+            found[:, where] = control.certified(self.oracle, self.models(rows, *model), T, rows)
+        return (found,)
+
+    def estimate(self, numbers: Numbers, T: float, *model: Any) -> tuple[Array]:
+        """Return V(z) of some measures, zero for those of other parts; their chains go on."""
+        where, rows = self.own(numbers)
+        found = np.zeros(len(numbers))
+        if len(rows):
+            found[where] = self.oracle(self.models(rows, *model), T, rows)[0]
+        return (found,)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return all there is to know of the part, for a file."""
+        known = {name: getattr(self, name) for name in self.state}
+        known |= {f"facts_{name}": x for name, x in self._facts._asdict().items()}
+        return known | ({f"oracle_{name}": x for name, x in self.oracle.arrays().items()} if len(self) else {})
+
+    def save(self, folder: str) -> str:
+        """Write the part to a file of its own; return the checksum."""
+        return files.save(f"{folder}/{_file(self.number)}", type(self).__name__, self.arrays())
+
+    @classmethod
+    def load(cls, folder: str, number: int, checksum: str) -> Part:
+        """Return a part that was saved, if its checksum is right."""
+        return cls.from_arrays(files.load(f"{folder}/{_file(number)}", cls.__name__, checksum))
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Part:
+        """Return the part that `arrays` describes."""
+        part = cls.__new__(cls)
+        for name in cls.state:
+            setattr(part, name, arrays[name] if arrays[name].ndim else arrays[name].item())
+        part._X, part._facts = None, Facts(*(arrays[f"facts_{name}"].item() for name in Facts._fields))
+        of_oracle = {name.removeprefix("oracle_"): x for name, x in arrays.items() if name.startswith("oracle_")}
+        if of_oracle:
+            part.oracle = Oracle.from_arrays(of_oracle)
+        return part
+
+
+class Shards:
+    """Parts that live in this process.
+
+    Parameters
+    ----------
+    parts : sequence of objects
+        Answers to orders that are totalled are tuples of arrays and numbers, of which it must not matter in what order
+        they are added.
+
+    Examples
+    --------
+    >>> class Number(int):
+    ...     def times(self, factor):
+    ...         return (self * factor,)
+    >>> Shards([Number(2), Number(3)]).total("times", 10)
+    (50,)
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = list(parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def total(self, order: str, *args: Any) -> tuple[Any, ...]:
+        """Give all parts an order that may change them; return the sum of their answers."""
+        return add(*self.each(order, *args))
+
+    def ask(self, order: str, *args: Any) -> tuple[Any, ...]:
+        """Give all parts an order that changes nothing; return the sum of their answers."""
+        return self.total(order, *args)
+
+    def each(self, order: str, *args: Any) -> list[Any]:
+        """Give all parts an order that changes nothing; return their answers."""
+        return [getattr(part, order)(*args) for part in self.parts]
+
+    def rows(self, order: str, columns: int) -> Any:
+        """Return answers that are rows of one matrix."""
+        return np.concatenate(self.each(order))
+
+    def save(self, folder: str) -> list[str]:
+        """Write each part to a file; return their checksums."""
+        return self.each("save", folder)
+
+    def close(self) -> None:
+        """Free the memory of the parts, where it is not that of this process."""
+
+
+def add(*answers: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the sum of answers."""
+    return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), answers)
+
+
+def parts(estimator: Any, kind: Any, X: Any, reset: bool = False) -> Shards:
+    """Return data as parts of a kind, in this process or on the workers of the estimator's client."""
+    given = sources(X)
+    whole = None if given is not None else estimators.measures(estimator, X, reset, depth=5)
+    found: Shards
+    if estimator.client is not None:
+        from .dask import Cluster
+
+        found = Cluster(estimator.client, kind, [whole] if given is None else given)
+    elif given is None:
+        found = Shards([kind(whole)])
+    else:
+        found = Shards([kind.read(source, number) for number, source in enumerate(given)])
+    if given is not None:
+        try:
+            _check(estimator, found.each("facts"), reset)
+        except BaseException:
+            found.close()
+            raise
+    return found
+
+
+def _check(estimator: Any, facts: list[Facts], reset: bool) -> None:
+    """Check that parts go together, and warn of rows without mass."""
+    for k, fact in enumerate(facts):
+        if fact.columns != facts[0].columns:
+            raise ValueError(f"X[{k}]: has {fact.columns} columns; expected {facts[0].columns} as in X[0]")
+    if reset:
+        estimator.n_features_in_ = facts[0].columns
+    elif facts[0].columns != estimator.n_features_in_:
+        raise ValueError(f"X: has {facts[0].columns} columns; expected {estimator.n_features_in_} as in the fit")
+    starts = np.cumsum([0, *(fact.size for fact in facts)])
+    estimators.warn_of_empty(
+        sum(fact.size - fact.full for fact in facts),
+        next((int(start) + fact.empty for start, fact in zip(starts, facts, strict=False) if fact.empty >= 0), -1),
+        int(starts[-1]),
+        depth=5,
+    )
+
+
+def settle(parts: Shards, cost: Cost, tau: int, seed: int, n_jobs: int | None, seen: int = 0) -> None:
+    """Tell all parts which measures are theirs, and begin their chains."""
+    full = [fact.full for fact in parts.each("facts")]
+    firsts = np.cumsum([0, *full[:-1]]).tolist()
+    parts.total("settle", firsts, sum(full), cost, tau, seed, seen, n_jobs)
+
+
+def is_dask(X: Any) -> bool:
+    """Tell whether data are a Dask array, without loading Dask."""
+    return type(X).__module__.startswith("dask.array")
+
+
+def sources(X: Any) -> list[Any] | None:
+    """Return parts of data that come in parts: blocks of a Dask array, or a list of matrices or files."""
+    if is_dask(X):
+        if X.ndim != 2:
+            raise ValueError(f"X: expected a Dask array of shape (n, m), got {X.shape}")
+        return list(X.rechunk({1: -1}).to_delayed().ravel())
+    if isinstance(X, list | tuple) and len(X) and all(_is_part(part) for part in X):
+        return list(X)
+    return None
+
+
+def _is_part(x: Any) -> bool:
+    return isinstance(x, str | os.PathLike) or hasattr(x, "dask") or getattr(x, "ndim", 0) == 2
+
+
+def loaded(source: Any) -> Any:
+    """Return the matrix that a file has, that something computes, or that is given."""
+    if isinstance(source, str | os.PathLike):
+        return inputs.matrix(source)
+    return source.compute() if hasattr(source, "compute") else source
+
+
+def _file(number: int) -> str:
+    return f"part-{number:05d}.npz"
