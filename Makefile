@@ -17,7 +17,7 @@ test: $(VENV)/installed
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
-	$(RUN) -m pytest
+	$(RUN) -m pytest --numprocesses auto --dist loadfile
 
 bench: $(VENV)/installed
 	$(RUN) benchmarks/engine.py

@@ -459,6 +459,27 @@ def test_the_command_line_resumes_on_other_workers(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "memberships.npy"), whole.memberships_)
 
 
+def test_an_interrupt_reaches_the_client_alone(tmp_path):
+    """A terminal sends Ctrl-C to all processes; the fit stops after its epoch, and can be resumed."""
+    pytest.importorskip("typer")
+    np.save(tmp_path / "X.npy", X)
+    code = "import sys; from gibbsot.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["nmf", tmp_path / "X.npy", "--components", "3", "--out", tmp_path / "out", "--epochs", "5000"]
+    words = [sys.executable, "-c", code, *map(str, words), "--workers", "2", "--checkpoint", "0.1"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        deadline = time.monotonic() + 90
+        while not list(tmp_path.glob("out/checkpoints/*/model.npz")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "to go on:" in told
+    assert "Traceback" not in told
+    assert WassersteinNMF.load(tmp_path / "out" / "checkpoints").n_iter_ >= 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -342,4 +342,4 @@ def lower_bound(parts: Shards, cost: Cost, rounds: int = 50) -> float:
         taken = (high[0] * (_BIG * unit) + low[0] * (_BIG * unit * 2.0**-bits)) / mass
     assert taken is not None
     rounding = _BIG * unit * 2.0**-bits + 4 * np.finfo(np.float64).eps * float(np.abs(taken).max())
-    return float(taken.min()) - parts.ask("paid")[0] * _fine(cost) / mass - rounding
+    return float(taken.min() - parts.ask("paid")[0] * _fine(cost) / mass - rounding)

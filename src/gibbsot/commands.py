@@ -200,7 +200,9 @@ def nmf(
     if not checkpoint >= 0:
         raise ValueError(f"--checkpoint: expected seconds >= 0, got {checkpoint}")
     if workers is not None and (workers < 1 or scheduler is not None):
-        raise ValueError(f"--workers: expected at least 1, and no --scheduler beside it; got {workers}")
+        raise ValueError(
+            f"--workers: expected at least 1, and no --scheduler beside it, which has its own; got {workers}"
+        )
     spread = scheduler is not None or workers is not None
     path = out / ("checkpoints" if spread else "model.npz")
     if (path.exists() or (out / "model.npz").exists()) and not resume:

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import secrets
+import signal
 import threading
 import time
 import weakref
@@ -95,8 +96,10 @@ class Cluster(Shards):
         return cluster
 
     def _begin(self, client: Any, kind: Any, sources: Sequence[Any], saved: list[_Saved]) -> None:
-        if not isinstance(client, distributed.Client) or client.asynchronous:
-            raise ValueError(f"client: expected a dask.distributed.Client that is not asynchronous, got {client!r}")
+        if not isinstance(client, distributed.Client) or client.asynchronous or client.status != "running":
+            raise ValueError(
+                f"client: expected a dask.distributed.Client, running and not asynchronous, got {client!r}"
+            )
         self.client: Any = client
         self.kind, self.sources = kind, list(sources)
         self._name = (client.id, secrets.token_hex(8))
@@ -286,17 +289,31 @@ class Cluster(Shards):
 
 
 @contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let processes that are started here ignore Ctrl-C, which a terminal sends to all: the client obeys it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
 def connected(scheduler: str | None, workers: int | None) -> Iterator[Any]:
     """Give a client of a scheduler, or of a cluster of so many processes here."""
     with contextlib.ExitStack() as stack:
         if scheduler is None:
             # Dask's own setting gives memory back at once, and each array of an epoch would ask for it again
             stack.enter_context(dask.config.set({"distributed.nanny.pre-spawn-environ": _MEMORY}))
-            scheduler = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.ERROR
+            with _undisturbed():
+                scheduler = stack.enter_context(
+                    distributed.LocalCluster(
+                        n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.ERROR
+                    )
                 )
-            )
         try:
             client = stack.enter_context(distributed.Client(scheduler, timeout=10))
         except (OSError, ValueError) as error:

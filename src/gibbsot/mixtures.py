@@ -71,7 +71,7 @@ def mixture_coordinates(
     Examples
     --------
     >>> import numpy as np
-    >>> mixture_coordinates([[3.0, 0.0, 1.0]], np.eye(3)).round(1)
+    >>> mixture_coordinates([[4.0, 0.0, 1.0]], np.eye(3)).round(1)
     array([[0.8, 0. , 0.2]])
     """
     X = estimators.rows(X, "X")

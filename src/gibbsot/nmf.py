@@ -246,7 +246,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._check_parameters()
         run = self._run
         if run is None:
-            raise ValueError("resume: this model has no fit to go on with; expected one after fit, or load of its file")
+            raise ValueError(
+                "resume: this model has no fit to go on with; expected one after fit, or load of its file or, "
+                "of a fit on a cluster, of its checkpoints"
+            )
         parts = shards.parts(self, Mixtures, X)
         try:
             shards.settle(parts, run.cost, self.tau, self.seed_, self.n_jobs)
