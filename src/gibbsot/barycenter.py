@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
 from . import checks, control, estimators, progress, shards, ticks
 from .costs import Cost
@@ -28,9 +27,10 @@ _COLD = 0.02  # how far V(z) may lie above W in the end, in relation to it and b
 _SPECK = 1e-7  # weights that are left out, relative to the largest: they cost nothing but time
 _ROUNDS = 3, 50  # of a lower bound's ascent, at a look and in the end
 _BIG = 8  # how much larger than the spread of the costs potentials may become there
+_FINER = _BIG * 2.0 ** (ticks.FINE - 53)  # of the unit of values: for sums as precise as double precision is
 
 
-class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
+class WassersteinBarycenter(estimators.OfMeasures):
     r"""The barycenter of measures on one support.
 
     .. math:: \min_p \sum_i \lambda_i W(p, x_i)
@@ -132,7 +132,7 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         estimators.parameters(self)
         parts = shards.parts(self, _Targets, X, reset=True)
         try:
-            facts = parts.each("facts")
+            facts = parts.facts
             cost, weights = estimators.square_cost(self.cost, facts[0].columns), self._weights(parts)
             single, seed = control.single(cost), estimators.seed(self.random_state)
             shards.settle(parts, single, self.tau, seed, self.n_jobs)
@@ -195,7 +195,7 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
                         log_p, shorter = logarithms(average), _SHORTER * shorter
         self._raise_bound(parts, cost, _ROUNDS[1])
         p = self.barycenter_.astype(np.float64)
-        self.objective_ = parts.ask("objective", p / p.sum(), T)[0] * _fine(cost) / mass
+        self.objective_ = parts.ask("objective", p / p.sum(), T)[0] * (_FINER * value_unit) / mass
         self.history_[-1] = self.history_[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
 
     def _first_temperature(self, parts: Shards, start: Array, n: int, coldest: float) -> float:
@@ -215,18 +215,6 @@ class WassersteinBarycenter(BaseEstimator):  # type: ignore[misc]
         self.barycenter_ = (p / p.sum()).astype(dtype)
         self.n_iter_ = len(self.history_)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return estimators.state(self, super().__getstate__())
-
-    def __sklearn_clone__(self) -> WassersteinBarycenter:
-        return estimators.copied(self)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        return tags
-
 
 class _Targets(Part):
     """A part of the measures: their weights, chains, and means of potentials."""
@@ -241,7 +229,7 @@ class _Targets(Part):
         """Take the weights of all measures, at most one, and the cost in double precision."""
         own = slice(self.first, self.first + len(self))
         self.weights = ticks.count(np.ones((len(self), 1)) if weights is None else weights[own, None], 2.0**-self.bits)
-        self.cost = cost
+        self.cost, self.most = cost, _BIG * cost.spread()
         self.potentials = np.zeros((len(self), cost.shape[0]), np.float32) if potentials is None else potentials[own]
         return ()
 
@@ -276,8 +264,7 @@ class _Targets(Part):
         if taken is None:
             self.U: NDArray[Any] = self.potentials.astype(np.float64)
         elif len(self):
-            most = _BIG * self.cost.spread()
-            self.L = self.cost.col_max(np.clip(self.U - taken, -most, most), self.oracle.n_jobs)
+            self.L = self.cost.col_max(np.clip(self.U - taken, -self.most, self.most), self.oracle.n_jobs)
             self.U = self.cost.row_min(self.L, self.oracle.n_jobs)
         unit = _BIG * self.unit
         high = ticks.count(self.U, unit)
@@ -291,7 +278,7 @@ class _Targets(Part):
         largest = np.abs(self.U).max(axis=1) + np.abs(self.L).max(axis=1)
         slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
         paid = np.asarray(self.oracle.targets.multiply(self.L).sum(axis=1)).ravel()
-        return (_weighted(self.weights, np.ceil((paid + slack) / _fine(self.cost))),)
+        return (_weighted(self.weights, np.ceil((paid + slack) / (_FINER * self.value_unit))),)
 
     def objective(self, p: Array, T: float) -> tuple[int]:
         """Return the weighted sum of what optimal plans cost, priced in the user's precision, in fine ticks."""
@@ -299,15 +286,10 @@ class _Targets(Part):
             return (0,)
         plans = [sparse.coo_array(optimum.plan) for optimum in self.oracle.exact(p, T)]
         values = np.array([(plan.data * self.cost.at(plan.row, plan.col)).sum() for plan in plans])
-        return (_weighted(self.weights, ticks.count(values, _fine(self.cost))),)
+        return (_weighted(self.weights, ticks.count(values, _FINER * self.value_unit)),)
 
     def models(self, rows: Numbers, p: Array) -> Array:
         return np.tile(p, (len(rows), 1))
-
-
-def _fine(cost: Cost) -> float:
-    """Return a unit of sums that are to be as precise as double precision is."""
-    return ticks.unit(_BIG * cost.spread(), 53)
 
 
 def _weighted(weights: Array, values: Array) -> int:
@@ -335,11 +317,11 @@ def lower_bound(parts: Shards, cost: Cost, rounds: int = 50) -> float:
     rounds : int
     """
     n, mass, _ = parts.ask("counts")
-    bits, unit, _ = shards.units(cost, n)
+    bits, unit, value_unit = shards.units(cost, n)
     taken = None
     for _ in range(rounds + 1):
         high, low = parts.total("raised", taken)
         taken = (high[0] * (_BIG * unit) + low[0] * (_BIG * unit * 2.0**-bits)) / mass
     assert taken is not None
     rounding = _BIG * unit * 2.0**-bits + 4 * np.finfo(np.float64).eps * float(np.abs(taken).max())
-    return float(taken.min() - parts.ask("paid")[0] * _fine(cost) / mass - rounding)
+    return float(taken.min() - parts.ask("paid")[0] * (_FINER * value_unit) / mass - rounding)

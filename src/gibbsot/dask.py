@@ -139,7 +139,6 @@ class Cluster(Shards):
 
     def rows(self, order: str, columns: int) -> Any:
         """Return answers that are rows of one matrix, as a Dask array whose blocks are on the workers."""
-        facts = self.each("facts")
 
         def answers() -> list[Any]:
             futures = self._all(_ask, self._step, order, ())
@@ -148,7 +147,7 @@ class Cluster(Shards):
 
         blocks = [
             dask.array.from_delayed(future, (fact.size, columns), fact.dtype)
-            for future, fact in zip(self._insist(answers), facts, strict=True)
+            for future, fact in zip(self._insist(answers), self.facts, strict=True)
         ]
         return dask.array.concatenate(blocks)
 
@@ -338,6 +337,13 @@ def _add(answers: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return shards.add(*answers)
 
 
+def _found(key: tuple[str, str, int]) -> _Held:
+    held = _held.get(key)
+    if held is None:
+        raise _LostError(key)
+    return held
+
+
 def _done(answers: Sequence[Any]) -> int:
     return len(answers)
 
@@ -350,9 +356,7 @@ def _step_of(key: tuple[str, str, int]) -> int:
 def _obey(key: tuple[str, str, int], message: tuple[int, str, tuple[Any, ...]]) -> Any:
     """Give a part an order in its turn; one that comes again gets the answer again."""
     step, order, args = message
-    held = _held.get(key)
-    if held is None:
-        raise _LostError(key)
+    held = _found(key)
     with held.lock:
         if held.step == step - 1:
             _advance(key, held, order, args)
@@ -372,9 +376,7 @@ def _advance(key: tuple[str, str, int], held: _Held, order: str, args: tuple[Any
 
 def _ask(key: tuple[str, str, int], message: tuple[int, str, tuple[Any, ...]]) -> Any:
     step, order, args = message
-    held = _held.get(key)
-    if held is None:
-        raise _LostError(key)
+    held = _found(key)
     with held.lock:
         if held.step != step:
             raise _LostError(key)
@@ -410,9 +412,8 @@ def _first(number: int, kind: Any, source: Any, saved: Sequence[tuple[int, str, 
 
 
 def _pack(key: tuple[str, str, int]) -> tuple[Any, int, Any]:
-    held = _held.pop(key, None)
-    if held is None:
-        raise _LostError(key)
+    held = _found(key)
+    _held.pop(key, None)
     return held.part, held.step, held.answer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_non_negative, validate_data
 
@@ -18,6 +18,28 @@ from .costs import Cost, GridCost, as_cost
 Array = NDArray[np.float64]
 
 SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
+
+
+class OfMeasures(BaseEstimator):  # type: ignore[misc]
+    """What estimators of measures share that take a Dask client: copies have none, and clones the same one."""
+
+    client: Any
+
+    def __getstate__(self) -> dict[str, Any]:
+        known: dict[str, Any] = super().__getstate__()
+        # what is on the client's workers cannot be copied either
+        return known if self.client is None else known | {"client": None, "_run": None}
+
+    def __sklearn_clone__(self) -> Any:
+        parameters = self.get_params(deep=False)
+        client = parameters.pop("client")
+        return type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
 
 
 def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any:
@@ -107,18 +129,6 @@ def callbacks(value: Any) -> None:
 def seed(random_state: Any) -> int:
     """Return a seed of the sampler, the same for the same integer."""
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def copied(estimator: Any) -> Any:
-    """Return an estimator with the same parameters that is not fitted; its client is the same, not a copy."""
-    parameters = estimator.get_params(deep=False)
-    client = parameters.pop("client")
-    return type(estimator)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
-
-
-def state(estimator: Any, known: dict[str, Any]) -> dict[str, Any]:
-    """Return what a copy or a pickle of an estimator knows: neither a client nor what is on its workers."""
-    return known if estimator.client is None else known | {"client": None, "_run": None}
 
 
 def smooth(x: Array, towards: Array) -> Array:

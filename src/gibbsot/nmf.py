@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -76,11 +76,15 @@ class _Run:
     history: list[Epoch] = field(default_factory=list)
     saved: str = ""  # where the last checkpoint is
 
+    def __post_init__(self) -> None:
+        # both read all of a dense cost, which is not for every epoch
+        self.scale, self.units = control.mean_cost(self.cost), shards.units(self.cost, self.n)
+
 
 _ARRAYS = ("n", "support", "dtype", "log_components", "best_components")  # of a run, saved as they are
 
 
-class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, estimators.OfMeasures):  # type: ignore[misc]
     r"""Nonnegative matrix factorisation with a transport cost as the loss.
 
     .. math:: \min_{D, \Lambda} \sum_i W\Big(\sum_k \Lambda_{ik} D_k, \, x_i\Big)
@@ -470,7 +474,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return checks.positive(steps[0], "step_size"), checks.positive(steps[1], "step_size")
 
     def _begin(self, parts: Shards) -> _Run:
-        facts = parts.each("facts")
+        facts = parts.facts
         n = sum(fact.full for fact in facts)
         if self.n_components > n:
             raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
@@ -568,8 +572,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _epoch(self, run: _Run, learn: bool = True) -> tuple[float, float, float]:
         """Update memberships, and components to learn, once; return the means of V(z), sweeps and changes."""
         n, K = run.n, len(run.log_components)
-        bits, unit, value_unit = shards.units(run.cost, n)
-        of_components, of_memberships = (run.control.step * s / control.mean_cost(run.cost) for s in self._steps())
+        bits, unit, value_unit = run.units
+        of_components, of_memberships = (run.control.step * s / run.scale for s in self._steps())
         size = self.batch_size if self.update == "online" and learn else n
         value, sweeps, changes = 0, 0, list[float]()
         for begin in range(0, n, size):
@@ -616,16 +620,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return estimators.state(self, super().__getstate__())
-
-    def __sklearn_clone__(self) -> WassersteinNMF:
-        return estimators.copied(self)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

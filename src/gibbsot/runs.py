@@ -135,7 +135,7 @@ def summary(model: Any, shape: tuple[int, int] | None, data: str) -> dict[str, A
     D = model.components_.astype(np.float64)
     return {
         "data": data,
-        "measures": sum(fact.size for fact in model._run.shards.each("facts")),
+        "measures": sum(fact.size for fact in model._run.shards.facts),
         "shape": list(shape or (D.shape[1],)),
         "components": len(D),
         "epochs": model.n_iter_,
@@ -198,6 +198,6 @@ def computers(scheduler: str | None, workers: int | None) -> Iterator[Any]:
 def in_parts(rows: Array, client: Any, model: Any = None) -> list[Array]:
     """Return rows in parts for the workers of a client: those of a model, or a few for each of their threads."""
     if model is not None:
-        return np.split(rows, np.cumsum([fact.size for fact in model._run.shards.each("facts")])[:-1])
+        return np.split(rows, np.cumsum([fact.size for fact in model._run.shards.facts])[:-1])
     threads = max(1, sum(client.nthreads().values()))
     return np.array_split(rows, min(len(rows), _PARTS * threads))

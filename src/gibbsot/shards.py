@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import cached_property, reduce
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -138,26 +138,22 @@ class Part(ABC):
 
     def heat(self, numbers: Numbers, *model: Any) -> tuple[Array]:
         """Return estimates of the costs of some measures and first temperatures, zero for those of other parts."""
-        where, rows = self.own(numbers)
-        found = np.zeros((2, len(numbers)))
-        if len(rows):
-            found[:, where] = control.heated(self.oracle, self.models(rows, *model), rows)
-        return (found,)
+        return self._among(numbers, 2, lambda rows: control.heated(self.oracle, self.models(rows, *model), rows))
 
     def look(self, numbers: Numbers, T: float, *model: Any) -> tuple[Array]:
         """Return certified bounds of the costs of some measures, zero for those of other parts."""
-        where, rows = self.own(numbers)
-        found = np.zeros((2, len(numbers)))
-        if len(rows):
-            found[:, where] = control.certified(self.oracle, self.models(rows, *model), T, rows)
-        return (found,)
+        return self._among(numbers, 2, lambda rows: control.certified(self.oracle, self.models(rows, *model), T, rows))
 
     def estimate(self, numbers: Numbers, T: float, *model: Any) -> tuple[Array]:
         """Return V(z) of some measures, zero for those of other parts; their chains go on."""
+        return self._among(numbers, 1, lambda rows: self.oracle(self.models(rows, *model), T, rows)[:1])
+
+    def _among(self, numbers: Numbers, count: int, answer: Callable[[Numbers], Sequence[Array]]) -> tuple[Array]:
+        """Return so many lines of answers for those of some measures that are in this part, zero for the others."""
         where, rows = self.own(numbers)
-        found = np.zeros(len(numbers))
+        found = np.zeros((count, len(numbers)))
         if len(rows):
-            found[where] = self.oracle(self.models(rows, *model), T, rows)[0]
+            found[:, where] = answer(rows)
         return (found,)
 
     def arrays(self) -> dict[str, Any]:
@@ -216,6 +212,11 @@ class Shards:
         """Give all parts an order that may change them; return the sum of their answers."""
         return add(*self.each(order, *args))
 
+    @cached_property
+    def facts(self) -> list[Facts]:
+        """What the data of each part are like."""
+        return self.each("facts")
+
     def ask(self, order: str, *args: Any) -> tuple[Any, ...]:
         """Give all parts an order that changes nothing; return the sum of their answers."""
         return self.total(order, *args)
@@ -256,7 +257,7 @@ def parts(estimator: Any, kind: Any, X: Any, reset: bool = False) -> Shards:
         found = Shards([kind.read(source, number) for number, source in enumerate(given)])
     if given is not None:
         try:
-            _check(estimator, found.each("facts"), reset)
+            _check(estimator, found.facts, reset)
         except BaseException:
             found.close()
             raise
@@ -283,7 +284,7 @@ def _check(estimator: Any, facts: list[Facts], reset: bool) -> None:
 
 def settle(parts: Shards, cost: Cost, tau: int, seed: int, n_jobs: int | None, seen: int = 0) -> None:
     """Tell all parts which measures are theirs, and begin their chains."""
-    full = [fact.full for fact in parts.each("facts")]
+    full = [fact.full for fact in parts.facts]
     firsts = np.cumsum([0, *full[:-1]]).tolist()
     parts.total("settle", firsts, sum(full), cost, tau, seed, seen, n_jobs)
 
