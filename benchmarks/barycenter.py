@@ -27,8 +27,9 @@ from rich.console import Console
 from rich.table import Table
 from scipy import ndimage
 
-from gibbsot import GridCost, datasets, kernels, solve_batch
-from gibbsot.barycenter import WassersteinBarycenter
+from gibbsot import GridCost, datasets, solve_batch
+from gibbsot.core import native
+from gibbsot.models.barycenter import WassersteinBarycenter
 
 SPECK = 1e-12  # weights that are left out of exact solutions
 SEEDS = (0, 1, 2)
@@ -101,7 +102,7 @@ def until(images: Images, level: float, seed: int) -> float:
 
 def compare(images: Images, logarithms: tuple[float, ...]) -> Table:
     side, n = images.side, len(images.X)
-    table = Table(title=f"{n} fives of {side} x {side}, kernels: {kernels.name()}, one thread")
+    table = Table(title=f"{n} fives of {side} x {side}, kernels: {native.name()}, one thread")
     for column in ("", "objective x 1000", "above the bound", "time", "asked", " "):
         table.add_column(column, justify="right" if column.strip() else "left")
     fits = [fit(images, seed) for seed in SEEDS]

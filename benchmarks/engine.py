@@ -28,7 +28,9 @@ from numpy.typing import DTypeLike, NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import Cost, DenseCost, GridCost, Problem, kernels, problem, sampler, solve_batch
+from gibbsot import Cost, DenseCost, GridCost, Problem, problem, solve_batch
+from gibbsot.core import native
+from gibbsot.sampling import sampler
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist_fives_200.npz"
 
@@ -78,7 +80,7 @@ class Report:
     """Rows of: what, ours, the peer, their ratio, what was asked for."""
 
     def __init__(self) -> None:
-        self.table = Table(title=f"engine, kernels: {kernels.name()}, one thread unless said")
+        self.table = Table(title=f"engine, kernels: {native.name()}, one thread unless said")
         for column in ("what", "ours", "against", "ratio", "asked", ""):
             self.table.add_column(column, justify="left" if column in ("what", "against") else "right")
 
@@ -129,8 +131,8 @@ def against_own_dense(report: Report) -> None:
 
 
 def against_hardware(report: Report) -> None:
-    native = kernels.native()
-    if native is None:
+    kernels = native.kernels()
+    if kernels is None:
         return
     for shape in ((28, 28), (64, 64), (128, 128)):
         cost = GridCost(shape, dtype=np.float32)
@@ -139,9 +141,9 @@ def against_hardware(report: Report) -> None:
         rates = []
         for _ in range(15):
             start = time.perf_counter()
-            native.product_grid(cost.axes, True, x, out, 1)
+            kernels.product_grid(cost.axes, True, x, out, 1)
             rates.append(x.size * sum(shape) / (time.perf_counter() - start))
-        peak = max(native.add_min_peak_float32(300_000) for _ in range(15))
+        peak = max(kernels.add_min_peak_float32(300_000) for _ in range(15))
         what = f"grid kernel {shape[0]} x {shape[1]}, float32"
         limit = f"add + min in registers, {peak / 1e9:.3g} G/s"
         report.row(what, f"{max(rates) / 1e9:.3g} G/s", limit, max(rates) / peak, 0.4)
@@ -151,7 +153,7 @@ def against_hardware(report: Report) -> None:
     matrix = large.operand()[1].reshape(-1)
     pair = random_problem(large)
     # n sweeps read the matrix n + 1 times
-    reads = [(matrix.nbytes * 4 / best(sweeps(pair, 3), rounds=1)[0], native.read_bandwidth(matrix)) for _ in range(4)]
+    reads = [(matrix.nbytes * 4 / best(sweeps(pair, 3), rounds=1)[0], kernels.read_bandwidth(matrix)) for _ in range(4)]
     ours, peak = np.max(reads, axis=0)
     limit = f"reading memory, {peak / 1e9:.3g} GB/s"
     report.row(f"dense sweep {side:,} x {side:,}, float32", f"{ours / 1e9:.3g} GB/s", limit, ours / peak, 0.7)
@@ -159,7 +161,7 @@ def against_hardware(report: Report) -> None:
 
 def noise(report: Report) -> None:
     """What a sweep takes longer than one at temperature zero, which draws nothing."""
-    if kernels.native() is None:
+    if native.kernels() is None:
         return
     for dtype in (np.float32, np.float64):
         pair = random_problem(GridCost((28, 28), dtype=dtype))

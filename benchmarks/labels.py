@@ -42,7 +42,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from gibbsot import solve_batch
-from gibbsot.classifier import WassersteinClassifier
+from gibbsot.models.classifier import WassersteinClassifier
 
 Array = NDArray[np.float64]
 Model = Callable[[Array], Array]  # from features to histograms

@@ -32,12 +32,14 @@ from rich.table import Table
 from sklearn.decomposition import NMF
 
 from exact import DATA, box_resize
-from gibbsot import DenseCost, GridCost, kernels, sampler, solve_batch
-from gibbsot.estimators import SMOOTHING
-from gibbsot.exact import crossover
-from gibbsot.nmf import WassersteinNMF
-from gibbsot.oracle import Oracle
-from gibbsot.simplex import logarithms, mirror_step
+from gibbsot import DenseCost, GridCost, solve_batch
+from gibbsot.core import native
+from gibbsot.models._base import SMOOTHING
+from gibbsot.models.nmf import WassersteinNMF
+from gibbsot.sampling import sampler
+from gibbsot.solvers.exact import crossover
+from gibbsot.solvers.mirror_descent import logarithms, mirror_step
+from gibbsot.solvers.oracle import Oracle
 
 K = 40
 LEVELS = (0.0012, 0.0010)
@@ -222,7 +224,7 @@ class Report:
     """Rows of: what, measured, asked, and whether it is so."""
 
     def __init__(self) -> None:
-        self.table = Table(title=f"Wasserstein NMF, K = {K}, kernels: {kernels.name()}, one thread unless said")
+        self.table = Table(title=f"Wasserstein NMF, K = {K}, kernels: {native.name()}, one thread unless said")
         self.table.caption = "ot.sinkhorn: epsilon {1:g}, {2} iterations an epoch, from where they were".format(
             *SINKHORN
         )

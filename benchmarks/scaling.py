@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import GridCost, WassersteinNMF, kernels
-from gibbsot.dask import connected
+from gibbsot import GridCost, WassersteinNMF
+from gibbsot.core import native
+from gibbsot.distributed.dask import connected
 
 Array = NDArray[np.float64]
 
@@ -124,7 +125,7 @@ def main() -> None:
     X = mnist_data()[0][:: 5000 // options.measures].astype(np.float64)
     X /= X.sum(axis=1, keepdims=True)
     n = len(X)
-    table = Table(title=f"{n:,} digits 28 x 28, K = {K}, {PARTS} parts, kernels: {kernels.name()}")
+    table = Table(title=f"{n:,} digits 28 x 28, K = {K}, {PARTS} parts, kernels: {native.name()}")
     for column in ("", "an epoch", "in relation", "bytes an epoch", "asked", ""):
         table.add_column(column, justify="left" if not column else "right")
 

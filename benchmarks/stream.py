@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import GridCost, WassersteinNMF, kernels
+from gibbsot import GridCost, WassersteinNMF
+from gibbsot.core import native
 
 SIDE, STROKES, PHOTONS = 28, 20, 40
 Array = NDArray[np.float64]
@@ -54,7 +55,7 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     components, process = strokes(rng), psutil.Process()
-    table = Table(title=f"{options.measures:,} measures of {SIDE**2} bins, kernels: {kernels.name()}")
+    table = Table(title=f"{options.measures:,} measures of {SIDE**2} bins, kernels: {native.name()}")
     for column in ("measures", "minutes", "measures a second", "memory", "exact cost of new ones x 1000"):
         table.add_column(column, justify="right")
     with tempfile.TemporaryDirectory() as folder:

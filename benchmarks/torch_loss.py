@@ -28,7 +28,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from gibbsot import GridCost, datasets, kernels, solve_batch
+from gibbsot import GridCost, datasets, solve_batch
+from gibbsot.core import native
 from gibbsot.torch import WassersteinLoss
 
 SIDE, BLOCK, HIDDEN, BATCH = 28, 4, 128, 25
@@ -140,7 +141,7 @@ def main() -> None:
     theirs = best("ot.emd", task.exact, epochs, rates)
     start = task.train(lambda logits, *_: 0 * logits.sum(), 1, 1e-9).value
 
-    table = Table(title=f"{images} fives from 7 x 7 blocks, kernels: {kernels.name()}, one thread")
+    table = Table(title=f"{images} fives from 7 x 7 blocks, kernels: {native.name()}, one thread")
     for column in ("trained with", "epochs", "rate", "exact loss x 1000", "time", "asked", ""):
         table.add_column(column, justify="left" if column == "trained with" else "right")
     table.add_row("nothing yet", "0", "", f"{1e3 * start:.4g}", "")

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import GridCost, WassersteinBarycenter, datasets, kernels, plots, solve_batch
+from gibbsot import GridCost, WassersteinBarycenter, datasets, plots, solve_batch
+from gibbsot.core import native
 
 Array = NDArray[np.float64]
 REGULARISATIONS = (4e-3, 2e-3, 1e-3)
@@ -94,7 +95,7 @@ def compare(name: str, X: Array, side: int, table: Table, figure: SubFigure) -> 
 
 def run(quick: bool, out: Path, console: Console) -> None:
     count, side = (6, 24) if quick else (30, 64)
-    table = Table(title=f"Barycenters, kernels: {kernels.name()}")
+    table = Table(title=f"Barycenters, kernels: {native.name()}")
     for column in ("", "objective x 1000", "above optimal at most", "CPU time"):
         table.add_column(column, justify="right" if column else "left")
     figure = plt.figure(figsize=(10, 7), layout="constrained")

@@ -23,8 +23,11 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from gibbsot import GridCost, kernels, outputs, runs, solve_batch
-from gibbsot.nmf import WassersteinNMF
+from gibbsot import GridCost, solve_batch
+from gibbsot.cli import _common
+from gibbsot.core import native
+from gibbsot.io import writers
+from gibbsot.models.nmf import WassersteinNMF
 
 Array = NDArray[np.float64]
 
@@ -47,7 +50,7 @@ def arguments() -> argparse.Namespace:
 def data(args: argparse.Namespace) -> tuple[Array, tuple[int, int]]:
     """Return images as rows of weights, and their shape."""
     name, size = str(args.data or "fives"), None if args.shape is None else tuple(args.shape)
-    images = runs.named_or_read(name, size=size, limit=40 if args.quick else None)
+    images = _common.named_or_read(name, size=size, limit=40 if args.quick else None)
     mass = images.rows.sum(axis=1, keepdims=True)
     if images.shape is None or not mass.all():
         raise ValueError(f"{name}: expected images of shape (n, height, width), each with mass")
@@ -71,7 +74,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     path, cost = args.out / "model.npz", GridCost(shape)
     start = time.perf_counter()
-    with runs.Interrupt() as interrupt:
+    with _common.Interrupt() as interrupt:
         changed = {"max_epochs": args.epochs, "verbose": True, "callbacks": (lambda _: interrupt.wanted,)}
         if args.resume:
             model = WassersteinNMF.load(path).set_params(**changed)
@@ -82,7 +85,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         seconds = time.perf_counter() - start
         model.save(path)
     if interrupt.wanted:
-        command = runs.again([sys.executable, *sys.argv], "--resume")
+        command = _common.again([sys.executable, *sys.argv], "--resume")
         console.print(
             f"Stopped after {model.n_iter_} epochs and saved to {path}. To go on:\n{command}",
             highlight=False,
@@ -90,7 +93,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         )
         return 130
 
-    table = Table(title=f"{len(X)} images of {shape[0]} x {shape[1]} as mixtures, kernels: {kernels.name()}")
+    table = Table(title=f"{len(X)} images of {shape[0]} x {shape[1]} as mixtures, kernels: {native.name()}")
     for column in ("", "exact mean cost", "pixels a component", "epochs", "time"):
         table.add_column(column, justify="right" if column else "left")
     K, start = len(model.components_), time.perf_counter()
@@ -103,8 +106,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         exact = solve_batch(W @ D, X, cost, exact=True, n_jobs=-1).value.mean()
         pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
         table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", str(epochs), f"{spent:.1f} s")
-    with outputs.Together() as written:
-        runs.pictures(written, model, shape, args.out)
+    with writers.Together() as written:
+        _common.pictures(written, model, shape, args.out)
     console.print(table)
     files = "components.png, reconstruction.png, convergence.png, model.npz"
     console.print(f"in {args.out}: {files}", highlight=False, soft_wrap=True)

@@ -44,7 +44,8 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
-from gibbsot import Cost, PointCost, WassersteinNMF, kernels, mixture_coordinates, solve_batch
+from gibbsot import Cost, PointCost, WassersteinNMF, mixture_coordinates, solve_batch
+from gibbsot.core import native
 
 Array = NDArray[np.float64]
 
@@ -211,7 +212,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.print(table)
 
     n, held = len(data.X), len(data.X_test)
-    title = f"{n} documents, {held} held out, {len(data.words)} words, kernels: {kernels.name()}"
+    title = f"{n} documents, {held} held out, {len(data.words)} words, kernels: {native.name()}"
     table = Table(title=title)
     columns = ("", "cost held out", "by transport", "coherence", "held out", "words a topic", "time")
     for column in columns:

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 import gibbsot
-from gibbsot import datasets, kernels, plots
+from gibbsot import datasets, plots
+from gibbsot.core import native
 
 
 def main() -> None:
@@ -31,7 +32,7 @@ def main() -> None:
 
     sweeps = 5000
     console = Console()
-    table = Table(title=f"Gibbs-OT, {sweeps:,} sweeps, kernels: {kernels.name()}")
+    table = Table(title=f"Gibbs-OT, {sweeps:,} sweeps, kernels: {native.name()}")
     for column in ("problem", "value", "certified bound", "exact (POT)", "error", "time"):
         table.add_column(column, justify="left" if column == "problem" else "right")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
 
-from gibbsot import kernels
+from gibbsot.core import native
 
 settings.register_profile("gibbsot", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("gibbsot")
@@ -26,8 +26,8 @@ def fives() -> NDArray[np.float64]:
     return np.asarray(images / images.sum(axis=1, keepdims=True))
 
 
-@pytest.fixture(params=kernels.available())
+@pytest.fixture(params=native.available())
 def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each of the kernels that run here in turn, NumPy the last."""
-    with kernels.using(request.param):
+    with native.using(request.param):
         yield request.param

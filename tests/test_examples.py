@@ -12,12 +12,12 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from gibbsot import kernels
-from gibbsot.nmf import WassersteinNMF
+from gibbsot.core import native
+from gibbsot.models.nmf import WassersteinNMF
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
-pytestmark = pytest.mark.skipif(kernels.name() == "numpy", reason="slow without compiled kernels; `make demo` runs it")
+pytestmark = pytest.mark.skipif(native.name() == "numpy", reason="slow without compiled kernels; `make demo` runs it")
 
 
 def run(example: str, *options: str | Path) -> str:

@@ -6,7 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from gibbsot import plots
-from gibbsot.nmf import Epoch
+from gibbsot.models.nmf import Epoch
 
 RNG = np.random.default_rng(0)
 NAN = np.nan

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gibbsot import kernels
+from gibbsot.core import native
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 def test_the_readmes_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if kernels.name() == "numpy":
+    if native.name() == "numpy":
         pytest.skip("two hundred images are for the compiled kernels")
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) >= 2

@@ -17,7 +17,8 @@ import ot
 import pytest
 
 from cases import measures
-from gibbsot import DenseCost, GridCost, PointCost, coulomb, sampler
+from gibbsot import DenseCost, GridCost, PointCost, coulomb
+from gibbsot.sampling import sampler
 
 torch = pytest.importorskip("torch")
 

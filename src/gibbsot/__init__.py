@@ -10,25 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import sampler, schedules, theory
-from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
-from .measures import Problem, problem
-from .oracle import Oracle
-from .results import OTResult
-from .sampler import Info, State, run, step
-from .solve import solve, solve_batch
+from .core.costs import Cost, DenseCost, GridCost, PointCost, coulomb
+from .core.problems import Problem, problem
+from .sampling.sampler import Info, State, run, step
+from .solvers.oracle import Oracle
+from .solvers.results import OTResult
+from .solvers.solve import solve, solve_batch
 
 if TYPE_CHECKING:
-    from .barycenter import WassersteinBarycenter
-    from .classifier import WassersteinClassifier
-    from .mixtures import mixture_coordinates
-    from .nmf import WassersteinNMF
+    from .models.barycenter import WassersteinBarycenter
+    from .models.classifier import WassersteinClassifier
+    from .models.mixtures import mixture_coordinates
+    from .models.nmf import WassersteinNMF
 
 __version__ = "0.1.0"
 _LATER = {
-    "WassersteinBarycenter": ".barycenter",
-    "WassersteinClassifier": ".classifier",
-    "WassersteinNMF": ".nmf",
-    "mixture_coordinates": ".mixtures",
+    "WassersteinBarycenter": ".models.barycenter",
+    "WassersteinClassifier": ".models.classifier",
+    "WassersteinNMF": ".models.nmf",
+    "mixture_coordinates": ".models.mixtures",
 }
 
 __all__ = [

@@ -20,10 +20,10 @@ from ot.lp import emd as pot_emd
 from ot.lp import emd2 as pot_emd2
 from ot.utils import list_to_array
 
-from .costs import DenseCost
-from .exact import Crossover, cross
-from .measures import problem
-from .solve import solve
+from .core.costs import DenseCost
+from .core.problems import problem
+from .solvers.exact import Crossover, cross
+from .solvers.solve import solve
 
 _PAIRS = 90_000
 _WEIGHT = 1e-12

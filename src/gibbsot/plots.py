@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from . import checks, theory
+from .core import validation
+from .sampling import theory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .nmf import Epoch
-    from .results import OTResult
+    from .models._history import Epoch
+    from .solvers.results import OTResult
 
 _PINK, _GREEN, _GREY = "#d6176f", "#7fd6a3", "#9a9a9a"
 _DARK, _LIGHT = "#2a7f4f", "#d9d9d9"
@@ -120,7 +121,7 @@ def components(
     tiles = _tiles(images, shape, "images")
     if columns is None:
         columns = max(1, round(np.sqrt(1.5 * len(tiles) * shape[0] / shape[1])))
-    columns = min(checks.count(columns, "columns"), len(tiles))
+    columns = min(validation.count(columns, "columns"), len(tiles))
     rows = [tiles[k : k + columns] for k in range(0, len(tiles), columns)]
     _mosaic(figure.subplots(), rows, [_GAP] * len(rows), cmap)
 
@@ -150,7 +151,7 @@ def reconstruction(
     data, mixed = _tiles(X, shape, "X"), _tiles(mixtures, shape, "mixtures")
     if len(mixed) != len(data):
         raise ValueError(f"mixtures: expected {len(data)} images as in X, got {len(mixed)}")
-    columns = min(checks.count(columns, "columns"), len(data))
+    columns = min(validation.count(columns, "columns"), len(data))
     rows = [tiles[k : k + columns] for k in range(0, len(data), columns) for tiles in (data, mixed)]
     ax, pairs = figure.subplots(), len(rows) // 2
     tops = _mosaic(ax, rows, [_GAP, _GAP + shape[0] // 4] * pairs, cmap)
@@ -192,10 +193,10 @@ def convergence(ax: Axes, history: Sequence[Epoch]) -> None:
 
 def _tiles(images: ArrayLike, shape: tuple[int, int], name: str) -> NDArray[np.floating]:
     """Return images of shape (n, height, width), each from zero to one."""
-    sides = checks.sides(shape)
+    sides = validation.sides(shape)
     if len(sides) != 2:
         raise ValueError(f"shape: expected (height, width), got {shape!r}")
-    rows = checks.real(images, name)
+    rows = validation.real(images, name)
     if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != sides[0] * sides[1]:
         size = f"(n, {sides[0] * sides[1]}) for images of {sides[0]} x {sides[1]}"
         raise ValueError(f"{name}: expected shape {size}, got {rows.shape}")

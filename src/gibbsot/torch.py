@@ -15,12 +15,13 @@ except ImportError:
     raise ImportError("gibbsot.torch needs PyTorch: pip install 'gibbsot[torch]'") from None
 from torch import Tensor
 
-from . import checks, control, sampler
-from .certificates import dual_value
-from .chains import Chains
-from .costs import Cost, as_cost
-from .measures import Problem, problem
-from .oracle import Oracle
+from .core import validation
+from .core.costs import Cost, as_cost
+from .core.problems import Problem, dual_value, problem
+from .sampling import sampler, temperature
+from .solvers import evaluation
+from .solvers.chains import Chains
+from .solvers.oracle import Oracle
 
 _AWAY = 1e-3  # from one: a sum of weights that is further off is no measure
 _NEW = 2**62  # names of chains that are used once begin here, far from those of examples
@@ -113,7 +114,7 @@ class WassersteinLoss(torch.nn.Module):
         super().__init__()
         self.cost = as_cost(cost)
         if temperature != "auto":
-            checks.positive(temperature, "temperature")
+            validation.positive(temperature, "temperature")
         elif self.cost.row_min(np.zeros((1, self.cost.shape[1]), self.cost.dtype)).min() < 0:
             raise ValueError("temperature: 'auto' needs costs >= 0, and some are negative; expected a number")
         self.cooling = 1.0
@@ -122,8 +123,8 @@ class WassersteinLoss(torch.nn.Module):
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
         self.from_logits, self.reduction, self.by_position = from_logits, reduction, by_position
-        self.tau = checks.count(tau, "tau")
-        self.max_sweeps = 10 * self.tau if max_sweeps is None else checks.count(max_sweeps, "max_sweeps")
+        self.tau = validation.count(tau, "tau")
+        self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
         self.n_jobs = n_jobs
         self.chains = Chains(self.cost, capacity, seed)
         self._fresh = _NEW
@@ -141,7 +142,7 @@ class WassersteinLoss(torch.nn.Module):
 
     @temperature.setter
     def temperature(self, T: float) -> None:
-        self._T, self._follows, self.cooling = checks.positive(T, "temperature"), False, 1.0
+        self._T, self._follows, self.cooling = validation.positive(T, "temperature"), False, 1.0
 
     def extra_repr(self) -> str:
         m1, m2 = self.cost.shape
@@ -239,9 +240,9 @@ class WassersteinLoss(torch.nn.Module):
         return names
 
     def _first_temperature(self, pair: Problem) -> float:
-        some = control.sample(len(pair))
+        some = evaluation.sample(len(pair))
         oracle = Oracle(self.cost, pair.q[some], seed=self.chains.seed, n_jobs=self.n_jobs)
-        return max(float(control.heated(oracle, pair.p[some])[1].mean()), self._coldest())
+        return max(float(evaluation.heated(oracle, pair.p[some])[1].mean()), self._coldest())
 
     def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:
         closed = self.cost.col_max(np.where(pair.p > 0, info.U, -np.inf), self.n_jobs)
@@ -251,7 +252,7 @@ class WassersteinLoss(torch.nn.Module):
         return max(T * float(np.exp(_RATE * (_GAP * self.cooling - gap))), self._coldest())
 
     def _coldest(self) -> float:
-        return control.coldest(self.cost) if self.cost.finite else float(np.finfo(self.cost.dtype).tiny)
+        return temperature.coldest(self.cost) if self.cost.finite else float(np.finfo(self.cost.dtype).tiny)
 
 
 def _centred(potential: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -291,7 +292,7 @@ class GibbsTemperature:
 
     def __init__(self, loss: WassersteinLoss, gamma: float = 0.95, least: float = 0.1) -> None:
         self.loss = loss
-        self.gamma, self.least = checks.positive(gamma, "gamma"), checks.positive(least, "least")
+        self.gamma, self.least = validation.positive(gamma, "gamma"), validation.positive(least, "least")
         for name, value in (("gamma", gamma), ("least", least)):
             if value > 1:
                 raise ValueError(f"{name}: expected at most one, got {value!r}")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import checks, measures
-from ..costs import Cost
+from ..core import problems, validation
+from ..core.costs import Cost
 
 Array = NDArray[np.float64]
 
@@ -96,19 +96,19 @@ def snapshots(
     >>> [round(iterate.value, 4) for iterate in snapshots(*two_modes(32), budgets=[1, 10, 100])]
     [0.1417, 0.1089, 0.1062]
     """
-    counts = [checks.count(budget, "n_iter") for budget in budgets]
+    counts = [validation.count(budget, "n_iter") for budget in budgets]
     if any(b <= a for a, b in pairwise(counts)):
         raise ValueError(f"budgets: expected increasing numbers, got {budgets!r}")
-    problem = measures.problem(P, Q, cost)
+    problem = problems.problem(P, Q, cost)
     M = problem.cost.matrix().astype(np.float64)
     finite = np.isfinite(M)
-    scale = checks.positive(rho, "rho") if rho is not None else 2 * float(np.abs(M[finite]).mean()) or 1.0
+    scale = validation.positive(rho, "rho") if rho is not None else 2 * float(np.abs(M[finite]).mean()) or 1.0
     single = np.ndim(P) < 2 and np.ndim(Q) < 2
     return _iterate(problem, M, finite, scale, counts, single)
 
 
 def _iterate(
-    problem: measures.Problem, M: Array, finite: NDArray[np.bool_], rho: float, counts: list[int], single: bool
+    problem: problems.Problem, M: Array, finite: NDArray[np.bool_], rho: float, counts: list[int], single: bool
 ) -> Iterator[Iterate]:
     with np.errstate(divide="ignore"):
         log_p, log_q = np.log(problem.p)[:, :, None], np.log(problem.q)[:, None, :]

@@ -28,8 +28,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from .. import checks, estimators, measures
-from ..costs import Cost, GridCost
+from ..core import problems, validation
+from ..core.costs import Cost, GridCost
+from ..models import _base
 
 Array = NDArray[np.float64]
 
@@ -325,24 +326,24 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> tuple[float, float]:
         for name in ("n_components", "max_iter", "max_inner"):
-            checks.count(getattr(self, name), name)
-        checks.positive(self.epsilon, "epsilon")
-        estimators.tolerance(self.tol)
-        estimators.callbacks(self.callbacks)
+            validation.count(getattr(self, name), name)
+        validation.positive(self.epsilon, "epsilon")
+        _base.tolerance(self.tol)
+        _base.callbacks(self.callbacks)
         known = self.init in ("nmf", "random") if isinstance(self.init, str) else self.init is not None
         if not known or (isinstance(self.init, tuple) and len(self.init) != 2):
             raise ValueError(f"init: expected 'nmf', 'random', components or a pair of arrays, got {self.init!r}")
         pair = self.rho if isinstance(self.rho, Sequence | np.ndarray) else (self.rho, self.rho)
         if len(pair) != 2:
             raise ValueError(f"rho: expected a number or one for memberships and one for components, got {self.rho!r}")
-        return checks.positive(pair[0], "rho"), checks.positive(pair[1], "rho")
+        return validation.positive(pair[0], "rho"), validation.positive(pair[1], "rho")
 
     def _data(self, X: Any) -> tuple[Array, Conjugate]:
         shape = np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X: expected measures as rows, shape (n, m), got shape {shape}")
-        cost = estimators.square_cost(self.cost, shape[1])
-        rows = measures.weights(X, "X", shape[1])
+        cost = _base.square_cost(self.cost, shape[1])
+        rows = problems.weights(X, "X", shape[1])
         rows = rows / rows.sum(axis=1, keepdims=True)
         return rows, Conjugate(rows, cost, self.epsilon)
 
@@ -351,7 +352,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         K = self.n_components
         random = check_random_state(self.random_state)
         if not isinstance(self.init, str):
-            D = checks.real(self.init[0] if isinstance(self.init, tuple) else self.init, "init").astype(np.float64)
+            D = validation.real(self.init[0] if isinstance(self.init, tuple) else self.init, "init").astype(np.float64)
             if D.shape != (K, m) or not np.isfinite(D).all() or (D < 0).any() or not (D.sum(axis=1) > 0).all():
                 raise ValueError(f"init: expected components of shape {(K, m)}, nonnegative with mass in every row")
         elif self.init == "random":
@@ -360,7 +361,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it is only a start
                 D = NMF(K, random_state=random).fit(X).components_
-        return estimators.smooth(D, np.full(m, 1 / m))  # where every component is zero the dual has no minimum
+        return _base.smooth(D, np.full(m, 1 / m))  # where every component is zero the dual has no minimum
 
     def _solve(
         self, dual: Any, u: Array, conjugate: Conjugate, other: Array, rho: float

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import datasets, plots, sampler, schedules, theory
-from ..measures import problem
-from ..progress import Advance, silent
-from ..solve import solve
+from .. import datasets, plots
+from ..core.problems import problem
+from ..io.progress import Advance, silent
+from ..sampling import sampler, schedules, theory
+from ..solvers.solve import solve
 from . import outcome
 from .outcome import Claim, Outcome
 from .plans import PINK, Array
@@ -18,7 +19,7 @@ from .plans import PINK, Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..results import OTResult
+    from ..solvers.results import OTResult
 
 _EPS = 0.01  # the right-hand bound's, for the steps that are larger than a_n
 _CHANCE = 0.05

@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from .. import plots
 from ..baselines.smoothed_nmf import SmoothedNMF
-from ..costs import GridCost
-from ..nmf import WassersteinNMF
-from ..progress import Advance
-from ..solve import solve_batch
+from ..core.costs import GridCost
+from ..io.progress import Advance
+from ..models.nmf import WassersteinNMF
+from ..solvers.solve import solve_batch
 from . import outcome
 from .outcome import Claim, Outcome
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import datasets, sampler, schedules
-from ..measures import problem
-from ..progress import Advance, silent
+from .. import datasets
+from ..core.problems import problem
+from ..io.progress import Advance, silent
+from ..sampling import sampler, schedules
 from . import outcome
 from .outcome import Claim, Outcome
 from .plans import PINK, listed

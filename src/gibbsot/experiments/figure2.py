@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .. import certificates, datasets, schedules
+from .. import datasets
 from ..baselines.badmm import snapshots
-from ..measures import problem
-from ..progress import Advance, silent
-from ..solve import solve_batch
+from ..core.problems import problem
+from ..io.progress import Advance, silent
+from ..sampling import schedules
+from ..solvers import certificates
+from ..solvers.solve import solve_batch
 from . import outcome, plans
 from .outcome import Claim, Outcome
 from .plans import Array, Look, listed

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .. import datasets, schedules
+from .. import datasets
 from ..baselines.badmm import snapshots
-from ..progress import Advance, silent
-from ..solve import solve_batch
+from ..io.progress import Advance, silent
+from ..sampling import schedules
+from ..solvers.solve import solve_batch
 from . import outcome, plans
 from .outcome import Claim, Outcome
 from .plans import GREEN, PINK, Array, Exact, listed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import datasets
-from ..progress import Advance, silent
+from ..io.progress import Advance, silent
 from . import factorisations
 from .factorisations import Found
 from .outcome import Claim, Outcome

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..outputs import Together, finite
+from ..io.writers import Together, finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, checks, datasets, kernels, outputs, progress
+from .. import __version__, datasets
+from ..core import native, validation
+from ..io import progress, writers
 from .outcome import Claim, Outcome, as_json, record
 from .page import page
 
@@ -59,12 +61,12 @@ def reproduce(
             raise ValueError(f"names: expected some of {', '.join(NAMES)}, got {name!r}")
     settings = {
         "quick": bool(quick),
-        "seed": checks.integer(seed, "seed"),
+        "seed": validation.integer(seed, "seed"),
         "version": __version__,
-        "kernel": kernels.name(),
+        "kernel": native.name(),
     }
     done: dict[str, Outcome] = {}
-    with outputs.folder(Path(out)) as folder:
+    with writers.folder(Path(out)) as folder:
         try:
             with progress.bar("reproducing", verbose) as advance:
                 for name in wanted:
@@ -158,7 +160,7 @@ def _write(done: dict[str, Outcome], folder: Path, settings: dict[str, Any]) -> 
     known = [found for name in NAMES if (found := done.get(name) or _stored(name, folder, settings)) is not None]
     summary = {"settings": settings, "experiments": [_plain(found, folder) for found in known]}
     text = page(known, folder, quick=settings["quick"], seed=settings["seed"], version=settings["version"])
-    with outputs.Together() as both:
+    with writers.Together() as both:
         for name, content in (("summary.json", as_json(summary)), ("report.html", text)):
             with both.open(folder / name) as file:
                 file.write(content.encode())

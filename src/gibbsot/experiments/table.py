@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from .. import datasets
-from ..costs import GridCost
-from ..nmf import WassersteinNMF
-from ..progress import Advance, silent
-from ..solve import solve_batch
+from ..core.costs import GridCost
+from ..io.progress import Advance, silent
+from ..models.nmf import WassersteinNMF
+from ..solvers.solve import solve_batch
 from . import outcome
 from .outcome import Claim, Outcome
 

@@ -1,0 +1,5 @@
+"""The command ``gibbsot``."""
+
+from .main import main
+
+__all__ = ["main"]

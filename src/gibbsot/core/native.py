@@ -1,0 +1,119 @@
+"""Finds the compiled kernels: the best instruction set that this processor has, or none.
+
+The environment variable ``GIBBSOT_KERNEL`` (``avx512``, ``avx2``, ``baseline`` or ``numpy``) overrides the choice.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from . import validation
+
+LEVELS = ("avx512", "avx2", "baseline")
+_UNSET = "unset"
+_name: str = _UNSET
+_module: ModuleType | None = None
+
+
+def _load(level: str) -> ModuleType:
+    return importlib.import_module(f"gibbsot.core._native_{level}")
+
+
+def available() -> tuple[str, ...]:
+    """Return the kernels that run here, best first; the last is always ``"numpy"``.
+
+    Examples
+    --------
+    >>> available()[-1]
+    'numpy'
+    """
+    try:
+        best = _load("baseline").best_instruction_set()
+    except ImportError:
+        return ("numpy",)
+    built = [level for level in LEVELS[LEVELS.index(best) :] if find_spec(f"gibbsot.core._native_{level}") is not None]
+    return (*built, "numpy")
+
+
+def select(name: str | None = None) -> str:
+    """Choose the kernels to use from here on, by default the best available; return their name."""
+    global _name, _module
+    usable = available()
+    if name is None:
+        name = usable[0]
+        if name == "numpy":
+            warnings.warn(
+                "gibbsot was installed without its compiled kernels and uses NumPy, about a hundred times slower; "
+                "install a C++ compiler and reinstall gibbsot to have them",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+    if name not in usable:
+        raise ValueError(f"GIBBSOT_KERNEL: {name!r} is not available here; expected one of {', '.join(usable)}")
+    _module = None if name == "numpy" else _load(name)
+    _name = name
+    return name
+
+
+def name() -> str:
+    """Return the name of the kernels in use."""
+    return _name if _name != _UNSET else select(os.environ.get("GIBBSOT_KERNEL") or None)
+
+
+def kernels() -> ModuleType | None:
+    """Return the compiled module in use, or None where NumPy does the work."""
+    name()
+    return _module
+
+
+@contextmanager
+def using(kernel: str) -> Iterator[None]:
+    """Use the given kernels inside a ``with`` block.
+
+    Examples
+    --------
+    >>> with using("numpy"):
+    ...     name()
+    'numpy'
+    """
+    before = name()
+    select(kernel)
+    try:
+        yield
+    finally:
+        select(before)
+
+
+def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.floating]:
+    """Return an uninitialised array that starts a cache line."""
+    dtype = np.dtype(dtype)
+    count = int(np.prod(shape)) * dtype.itemsize
+    raw = np.empty(count + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count].view(dtype).reshape(shape)
+
+
+def threads(n_jobs: int | None) -> int:
+    """Return the number of threads that ``n_jobs`` means, as in scikit-learn.
+
+    Examples
+    --------
+    >>> threads(None), threads(3)
+    (1, 3)
+    """
+    if n_jobs is None:
+        return 1
+    if validation.integer(n_jobs, "n_jobs") == 0:
+        raise ValueError(
+            "n_jobs: 0 has no meaning; expected a positive number, or a negative one to count from all cores"
+        )
+    return int(n_jobs) if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + int(n_jobs))

@@ -1,0 +1,1 @@
+"""Data in shards, in this process or on a Dask cluster."""

@@ -1,0 +1,384 @@
+"""Classification with a Wasserstein loss: predictions are wrong by how far their labels are from the true ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import rel_entr, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from threadpoolctl import threadpool_limits
+
+from ..core import costs, validation
+from ..core.costs import Cost, as_cost
+from ..core.problems import weights
+from ..io import progress
+from ..solvers import evaluation
+from ..solvers.oracle import Oracle
+from ..solvers.solve import solve_batch
+from . import _base
+from ._history import Epoch
+
+Array = NDArray[np.float64]
+
+_START = 50  # epochs of cross-entropy, before
+_STEPS = 10  # an epoch, at least: what counts epochs would be short for few samples
+_WINDOW = 5  # epochs over which the objective is averaged, and after which it must have gained
+_COOLER = 0.5  # temperature and step, at each stall
+_STALLS = 6  # until it is finished, at a thirtieth of the step
+# In the mean V(z) lies above W by T for each label of a sample at most, at first by this share of the mean cost. Hotter
+# chains forget how much weight each label has and pull the prediction to one, from where a softmax does not come back.
+_HEAT = 0.01
+
+
+class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""A linear softmax model whose loss is the transport cost between predicted and given labels.
+
+    .. math::
+        \min_{A, b} \frac1n \sum_i \big( W(p_i, y_i) + \beta \bar M \, \mathrm{KL}(y_i \,\|\, p_i) \big)
+        + \alpha \bar M \|A\|^2, \qquad p_i = \mathrm{softmax}(A x_i + b)
+
+    as in *Learning with a Wasserstein loss* (Frogner et al. 2015), where y_i is one label or a histogram over labels
+    and :math:`\bar M` the mean cost. Gradients of W come from warm-started Gibbs samplers (`Oracle`), steps are Adam's.
+    Features are standardised inside, so that neither their units nor those of the cost matter; A in the penalty is
+    that of standardised features.
+
+    W alone is bounded and not convex: it gives up outliers, and has local minima, for which the fit begins with some
+    epochs of cross-entropy. Also, nothing in it ranks the labels that a sample does not have, and for a single label W
+    is linear in the prediction, which tends to the one label of the least expected cost. The share of the divergence
+    mends this. On the data of ``benchmarks/labels.py`` with several noisy labels a sample, both the histograms and the
+    most probable labels are then nearer to the true ones than those of cross-entropy; on those with one label the
+    histograms are, and the most probable label is about as near. Other data may differ: compare. Histograms lean
+    towards low costs: they are no calibrated probabilities.
+
+    Parameters
+    ----------
+    cost : Cost or array of shape (K, K), optional
+        The cost between labels, in the order of ``classes_``; by default 0 or 1, for which W is the total variation.
+    alpha : float
+        The weight of the penalty, relative to the mean cost.
+    divergence : float
+        beta, the weight of the Kullback-Leibler divergence; 0 for W alone.
+    max_epochs : int
+        The largest number of passes over the data.
+    step_size : float
+        Adam's, at first, for one feature; for d it is divided by the square root of d.
+    temperature : "auto" or float
+        The first temperature; by default a hundredth of the mean cost, over the mean number of labels of a sample.
+        Where the objective has stalled the step is halved, and the temperature too if the chains follow; the fit ends
+        with the sixth time.
+    batch_size : int
+        Samples a step, at the most: there are ten steps in an epoch if there are samples for them.
+    tau : int
+        The lag of the chains' mixing test.
+    tol : float
+        A gain of the objective in five epochs, relative to the mean cost, below which it has stalled.
+    random_state : int, RandomState or None
+        The same integer gives the same bits.
+    n_jobs : int, optional
+        Threads over the samples; the bits are the same for every number.
+    verbose : bool
+        Show a progress bar, on a terminal.
+    callbacks : sequence of functions
+        Each is called with the model after every epoch; the fit stops if one returns True.
+
+    Attributes
+    ----------
+    classes_ : array of shape (K,)
+        The labels; for histograms the numbers of their columns.
+    coef_ : array of shape (K, d)
+        A, for features as they come.
+    intercept_ : array of shape (K,)
+    objective_ : float
+        What is minimised, with V(z) for W, as a mean over the last epochs.
+    n_iter_ : int
+        The number of epochs.
+    history_ : list of Epoch
+        What happened in each; ``lower`` and ``upper`` are of a sample of the data, before each cooling.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(0, 1, 60)[:, None]
+    >>> sizes = np.repeat(["1 small", "2 medium", "3 large"], 20)
+    >>> cost = [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+    >>> model = WassersteinClassifier(cost, random_state=0).fit(x, sizes)
+    >>> model.predict([[0.1], [0.5]]).tolist(), model.predict_top([[0.9]], 2).tolist()
+    (['1 small', '2 medium'], [['3 large', '2 medium']])
+    """
+
+    def __init__(
+        self,
+        cost: Cost | ArrayLike | None = None,
+        *,
+        alpha: float = 1e-4,
+        divergence: float = 0.1,
+        max_epochs: int = 500,
+        step_size: float = 0.2,
+        temperature: float | str = "auto",
+        batch_size: int = 100,
+        tau: int = 30,
+        tol: float = 1e-3,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        callbacks: Sequence[Callable[[Any], Any]] = (),
+    ) -> None:
+        self.cost = cost
+        self.alpha = alpha
+        self.divergence = divergence
+        self.max_epochs = max_epochs
+        self.step_size = step_size
+        self.temperature = temperature
+        self.batch_size = batch_size
+        self.tau = tau
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any) -> WassersteinClassifier:
+        """Learn from samples; a fit that is interrupted leaves the model as it is.
+
+        There are no weights of samples: they could only have the effect of repeated rows in the mean, as batches and
+        noise are drawn, and scikit-learn expects it exactly. Repeat rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+        y : array of shape (n,), or array or sparse matrix of shape (n, K)
+            Labels; or histograms over labels, such as indicators of several, whose rows are normalised.
+        """
+        begun = time.perf_counter()
+        self._check_parameters()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        if y.ndim == 1:
+            check_classification_targets(y)
+            self.classes_ = np.unique(y)
+        else:
+            self.classes_ = np.arange(y.shape[1])
+        if len(self.classes_) < 2:
+            raise ValueError("y: has 1 class; expected at least two")
+        self._cost = _between_labels(self.cost, len(self.classes_))
+        seed = _base.seed(self.random_state)
+        cost, Y = costs.single(self._cost), self._histograms(y)
+        oracle = Oracle(cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
+        model, rng = _Linear.begin(X, len(self.classes_)), np.random.default_rng(seed)
+        with threadpool_limits(1):  # small products are slower in threads
+            self._start(model, Y, rng)
+            self._descend(oracle, model, Y, rng, begun)
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the predicted histograms over labels, shape (n, K).
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return softmax(X @ self.coef_.T + self.intercept_, axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable labels, shape (n,).
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+        """
+        return self.predict_top(X, 1)[:, 0]
+
+    def predict_top(self, X: Any, k: int) -> NDArray[Any]:
+        """Return the k most probable labels, shape (n, k), the most probable first.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+        k : int
+        """
+        P = self.predict_proba(X)
+        if validation.count(k, "k") > P.shape[1]:
+            raise ValueError(f"k: {k} is more than there are labels, {P.shape[1]}")
+        return self.classes_[np.argsort(-P, axis=1, kind="stable")[:, :k]]
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy for labels; for histograms minus the mean exact transport cost to the predicted ones.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+        y : array of shape (n,), or array or sparse matrix of shape (n, K)
+        sample_weight : array of shape (n,), optional
+        """
+        if len(np.shape(y)) != 2 or np.shape(y)[1] == 1:
+            return float(super().score(X, y, sample_weight))
+        P = self.predict_proba(X)
+        Y = self._histograms(check_array(y, accept_sparse="csr", input_name="y"))
+        if len(P) != len(Y):
+            raise ValueError(f"y: expected {len(P)} histograms, one for each row of X; got {len(Y)}")
+        P = np.where(P < evaluation.SPECK, 0, P)
+        result = solve_batch(P, Y, self._cost.astype(np.float64), n_sweeps=300, exact=True, n_jobs=self.n_jobs)
+        share = None if sample_weight is None else validation.real(sample_weight, "sample_weight")
+        return -float(np.average(result.value, weights=share))
+
+    def _check_parameters(self) -> None:
+        for name in ("max_epochs", "batch_size", "tau"):
+            validation.count(getattr(self, name), name)
+        validation.positive(self.step_size, "step_size")
+        for name in ("alpha", "divergence"):
+            if not 0 <= validation.number(getattr(self, name), name) < np.inf:
+                raise ValueError(f"{name}: expected a number >= 0, got {getattr(self, name)!r}")
+        _base.parameters(self)
+
+    def _histograms(self, y: Any) -> Array:
+        """Return labels or histograms as rows of weights with sum one."""
+        K = len(self.classes_)
+        if y.ndim == 1:
+            return np.eye(K)[np.searchsorted(self.classes_, y)]
+        Y = weights(y, "y", K)
+        return Y / Y.sum(axis=1, keepdims=True)
+
+    def _start(self, model: _Linear, Y: Array, rng: np.random.Generator) -> None:
+        """Descend the cross-entropy for a while, which is convex: from zero, W has poor local minima."""
+        for k in range(_START):
+            for rows in self._batches(len(Y), rng):
+                gradient = model.pull(rows, model.predict(rows) - Y[rows])
+                gradient[:, :-1] += 2 * self.alpha * model.A
+                model.step(gradient, self.step_size * (1 - k / _START))
+        model.forget()
+
+    def _batches(self, n: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
+        order, size = rng.permutation(n), min(self.batch_size, -(-n // _STEPS))
+        return [order[start : start + size] for start in range(0, n, size)]
+
+    def _descend(self, oracle: Oracle, model: _Linear, Y: Array, rng: np.random.Generator, begun: float) -> None:
+        n, unit, sample = len(oracle), costs.mean_cost(oracle.cost), evaluation.sample(len(oracle))
+        T = _HEAT * unit * n / oracle.targets.nnz if isinstance(self.temperature, str) else float(self.temperature)
+        share = 1.0
+        losses, values, sweeps = np.empty(n), np.empty(n), np.empty(n)
+        past: list[float] = []  # objectives since the last cooling
+        stalls = 0
+        self.history_: list[Epoch] = []
+        try:
+            with progress.bar("Wasserstein classifier", self.verbose) as advance:
+                for _ in range(self.max_epochs):
+                    for rows in self._batches(n, rng):
+                        P = model.predict(rows)
+                        values[rows], U, info = oracle(P, T, rows)
+                        sweeps[rows] = info.sweeps
+                        losses[rows] = values[rows] / unit + self.divergence * _divergence(Y[rows], P)
+                        gradient = model.pull(rows, _through(P, U) / unit + self.divergence * (P - Y[rows]))
+                        gradient[:, :-1] += 2 * self.alpha * model.A
+                        model.step(gradient, share * self.step_size)
+                    past.append(float(losses.mean() + self.alpha * (model.A**2).sum()))
+                    objective, lower, upper = float(np.mean(past[-_WINDOW:])), np.nan, np.nan
+                    self.objective_ = objective * unit
+                    now = T, share
+                    if len(past) >= 2 * _WINDOW and np.mean(past[-2 * _WINDOW : -_WINDOW]) - objective <= self.tol:
+                        bounds = evaluation.certified(oracle, model.predict(sample), T, sample)
+                        lower, upper = (float(bound.mean()) for bound in bounds)
+                        if values[sample].mean() > upper:  # else the chains lag, and follow shorter steps
+                            T *= _COOLER
+                        share *= _COOLER
+                        past.clear()
+                        stalls += 1
+                    value, seconds = float(values.mean()), time.perf_counter() - begun
+                    self.history_.append(Epoch(value, lower, upper, *now, float(sweeps.mean()), seconds))
+                    self._publish(model)
+                    advance(1 / self.max_epochs, f"cost {value:.3g}, T {now[0]:.1e}")
+                    if _base.stopped(self) or stalls == _STALLS:
+                        break
+        finally:
+            self._publish(model)
+
+    def _publish(self, model: _Linear) -> None:
+        self.coef_ = model.A / model.scale
+        self.intercept_ = model.parameters[:, -1] - self.coef_ @ model.mean
+        self.n_iter_ = len(self.history_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+@dataclass
+class _Linear:
+    """The model on its way, with Adam's moments."""
+
+    X: Any
+    mean: Array
+    scale: Array
+    parameters: Array  # A for standardised features, and b as the last column
+    first: Array
+    second: Array
+    steps: int = 0
+
+    @classmethod
+    def begin(cls, X: Any, K: int) -> _Linear:
+        scaler = StandardScaler(with_mean=False).fit(X)  # a sparse matrix stays one: the mean goes into b
+        parameters = np.zeros((K, X.shape[1] + 1))
+        return cls(X, scaler.mean_, scaler.scale_, parameters, 0 * parameters, 0 * parameters)
+
+    @property
+    def A(self) -> Array:  # noqa: N802
+        return self.parameters[:, :-1]
+
+    def predict(self, rows: NDArray[np.intp]) -> Array:
+        """Return the predicted histograms of some samples."""
+        B = self.A / self.scale
+        return softmax(self.X[rows] @ B.T + (self.parameters[:, -1] - B @ self.mean), axis=1)
+
+    def pull(self, rows: NDArray[np.intp], Z: Array) -> Array:
+        """Return the mean gradient for the parameters, given those for the scores before the softmax."""
+        b = Z.mean(axis=0)
+        A = ((self.X[rows].T @ Z).T / len(rows) - b[:, None] * self.mean) / self.scale
+        return np.column_stack([A, b])
+
+    def forget(self) -> None:
+        """Begin with new moments, as for another loss."""
+        self.first, self.second, self.steps = 0 * self.parameters, 0 * self.parameters, 0
+
+    def step(self, gradient: Array, size: float) -> None:
+        """Take one of Adam's steps, shorter the more features there are: what they do to a score adds up."""
+        self.steps += 1
+        self.first += 0.1 * (gradient - self.first)
+        self.second += 0.001 * (gradient**2 - self.second)
+        first, second = self.first / (1 - 0.9**self.steps), self.second / (1 - 0.999**self.steps)
+        size /= np.sqrt(self.parameters.shape[1] - 1)
+        self.parameters = self.parameters - size * first / (np.sqrt(second) + 1e-8)
+
+
+def _through(P: Array, U: NDArray[np.floating]) -> Array:
+    """Return the gradients for the scores before the softmax, given those for the predictions P."""
+    return P * (U - (P * U).sum(axis=1, keepdims=True))
+
+
+def _divergence(Y: Array, P: Array) -> Array:
+    """Return KL(y, p) of each row; a weight that underflows counts as the least there is."""
+    return rel_entr(Y, np.maximum(P, np.finfo(np.float64).tiny)).sum(axis=1)
+
+
+def _between_labels(cost: Cost | ArrayLike | None, K: int) -> Cost:
+    """Return the cost between K labels."""
+    checked = as_cost(1 - np.eye(K) if cost is None else cost)
+    if checked.shape != (K, K):
+        raise ValueError(
+            f"cost: is for {checked.shape[0]} x {checked.shape[1]} labels; expected {K} x {K}, as there are in y "
+            "(which may be histograms, with columns for labels that do not occur)"
+        )
+    even = np.full((1, K), 1 / K)
+    if not _base.square_cost(checked, K).mean(even, even)[0] > 0:
+        raise ValueError("cost: has no positive mean; expected costs, larger for labels that are further apart")
+    return checked

@@ -1,0 +1,1 @@
+"""The Gibbs sampler of the paper, its temperatures and its theory."""

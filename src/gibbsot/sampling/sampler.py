@@ -1,0 +1,319 @@
+"""Algorithm 1 of the paper: a Gibbs sampler on the dual of optimal transport.
+
+The dual of ``W(p, q) = min_Z <Z, M>`` is ``max <p, g> - <q, h>`` over ``g_i - h_j <= M_ij``. At temperature T the
+sampler draws (g, h) with density proportional to ``exp((<p, g> - <q, h>) / T)``: given h, each g_i is its bound
+``U_i = min_j (M_ij + h_j)`` less an exponential variate of mean T / p_i, and the mirror image for h given g.
+
+`step` is the specification, in a dozen lines of NumPy; `run` does many steps with the compiled kernels, from the same
+noise and to the same result up to rounding. Everything here is a batch: arrays have one row a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import native, philox, validation
+from ..core.problems import Problem, inner
+
+Array = NDArray[np.floating]
+
+_CALL = (
+    4_000_000_000  # additions in one call of a kernel, about a fifth of a second: then Python looks for an interrupt
+)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a chain carries from sweep to sweep.
+
+    Attributes
+    ----------
+    h : array of shape (n, m2)
+        The sample of h; ``inf`` where q has no weight.
+    sweep : array of int64, shape (n,)
+        The number of sweeps done.
+    seed : int
+        The run's seed, below 2**64.
+    ids : array of uint64, shape (n,)
+        The problems' numbers. Seed, id and sweep are the key of the noise.
+    """
+
+    h: Array
+    sweep: NDArray[np.int64]
+    seed: int
+    ids: NDArray[np.uint64]
+
+    def __getitem__(self, rows: slice) -> State:
+        return State(self.h[rows], self.sweep[rows], self.seed, self.ids[rows])
+
+
+class Info(NamedTuple):
+    """What a sweep lets one look at.
+
+    Attributes
+    ----------
+    U, L, g : arrays of shape (n, m1), (n, m2) and (n, m1)
+        The bounds of the conditional laws, U of the h before the sweep and L of the g drawn in it, and that g. U and -L
+        are gradients of the value with respect to p and q. U is centred, ``<p, U> = 0``, unless the chain is pinned.
+    value : array of shape (n,)
+        The estimate ``V(z) = <p, U> - <q, L>`` of W(p, q).
+    energy : array of shape (n,)
+        ``V(g, h) = <p, g> - <q, h>``; it lies below W, and V(z) - V(g, h) is T times a Gamma(m1 + m2) variate.
+    history : array of shape (n, sweeps)
+        V(z) of every sweep; NaN after a chain has stopped.
+    """
+
+    U: Array
+    L: Array
+    g: Array
+    value: NDArray[np.float64]
+    energy: NDArray[np.float64]
+    history: NDArray[np.float64]
+
+
+def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State:
+    """Return the state of chains that have not begun: h is zero on the support of q.
+
+    Parameters
+    ----------
+    problem : Problem
+    seed : int
+        From 0 to 2**64 - 1.
+    ids : array of int, shape (n,), optional
+        The problems' numbers, by default their places in the batch. A problem's result depends on the seed and its own
+        number, not on the batch it is in.
+    """
+    seed = validation.seed(seed)
+    n = len(problem)
+    numbers = np.arange(n) if ids is None else np.asarray(ids)
+    if numbers.dtype.kind not in "iu":
+        raise TypeError(f"ids: expected integers, got {numbers.dtype}")
+    if numbers.shape != (n,) or (numbers < 0).any():
+        raise ValueError(f"ids: expected one number >= 0 for each of the {n} problems, got {ids!r}")
+    h = np.where(problem.q > 0, 0.0, np.inf).astype(problem.cost.dtype)
+    return State(h, np.zeros(n, np.int64), seed, numbers.astype(np.uint64))
+
+
+def draw(state: State, problem: Problem) -> tuple[Array, Array]:
+    """Return the standard exponential variates of the next sweep, for g and for h."""
+    keys = [(state.seed, int(i), int(s)) for i, s in zip(state.ids, state.sweep, strict=True)]
+    theta_g, theta_h = (
+        np.stack([philox.exponentials(*key, side, size, problem.cost.dtype) for key in keys])
+        for side, size in enumerate(problem.cost.shape)
+    )
+    return theta_g, theta_h
+
+
+def step(
+    state: State,
+    problem: Problem,
+    temperature: float | Array,
+    noise: tuple[Array, Array],
+    pinned: bool = False,
+) -> tuple[State, Info]:
+    r"""Do one sweep of Algorithm 1 with the given noise.
+
+    .. math::
+
+        U_i = \min_j (M_{ij} + h_j), \quad g_i = U_i - \theta_i T / p_i, \qquad
+        L_j = \max_i (g_i - M_{ij}), \quad h_j = L_j + \theta'_j T / q_j
+
+    The constant that g and h share is free and would wander: U is centred in every sweep. A point without weight is
+    masked, ``g_i = -inf`` or ``h_j = inf``.
+
+    Parameters
+    ----------
+    state : State
+    problem : Problem
+    temperature : float or array of shape (n,)
+        Positive.
+    noise : pair of arrays of shape (n, m1) and (n, m2)
+        Standard exponential variates, as `draw` returns.
+    pinned : bool
+        Keep g = 0 at the first point of p that has weight, the paper's Omega_0, instead of sampling it.
+
+    Returns
+    -------
+    State, Info
+
+    Examples
+    --------
+    >>> from gibbsot import problem
+    >>> two = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> state = init(two)
+    >>> state, info = step(state, two, 1e-3, draw(state, two))
+    >>> bool((info.g[0][:, None] - state.h[0] <= two.cost.matrix()).all())
+    True
+    """
+    _check_state(state, problem)
+    _check_temperatures(np.asarray(temperature), "temperature", problem)
+    cost = problem.cost
+    p, q = problem.p.astype(cost.dtype), problem.q.astype(cost.dtype)
+    T = np.broadcast_to(np.asarray(temperature, cost.dtype), (len(problem),))[:, None]
+    theta_g, theta_h = noise
+    U = cost.row_min(state.h)
+    if not pinned:
+        U = U - inner(p, U)[:, None].astype(cost.dtype)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        g = np.where(p > 0, U - theta_g * (T / p), -np.inf).astype(cost.dtype)
+        if pinned:
+            g[np.arange(len(p)), (p > 0).argmax(axis=1)] = 0
+        L = cost.col_max(g)
+        h = np.where(q > 0, L + theta_h * (T / q), np.inf).astype(cost.dtype)
+    value = inner(p, U) - inner(q, L)
+    energy = inner(p, g) - inner(q, h)
+    return replace(state, h=h, sweep=state.sweep + 1), Info(U, L, g, value, energy, value[:, None])
+
+
+def run(
+    state: State,
+    problem: Problem,
+    temperatures: NDArray[np.float64],
+    *,
+    tau: int = 0,
+    pinned: bool = False,
+    n_jobs: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[State, Info]:
+    """Do one sweep for each temperature: what as many calls of `step` do with the noise that `draw` returns.
+
+    Parameters
+    ----------
+    state : State
+    problem : Problem
+    temperatures : array of shape (sweeps,) or (n, sweeps)
+        Positive; for all problems, or for each its own.
+    tau : int
+        Stop a chain as soon as the mixing test with this lag holds (see `mixed`); 0 for no test.
+    pinned : bool
+        See `step`.
+    n_jobs : int, optional
+        Threads over the problems; the result has the same bits for every number.
+    progress : callable, optional
+        Called now and then with the share of the work that has been done since it was called last.
+
+    Returns
+    -------
+    State, Info
+    """
+    _check_state(state, problem)
+    temperatures = np.atleast_2d(np.asarray(temperatures, np.float64))
+    n, sweeps = len(problem), temperatures.shape[-1]
+    if temperatures.ndim != 2 or len(temperatures) not in (1, n) or sweeps == 0:
+        raise ValueError(f"temperatures: expected shape (sweeps,) or ({n}, sweeps), got {temperatures.shape}")
+    _check_temperatures(temperatures, "temperatures", problem)
+    if state.sweep.max() + sweeps >= 2**31:
+        raise ValueError("state: a chain ends after 2**31 sweeps, when its noise would repeat; start a new one")
+    threads = native.threads(n_jobs)
+    work = problem.cost.work
+    # a chain under the mixing test runs in one call, as the test looks back
+    length = sweeps if tau else max(1, min(sweeps, _CALL // work))
+    width = max(threads, _CALL // (work * length))
+    states, infos = [], []
+    for b in range(0, n, width):
+        rows = slice(b, b + width)
+        part, history = state[rows], []
+        for s in range(0, sweeps, length):
+            temps = temperatures[rows if len(temperatures) > 1 else slice(None), s : s + length]
+            part, info = _sweeps(part, problem[rows], np.ascontiguousarray(temps), tau, pinned, threads)
+            history.append(info.history)
+            if progress is not None:
+                progress(len(part.h) * temps.shape[1] / (n * sweeps))
+        states.append(part)
+        infos.append(info._replace(history=np.concatenate(history, axis=1)))
+    return _join(states, infos)
+
+
+def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: int = 5) -> NDArray[np.bool_]:
+    r"""Tell whether V(z) has (almost) stopped increasing: the paper's mixing test.
+
+    .. math:: V(z^{2t}) - V(z^{2(t - \tau)}) < 0.01 \, \tau \, T
+
+    The paper prints ``0.01 tau T V(z^2t)`` on the right, which depends on the unit of the cost: on the left stands a
+    cost, on the right the square of one. In units of the current value, where V = 1 and T is T / V, the printed test is
+    the one above, which has no unit. V(z) here is that of the pair (U, L) at the end of a sweep.
+
+    Parameters
+    ----------
+    history : array of shape (n, sweeps)
+        V(z) of the sweeps up to now, one row a problem.
+    temperature : array of shape (n,)
+        The temperature of the last sweep.
+    tau : int
+        The lag in sweeps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mixed(np.array([[0.0, 1.0, 1.5, 1.9], [1.0, 1.0, 1.0, 1.0]]), np.array([0.1, 0.1]), tau=2)
+    array([False,  True])
+    """
+    if history.shape[1] <= tau:
+        return np.zeros(len(history), bool)
+    return history[:, -1] - history[:, -1 - tau] < 0.01 * tau * temperature
+
+
+def _sweeps(
+    state: State,
+    problem: Problem,
+    temperatures: NDArray[np.float64],
+    tau: int,
+    pinned: bool,
+    threads: int,
+) -> tuple[State, Info]:
+    kernels = native.kernels()
+    if kernels is None:
+        return _steps(state, problem, temperatures, tau, pinned)
+    cost, n = problem.cost, len(problem)
+    p, q = (np.ascontiguousarray(x, cost.dtype) for x in (problem.p, problem.q))
+    h, sweep = state.h.astype(cost.dtype), state.sweep.astype(np.int64)  # copies, which the kernel writes to
+    U, L, g = (np.empty((n, cost.shape[side]), cost.dtype) for side in (0, 1, 0))
+    history, energy = np.full((n, temperatures.shape[1]), np.nan), np.empty(n)
+    kind, operand = cost.operand()
+    common = (operand, temperatures, tau, pinned, state.seed, threads)
+    getattr(kernels, f"run_{kind}")(*common, p, q, h, sweep, state.ids, U, L, g, history, energy)
+    value = history[np.arange(n), sweep - state.sweep - 1]
+    return replace(state, h=h, sweep=sweep), Info(U, L, g, value, energy, history)
+
+
+def _steps(
+    state: State,
+    problem: Problem,
+    temperatures: NDArray[np.float64],
+    tau: int,
+    pinned: bool,
+) -> tuple[State, Info]:
+    states, infos = [], []
+    for b, row in enumerate(np.broadcast_to(temperatures, (len(problem), temperatures.shape[1]))):
+        one, chain = problem[b : b + 1], state[b : b + 1]
+        history = np.full((1, len(row)), np.nan)
+        for s, T in enumerate(row):
+            chain, info = step(chain, one, T, draw(chain, one), pinned)
+            history[0, s] = info.value[0]
+            if tau and mixed(history[:, : s + 1], np.array([T]), tau)[0]:
+                break
+        states.append(chain)
+        infos.append(info._replace(history=history))
+    return _join(states, infos)
+
+
+def _join(states: list[State], infos: list[Info]) -> tuple[State, Info]:
+    h, sweep, ids = (np.concatenate([getattr(s, name) for s in states]) for name in ("h", "sweep", "ids"))
+    return State(h, sweep, states[0].seed, ids), Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
+
+
+def _check_state(state: State, problem: Problem) -> None:
+    n = len(problem)
+    if state.h.shape != problem.q.shape or state.sweep.shape != (n,) or state.ids.shape != (n,):
+        raise ValueError(f"state: has h of shape {state.h.shape}; expected {problem.q.shape} to match the problem")
+
+
+def _check_temperatures(T: NDArray[np.float64], name: str, problem: Problem) -> None:
+    limits = np.finfo(problem.cost.dtype)
+    if not ((limits.tiny <= T) & (limits.max >= T)).all():
+        raise ValueError(f"{name}: expected positive numbers that {problem.cost.dtype} can hold")

@@ -1,0 +1,1 @@
+"""Optimal transport: estimates, certificates, exact optima, and the oracle that models use."""

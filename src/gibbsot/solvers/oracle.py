@@ -1,0 +1,289 @@
+"""The paper's inexact oracle: the value and gradient of many transport costs, cheap when asked again and again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from ..core import costs, validation
+from ..core.costs import Cost, as_cost
+from ..core.problems import Problem, problem, weights
+from ..io import npz
+from ..sampling import sampler
+from . import certificates
+from .exact import Crossover, cross
+
+Array = NDArray[np.floating]
+
+_COOLING, _COLD = 50, 0.01  # sweeps before a crossover, and what they leave of the temperature
+
+
+class OracleInfo(NamedTuple):
+    """What an answer of the oracle comes with, one entry a problem.
+
+    Attributes
+    ----------
+    sweeps : array of int
+        The number of sweeps that this answer took.
+    mixed : array of bool
+        Whether the chain's mixing test held, or the sweeps ran out.
+    target_gradients : array of shape (n, m2)
+        -L: the gradients of the values with respect to the targets.
+    lower, upper : arrays of float, or None
+        Certified bounds of the exact values, where they were asked for.
+    """
+
+    sweeps: NDArray[np.int64]
+    mixed: NDArray[np.bool_]
+    target_gradients: Array
+    lower: NDArray[np.float64] | None
+    upper: NDArray[np.float64] | None
+
+
+class Oracle:
+    r"""Values and gradients of ``W(p_b, q_b)`` for fixed targets q_b and models p_b that move.
+
+    It keeps a chain for each target. Every call warm-starts each chain from where it was left and runs it until its own
+    mixing test holds; a call that fails or is interrupted leaves the chains as they were.
+
+    Parameters
+    ----------
+    cost : Cost or array of shape (m1, m2)
+    targets : array or sparse matrix of shape (n, m2), or sequence of pairs (support, weights)
+        The target measures, dense, sparse, or each by the columns of its support and their weights.
+    tau : int
+        The lag of the mixing test in sweeps (see `sampler.mixed`); larger follows the model more closely.
+    max_sweeps : int, optional
+        Of a chain in one call; ten times tau by default.
+    seed : int
+        The same seed gives the same bits.
+    ids : array of int, optional
+        The targets' numbers, which with the seed determine their noise; by default their places.
+    n_jobs : int, optional
+        Threads over the problems; the bits are the same for every number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import GridCost
+    >>> oracle = Oracle(GridCost(3, spacing=1.0), np.eye(3)[:2])
+    >>> values, gradients, info = oracle(np.eye(3)[[2, 2]], temperature=1e-4)
+    >>> values.round(2)
+    array([4., 1.])
+    """
+
+    def __init__(
+        self,
+        cost: Cost | ArrayLike,
+        targets: Any,
+        *,
+        tau: int = 20,
+        max_sweeps: int | None = None,
+        seed: int = 0,
+        ids: ArrayLike | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.cost = as_cost(cost)
+        self.tau = validation.count(tau, "tau")
+        self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
+        self.n_jobs = n_jobs
+        self.targets = _rows(targets, self.cost)
+        n = len(self)
+        # only what the first call needs of it: seed and ids checked
+        empty = Problem(np.zeros((n, 0)), np.zeros((n, 0)), self.cost)
+        state = sampler.init(empty, seed, ids)
+        self.seed, self.ids, self.sweep = state.seed, state.ids, state.sweep
+        self._h = np.zeros(self.targets.nnz, self.cost.dtype)  # one for each weight of the targets
+
+    def __len__(self) -> int:
+        return int(self.targets.shape[0])
+
+    def __call__(
+        self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None, bounds: bool = False
+    ) -> tuple[NDArray[np.float64], Array, OracleInfo]:
+        r"""Answer for models P at a temperature.
+
+        Parameters
+        ----------
+        P : array or sparse matrix of shape (n, m1), or (m1,) for one model of all
+            The models, row b for target ``indices[b]``.
+        temperature : float or array of shape (n,)
+        indices : array of int, mask or slice, optional
+            Which targets, each at most once; all by default.
+        bounds : bool
+            Whether to certify bounds of the exact values too, by a run of the network simplex for each problem.
+
+        Returns
+        -------
+        values : array of shape (n,)
+            V(z), the estimates of W(p, q).
+        gradients : array of shape (n, m1)
+            U, the gradients with respect to P, centred: ``<p, U> = 0``.
+        info : OracleInfo
+        """
+        rows, pair = self._pair(P, indices)
+        schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
+        before = self._state(rows)
+        state, info = sampler.run(before, pair, schedule, tau=self.tau, n_jobs=self.n_jobs)
+        sweeps = state.sweep - before.sweep
+        lower = upper = None
+        if bounds:
+            crossings = cross(pair, info.U, max_rounds=1, n_jobs=self.n_jobs)
+            upper = np.array([crossing.value for crossing in crossings])
+            lower = certificates.lower_bound(pair, np.stack([crossing.U for crossing in crossings]))
+        self._keep(rows, state)
+        return info.value, info.U, OracleInfo(sweeps, sweeps < self.max_sweeps, -info.L, lower, upper)
+
+    def exact(
+        self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None
+    ) -> list[Crossover]:
+        """Return the exact optima for models P.
+
+        They are crossed over from copies of the chains, cooled from a temperature; the chains stay where they are.
+        """
+        rows, pair = self._pair(P, indices)
+        T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COLD, _COOLING)
+        _, info = sampler.run(self._state(rows), pair, T, n_jobs=self.n_jobs)
+        return cross(pair, info.U, n_jobs=self.n_jobs)
+
+    def adopt(self, L: ArrayLike, indices: ArrayLike | slice | None = None) -> None:
+        """Start the chains anew from potentials, such as the exact ones, of shape (n, m2)."""
+        rows = self._indices(indices)
+        h = np.where(self.targets[rows].toarray() > 0, np.asarray(L, self.cost.dtype), np.inf)
+        self._keep(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
+
+    def problem(self, P: Any, indices: ArrayLike | slice | None = None) -> tuple[Problem, sampler.State]:
+        """Return the problems of models P and the state of their chains."""
+        rows, pair = self._pair(P, indices)
+        return pair, self._state(rows)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write targets, cost and chains to a file, from which `load` goes on to the bit."""
+        npz.save(path, "Oracle", self.arrays())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None) -> Oracle:
+        """Return the oracle that was saved."""
+        arrays = npz.load(path, "Oracle")
+        try:
+            return cls.from_arrays(arrays, n_jobs)
+        except KeyError as error:
+            raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
+
+    def arrays(self) -> dict[str, Any]:
+        """Return all there is to know of the oracle, for a file."""
+        return {
+            **{f"cost_{name}": array for name, array in self.cost.arrays().items()},
+            "weights": self.targets.data,
+            "columns": self.targets.indices,
+            "starts": self.targets.indptr,
+            "h": self._h,
+            "sweep": self.sweep,
+            "ids": self.ids,
+            "seed": np.uint64(self.seed),
+            "tau": self.tau,
+            "max_sweeps": self.max_sweeps,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_jobs: int | None = None) -> Oracle:
+        """Return the oracle that `arrays` describes."""
+        cost = costs.from_arrays(
+            {name.removeprefix("cost_"): x for name, x in arrays.items() if name.startswith("cost_")}
+        )
+        shape = (len(arrays["starts"]) - 1, cost.shape[1])
+        targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
+        tau, most, seed = (int(arrays[name]) for name in ("tau", "max_sweeps", "seed"))
+        oracle = cls(cost, targets, tau=tau, max_sweeps=most, seed=seed, ids=arrays["ids"], n_jobs=n_jobs)
+        oracle.targets = targets  # to the bit: normalised once
+        oracle.sweep, oracle._h = arrays["sweep"], arrays["h"]
+        return oracle
+
+    def _indices(self, indices: ArrayLike | slice | None) -> NDArray[np.intp]:
+        rows = np.arange(len(self))
+        if indices is None:
+            return rows
+        wanted = indices if isinstance(indices, slice) else np.asarray(indices)
+        if isinstance(wanted, np.ndarray) and wanted.dtype.kind not in "iub":
+            raise ValueError(f"indices: expected a list of different targets, got {indices!r}")
+        rows = rows[wanted]
+        if rows.ndim != 1 or len(rows) == 0 or len(np.unique(rows)) != len(rows):
+            raise ValueError("indices: expected a list of different targets; a chain can answer once in a call")
+        return rows
+
+    def _pair(self, P: Any, indices: ArrayLike | slice | None) -> tuple[NDArray[np.intp], Problem]:
+        rows = self._indices(indices)
+        pair = problem(P, self.targets[rows].toarray(), self.cost, ("P", "targets"))
+        if len(pair) != len(rows):
+            raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
+        return rows, pair
+
+    @staticmethod
+    def _temperatures(temperature: float | ArrayLike, n: int) -> NDArray[np.float64]:
+        """Return temperatures of n chains as a column, of length one where they are the same."""
+        T = np.asarray(validation.real(temperature, "temperature"), np.float64)
+        if T.ndim > 1 or (T.ndim == 1 and len(T) not in (1, n)):
+            raise ValueError(f"temperature: expected a number, or one for each of the {n} models; got shape {T.shape}")
+        return T.reshape(-1, 1)
+
+    def _entries(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """Return where the weights of some targets lie: in a batch of rows, by row and column, and in the store."""
+        starts, counts = self.targets.indptr[rows], np.diff(self.targets.indptr)[rows]
+        store = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return np.repeat(np.arange(len(rows)), counts), self.targets.indices[store], store
+
+    def _state(self, rows: NDArray[np.intp]) -> sampler.State:
+        h = np.full((len(rows), self.cost.shape[1]), np.inf, self.cost.dtype)
+        row, column, store = self._entries(rows)
+        h[row, column] = self._h[store]
+        return sampler.State(h, self.sweep[rows], self.seed, self.ids[rows])
+
+    def _keep(self, rows: NDArray[np.intp], state: sampler.State) -> None:
+        row, column, store = self._entries(rows)
+        self._h[store] = state.h[row, column]
+        self.sweep[rows] = state.sweep
+
+
+def _rows(targets: Any, cost: Cost) -> sparse.csr_array:
+    """Return target measures as sparse rows, normalised, without the weights that the precision cannot tell from 0."""
+    m2 = cost.shape[1]
+    if (
+        isinstance(targets, Sequence)
+        and len(targets)
+        and all(isinstance(pair, tuple) and len(pair) == 2 for pair in targets)
+    ):
+        supports = [np.asarray(support) for support, _ in targets]
+        masses = [np.asarray(mass, np.float64) for _, mass in targets]
+        for b, (support, mass) in enumerate(zip(supports, masses, strict=True)):
+            if support.ndim != 1 or support.shape != mass.shape or support.dtype.kind not in "iu":
+                raise ValueError(f"targets: pair {b} is no support of column numbers with as many weights")
+            if len(support) == 0 or support.min() < 0 or support.max() >= m2 or len(np.unique(support)) < len(support):
+                raise ValueError(f"targets: pair {b} needs different columns from 0 to {m2 - 1}")
+        starts = np.concatenate([[0], np.cumsum([len(s) for s in supports])])
+        matrix = sparse.csr_array((np.concatenate(masses), np.concatenate(supports), starts), shape=(len(supports), m2))
+    elif sparse.issparse(targets):
+        matrix = sparse.csr_array(targets if targets.ndim == 2 else targets.reshape(1, -1), dtype=np.float64, copy=True)
+    else:
+        matrix = sparse.csr_array(weights(targets, "targets", m2))
+    if matrix.shape[1] != m2 or matrix.shape[0] == 0:
+        raise ValueError(f"targets: expected at least one row of {m2} weights to match the cost, got {matrix.shape}")
+    matrix.sum_duplicates()
+    if not (np.isfinite(matrix.data).all() and (matrix.data >= 0).all()):
+        raise ValueError("targets: has NaN, infinite or negative weights; expected finite weights >= 0")
+    with np.errstate(over="ignore"):
+        mass = np.asarray(matrix.sum(axis=1)).ravel()
+    if np.isinf(mass).any():
+        raise ValueError(
+            f"targets: row {np.flatnonzero(np.isinf(mass))[0]} has a sum that overflows; scale the weights"
+        )
+    if not (mass > 0).all():
+        raise ValueError(f"targets: row {np.flatnonzero(~(mass > 0))[0]} has no mass; expected some in every measure")
+    matrix.data /= np.repeat(mass, np.diff(matrix.indptr))
+    matrix.data[matrix.data < np.finfo(cost.dtype).tiny] = 0
+    matrix.eliminate_zeros()
+    return matrix

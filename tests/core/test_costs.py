@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from cases import KINDS, cost
+from gibbsot import DenseCost, GridCost, PointCost, coulomb
+from gibbsot.core import native
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_are_those_of_the_matrix(kernel, kind, dtype):
+    M = cost(kind, dtype)
+    rng = np.random.default_rng(0)
+    h, g = rng.normal(size=(4, M.shape[1])), rng.normal(size=(4, M.shape[0]))
+    h[rng.random(h.shape) < 0.2] = np.inf
+    g[rng.random(g.shape) < 0.2] = -np.inf
+    dense = M.matrix().astype(np.float64)
+    tolerance = 8 * np.finfo(dtype).eps
+    for n_jobs in (1, 3):
+        np.testing.assert_allclose(
+            M.row_min(h, n_jobs), (dense + h[:, None, :]).min(axis=2), rtol=tolerance, atol=tolerance
+        )
+        np.testing.assert_allclose(
+            M.col_max(g, n_jobs), (g[:, :, None] - dense).max(axis=1), rtol=tolerance, atol=tolerance
+        )
+    np.testing.assert_array_equal(M.row_min(h[0]), M.row_min(h)[0])
+    i, j = np.arange(M.shape[0]), np.arange(M.shape[1])
+    J, I = M.row_nearest(h[0])[:, 0], M.col_nearest(g[0])[:, 0]  # noqa: E741
+    np.testing.assert_allclose(M.at(i, J) + h[0][J], M.row_min(h[0]), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(g[0][I] - M.at(I, j), M.col_max(g[0]), rtol=tolerance, atol=tolerance)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.sampled_from([1, 2, 1.7, 3]), st.integers(0, 1000))
+def test_grid_products_on_random_shapes(shape, power, seed):
+    rng = np.random.default_rng(seed)
+    M = GridCost(tuple(shape), power=power)
+    x = np.stack(np.meshgrid(*(np.arange(n) / max(shape) for n in shape), indexing="ij"), axis=-1).reshape(
+        -1, len(shape)
+    )
+    dense = (np.abs(x[:, None] - x) ** power).sum(axis=2)
+    np.testing.assert_allclose(M.matrix(), dense, rtol=1e-12, atol=1e-15)
+    h = rng.normal(size=len(x))
+    for level in native.available():
+        with native.using(level):
+            np.testing.assert_allclose(M.row_min(h), (dense + h).min(axis=1), rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(M.col_max(h), (h[:, None] - dense).max(axis=0), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nearest_are_those_of_the_matrix(kernel, kind, dtype):
+    M = cost(kind, dtype)
+    rng = np.random.default_rng(0)
+    h, g = rng.normal(size=M.shape[1]).astype(dtype), rng.normal(size=M.shape[0]).astype(dtype)
+    h[1:][rng.random(M.shape[1] - 1) < 0.2] = np.inf
+    g[1:][rng.random(M.shape[0] - 1) < 0.2] = -np.inf
+    k = min(5, *M.shape)
+    for found, sums in ((M.row_nearest(h, k), M.matrix() + h), (M.col_nearest(g, k), (M.matrix() - g[:, None]).T)):
+        expected = np.sort(sums, axis=1)[:, :k]
+        values = np.where(found >= 0, np.take_along_axis(sums, found, axis=1), np.inf)
+        np.testing.assert_allclose(values, expected, rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps)
+        assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mean(kernel, kind):
+    M = cost(kind)
+    rng = np.random.default_rng(0)
+    p, q = rng.dirichlet(np.ones(M.shape[0]), 3), rng.dirichlet(np.ones(M.shape[1]), 3)
+    q[:, -1] = 0
+    dense = M.matrix()
+    weight = p[:, :, None] * q[:, None, :] * np.isfinite(dense)
+    expected = (weight * np.where(np.isfinite(dense), dense, 0)).sum(axis=(1, 2)) / weight.sum(axis=(1, 2))
+    if kind == "axes":  # a grid leaves infinite moves out axis by axis: a scale, not the same mean
+        assert np.isfinite(M.mean(p, q)).all()
+    else:
+        np.testing.assert_allclose(M.mean(p, q), expected, rtol=1e-10)
+
+
+def test_spacing_makes_the_cost_independent_of_the_resolution():
+    coarse, fine = GridCost((8, 4)), GridCost((16, 8))
+    np.testing.assert_allclose(coarse.at(0, 9), fine.at(0, 2 * 8 + 2 * 1 + 16), rtol=1e-12)
+    assert GridCost((3, 2), spacing=(1.0, 10.0)).at(0, 5) == 4 + 100
+
+
+def test_points_and_coulomb():
+    X, Y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[0.0, 0.0]])
+    np.testing.assert_array_equal(PointCost(X, Y).matrix(), [[0], [25]])
+    np.testing.assert_array_equal(PointCost(X, Y, metric="cityblock").matrix(), [[0], [7]])
+    np.testing.assert_array_equal(coulomb([0.0, 2.0], [0.0, 1.0]).matrix(), [[np.inf, 1], [0.5, 1]])
+
+
+def test_unsigned_and_empty_input(kernel):
+    M = DenseCost([[0, 1], [1, 0]])
+    np.testing.assert_array_equal(M.col_max(np.array([0, 2], np.uint8)), [1, 2])
+    assert M.row_min(np.empty((0, 2))).shape == (0, 2)
+
+
+def test_entries_of_a_large_grid():
+    M = GridCost((100, 90), spacing=1.0)
+    i = np.arange(9000)[:, None]
+    np.testing.assert_array_equal(M.at(i, 0)[:, 0], (i[:, 0] // 90) ** 2 + (i[:, 0] % 90) ** 2)
+
+
+def test_repr():
+    assert repr(GridCost((28, 28), dtype="float32")) == "<GridCost 784 x 784, float32>"
+
+
+def test_dtype_follows_the_input():
+    M = np.ones((2, 3))
+    assert DenseCost(M.astype(np.float32)).dtype == np.float32
+    assert DenseCost(M).dtype == np.float64
+    assert DenseCost(M.astype(int)).dtype == np.float64
+    assert DenseCost(M, "float32").dtype == np.float32
+    assert GridCost((2, 2)).dtype == np.float64
+    assert GridCost((2, 2), dtype=np.float32).row_min(np.zeros(4)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: DenseCost([[1.0, np.nan]]), ValueError, "M: has NaN"),
+        (lambda: DenseCost([[1.0, -np.inf]]), ValueError, "M: has -inf"),
+        (lambda: DenseCost([[1.0, 2.0], [np.inf, np.inf]]), ValueError, "M: row 1 has only infinite costs"),
+        (lambda: DenseCost([[1.0, np.inf], [1.0, np.inf]]), ValueError, "M: column 1 has only infinite costs"),
+        (lambda: DenseCost([1.0, 2.0]), ValueError, "M: expected a matrix"),
+        (lambda: DenseCost(np.empty((0, 3))), ValueError, "M: expected a matrix"),
+        (lambda: DenseCost([["a"]]), TypeError, "M: expected real numbers"),
+        (lambda: DenseCost([[1.0], [1.0, 2.0]]), ValueError, "M: expected a rectangular array"),
+        (lambda: DenseCost(sparse.csr_array([[1.0]])), TypeError, "M: expected a dense array, got a sparse one"),
+        (lambda: DenseCost([[1e305]]), ValueError, r"M: the largest cost is 1e\+305, beyond what float64"),
+        (
+            lambda: DenseCost([[1e-40]], dtype="float32"),
+            ValueError,
+            "M: the largest cost is 1e-40, beyond what float32",
+        ),
+        (lambda: GridCost((2, 2), spacing="a"), TypeError, "spacing: expected numbers"),
+        (lambda: GridCost((2, 2), power="a"), TypeError, "power: expected a number"),
+        (
+            lambda: GridCost((2, 2)).mean(np.ones((1, 5)), np.ones((1, 4))),
+            ValueError,
+            r"p, q: expected shapes \(n, 4\)",
+        ),
+        (lambda: GridCost(3.5), TypeError, "shape: expected integers"),
+        (lambda: DenseCost([[1.0]], dtype="int32"), ValueError, "dtype: expected float32 or float64"),
+        (lambda: DenseCost([[1.0]], dtype="nonsense"), TypeError, "dtype: expected float32 or float64"),
+        (lambda: PointCost([[0.0, 1.0]], [[0.0]]), ValueError, "Y: expected points with 2 coordinates"),
+        (lambda: PointCost([[np.nan]]), ValueError, "X: has NaN"),
+        (lambda: PointCost([0.0, 1.0], metric="nonsense"), ValueError, "metric: 'nonsense'"),
+        (lambda: coulomb([0.0, 0.0]), ValueError, "only infinite costs"),
+        (lambda: coulomb([0.0], [[0.0, 1.0]]), ValueError, "y: expected points with 1 coordinates"),
+        (lambda: GridCost(), ValueError, "shape: expected the sides"),
+        (lambda: GridCost((2, 2, 2, 2)), ValueError, "shape: expected one to three sides"),
+        (lambda: GridCost((2, 0)), ValueError, "shape: expected one to three sides"),
+        (lambda: GridCost((2.5, 2)), TypeError, "shape: expected integers"),
+        (lambda: GridCost((2, 2), power=0.5), ValueError, "power: expected a number of at least 1"),
+        (lambda: GridCost((2, 2), spacing=-1), ValueError, "spacing: expected positive numbers"),
+        (lambda: GridCost((2, 2), spacing=(1, 2, 3)), ValueError, "spacing: expected one number or one an axis"),
+        (lambda: GridCost((3,), matrices=[np.ones((2, 2))]), ValueError, "shape: "),
+        (lambda: GridCost(matrices=[]), ValueError, "matrices: expected one to three axes"),
+        (lambda: GridCost(matrices=[[[np.nan]]]), ValueError, r"matrices\[0\]: has NaN"),
+        (lambda: GridCost((2, 2)).row_min(np.zeros(3)), ValueError, r"h: expected shape \(4,\)"),
+        (lambda: GridCost((2, 2)).col_max(np.zeros((2, 3))), ValueError, r"g: expected shape \(4,\)"),
+        (lambda: GridCost((2, 2)).row_nearest(np.zeros(3)), ValueError, r"h: expected shape \(4,\)"),
+        (lambda: GridCost((2, 2)).col_nearest(np.zeros(4), k=5), ValueError, "k: expected a number from 1 to 4"),
+        (lambda: GridCost((2, 2)).row_min(np.zeros(4), n_jobs=0), ValueError, "n_jobs: 0 has no meaning"),
+        (lambda: GridCost((2, 2)).row_min(np.zeros(4), n_jobs=1.5), TypeError, "n_jobs: expected an integer"),
+    ],
+)
+def test_bad_input(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

@@ -1,0 +1,497 @@
+"""Fits on clusters of processes: the same bits as in one process, also where workers and clients die."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from gibbsot import GridCost
+from gibbsot.models.barycenter import WassersteinBarycenter
+from gibbsot.models.nmf import WassersteinNMF
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+
+from gibbsot.distributed import dask as bridge  # noqa: E402
+
+# What Dask says of workers that die, and of its own sockets, is not ours to fix.
+pytestmark = [
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(sys.platform == "win32", reason="workers are killed by a signal"),
+]
+
+SIDE = 6
+OPTIONS = {
+    "n_components": 3, "cost": GridCost((SIDE, SIDE)), "max_epochs": 14, "tau": 3, "random_state": 0, "update": "full",
+    "batch_size": 4,
+}  # fmt: skip
+
+
+def data(n: int = 30) -> np.ndarray:
+    X = np.random.default_rng(0).random((n, SIDE * SIDE)) ** 4
+    X[X < 0.1] = 0
+    return X
+
+
+X = data()
+CUTS = {"one": [], "even": [10, 20], "uneven, one empty": [1, 1, 26], "many": [3, 7, 12, 13, 20, 28]}
+
+
+def parts(cuts: str = "even") -> list[np.ndarray]:
+    return np.split(X, CUTS[cuts])
+
+
+@pytest.fixture(scope="module")
+def alone() -> WassersteinNMF:
+    """In this process, all data at once."""
+    return WassersteinNMF(**OPTIONS).fit(X)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_torch():
+    """POT would load it in every worker, which takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POT_BACKEND_DISABLE_PYTORCH", "1")
+        yield
+
+
+def cluster(workers: int, threads: int = 1):
+    return distributed.LocalCluster(
+        n_workers=workers,
+        threads_per_worker=threads,
+        processes=True,
+        dashboard_address=":0",
+        silence_logs=50,
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Three processes, one of them with more to do than the others."""
+    with cluster(3) as three, distributed.Client(three) as found:
+        yield found
+
+
+def same(first: WassersteinNMF, other: WassersteinNMF) -> None:
+    """The same model by the same way, to the bit; only the clock differs."""
+    np.testing.assert_array_equal(first.components_, other.components_)
+    np.testing.assert_array_equal(np.asarray(first.memberships_), np.asarray(other.memberships_))
+    np.testing.assert_array_equal(first.usage_, other.usage_)
+    assert first.reconstruction_err_ == other.reconstruction_err_
+    for a, b in zip(first.history_, other.history_, strict=True):
+        np.testing.assert_array_equal(a._replace(seconds=0.0), b._replace(seconds=0.0))
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_parts_in_one_process(alone, cuts):
+    same(WassersteinNMF(**OPTIONS).fit(parts(cuts)), alone)
+    same(WassersteinNMF(**OPTIONS | {"batch_size": 100}, n_jobs=2).fit(parts(cuts)), alone)
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_three_workers(client, alone, cuts):
+    model = WassersteinNMF(**OPTIONS, client=client).fit(parts(cuts))
+    same(model, alone)
+    assert isinstance(model.memberships_, da.Array)
+    assert model.memberships_.chunks[0] == tuple(len(part) for part in parts(cuts) if len(part))
+
+
+def test_two_workers_of_two_threads(alone):
+    with cluster(2, 2) as two, distributed.Client(two) as client:
+        same(WassersteinNMF(**OPTIONS, client=client, n_jobs=2).fit(parts("many")), alone)
+
+
+@pytest.mark.parametrize("options", [{"update": "online"}, {"cooling": "paper", "init": "random"}], ids=str)
+def test_all_ways_to_fit(client, options):
+    both = [WassersteinNMF(**OPTIONS | options, client=one).fit(parts("many")) for one in (None, client)]
+    same(*both)
+
+
+def test_data_of_every_kind(client, alone, tmp_path):
+    """Dask arrays, sparse parts, files that workers read; and what they are transformed to."""
+    blocks = da.from_array(X, chunks=(7, 20))
+    model = WassersteinNMF(**OPTIONS, client=client).fit(blocks)
+    same(model, alone)
+    np.testing.assert_array_equal(model.transform(blocks).compute(), alone.transform(X))
+    same(WassersteinNMF(**OPTIONS).fit(blocks), alone)
+    files = []
+    for k, part in enumerate(parts()):
+        if k:
+            files.append(tmp_path / f"{k}.npy")
+            np.save(files[-1], part)
+        else:
+            files.append(str(tmp_path / f"{k}.npz"))
+            sparse.save_npz(files[-1], sparse.csr_array(part))
+    same(WassersteinNMF(**OPTIONS, client=client).fit(files), alone)
+    same(WassersteinNMF(**OPTIONS).fit([sparse.csr_array(part) for part in parts()]), alone)
+    delayed = [dask.delayed(part) for part in parts()]
+    for where in (None, client):
+        same(WassersteinNMF(**OPTIONS, client=where).fit(delayed), alone)
+    np.testing.assert_array_equal(alone.transform(parts()), alone.transform(X))
+    whole = da.from_array((100 * X).astype(int), chunks=(9, -1))
+    assert alone.transform(whole).dtype == alone.transform(whole).compute().dtype == np.float64
+    with pytest.raises(ValueError, match="X: has 35 columns; expected 36"):
+        alone.transform(blocks[:, 1:])
+
+
+def prolonged(first: int) -> WassersteinNMF:
+    """A fit in this process that came to its end, and then went on."""
+    return WassersteinNMF(**OPTIONS | {"max_epochs": first}).fit(X).set_params(max_epochs=14).resume(X)
+
+
+def test_resume_and_prolong(client):
+    model = WassersteinNMF(**OPTIONS | {"max_epochs": 5}, client=client).fit(parts())
+    same(model.set_params(max_epochs=14).resume(parts()), prolonged(5))
+    with pytest.raises(ValueError, match="X: differs from the data of the fit"):
+        model.resume(parts("many"))
+
+
+class Dies:
+    """Kills the worker of part 1 once, in its fourth epoch: before, within or after what it does."""
+
+    def __init__(self, moment: str, marker: Path) -> None:
+        self.moment, self.marker = moment, str(marker)
+
+    def __call__(self) -> None:
+        """Prepare a worker."""
+        from gibbsot.models.mixtures import Mixtures
+        from gibbsot.solvers.oracle import Oracle
+
+        usual, answer, calls = Mixtures.epoch, Oracle.__call__, []
+
+        def die() -> None:
+            Path(self.marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def epoch(part, *args):
+            calls.append(part.number)
+            doomed = calls.count(1) == 4 and part.number == 1 and not os.path.exists(self.marker)
+            if doomed and self.moment == "before":
+                die()
+            if doomed and self.moment == "within":
+                batches = iter([None, die])
+                Oracle.__call__ = lambda *a, **b: ((next(batches) or (lambda: None))(), answer(*a, **b))[1]
+            found = usual(part, *args)
+            if doomed and self.moment == "after":
+                die()
+            return found
+
+        Mixtures.epoch = epoch
+
+
+@pytest.mark.parametrize(
+    ("moment", "checkpoints"), [("before", False), ("within", False), ("within", True), ("after", True)]
+)
+def test_a_worker_is_killed(alone, tmp_path, moment, checkpoints):
+    options = {"checkpoint": tmp_path / "run", "checkpoint_seconds": 1e-3} if checkpoints else {}
+    with cluster(2) as two, distributed.Client(two) as client:
+        client.run(Dies(moment, tmp_path / "marker"))
+        before = set(client.nthreads())
+        model = WassersteinNMF(**OPTIONS, client=client, **options).fit(parts())
+        assert (tmp_path / "marker").exists()
+        assert set(client.nthreads()) != before
+        same(model, alone)
+
+
+def test_a_worker_is_killed_between_orders(alone):
+    """When nothing waits for it; the next order finds out."""
+    with cluster(2) as two, distributed.Client(two) as client:
+
+        def kill(model):
+            if model.n_iter_ == 5:
+                worker = model._run.shards._places[1]
+                with contextlib.suppress(OSError):
+                    client.run(lambda: os.kill(os.getpid(), signal.SIGKILL), workers=[worker])
+
+        same(WassersteinNMF(**OPTIONS, client=client, callbacks=[kill]).fit(parts()), alone)
+
+
+def test_a_task_that_runs_out_of_time_is_an_error(client):
+    late = dask.delayed(lambda: (_ for _ in ()).throw(TimeoutError("too late")))()
+    with pytest.raises(TimeoutError, match="too late"):
+        WassersteinNMF(**OPTIONS, client=client).fit([late, late])
+
+
+def held(client) -> int:
+    return sum(client.run(lambda: len(__import__("gibbsot.distributed.dask", fromlist=["_held"])._held)).values())
+
+
+def test_memory_is_given_back(client):
+    """After a barycenter, a resume, a fit that takes the place of another, and a client that is gone."""
+    with distributed.Client(client.scheduler.address) as other:
+        forgotten = WassersteinNMF(**OPTIONS | {"max_epochs": 1}, client=other).fit(parts())
+        assert held(client) >= 3
+        assert forgotten.client is other
+    gc.collect()
+    model = WassersteinNMF(**OPTIONS | {"max_epochs": 1}, client=client).fit(parts())
+    assert held(client) == 3
+    model.set_params(max_epochs=2).resume(parts())
+    assert held(client) == 3
+    WassersteinBarycenter(model.cost, max_epochs=1, client=client).fit(parts())
+    assert held(client) == 3
+    model.fit(parts("one"))
+    assert held(client) == 1
+    with pytest.raises(ValueError, match="Negative"):
+        WassersteinNMF(**OPTIONS, client=client).fit([X, -X])
+    assert held(client) == 1
+
+
+def test_a_worker_joins_late(alone, monkeypatch):
+    """It gets some of the parts, with their chains."""
+    monkeypatch.setattr(bridge, "_GLANCE", 0.0)
+    with cluster(1) as one, distributed.Client(one) as client:
+
+        def grow(model):
+            if model.n_iter_ == 3:
+                one.scale(2)
+                client.wait_for_workers(2)
+
+        model = WassersteinNMF(**OPTIONS, client=client, callbacks=[grow]).fit(parts("many"))
+        assert len(set(model._run.shards._places)) == 2
+        same(model, alone)
+
+
+SCRIPT = """
+import sys, time, distributed
+from gibbsot import WassersteinNMF
+sys.path.insert(0, sys.argv[3])
+from test_dask import OPTIONS, parts
+if __name__ == "__main__":
+    client = distributed.Client(sys.argv[1])
+    options = {"checkpoint": sys.argv[2], "checkpoint_seconds": 1e-3, "callbacks": [lambda _: time.sleep(0.2)]}
+    WassersteinNMF(**OPTIONS, **options, client=client).fit(parts())
+"""
+
+
+@pytest.mark.parametrize("damage", ["none", "a part", "the model", "all parts of the last"])
+@pytest.mark.parametrize("url", [False, True], ids=["path", "URL"])
+def test_the_client_is_killed(client, alone, tmp_path, damage, url):
+    """And another one goes on from the last checkpoint, or from the one before it if that is damaged."""
+    if url and damage != "a part":
+        pytest.skip("one is enough")
+    folder = tmp_path / "run"
+    where = folder.as_uri() if url else str(folder)
+    words = [sys.executable, "-c", SCRIPT, client.scheduler.address, where, str(Path(__file__).parent)]
+    with subprocess.Popen(words) as process:
+        deadline = time.monotonic() + 60
+        while len(list(folder.glob("epoch-*/model.npz"))) != 2:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.kill()
+    names = sorted(path.name for path in folder.glob("epoch-*/"))
+    last = max(path.parent for path in folder.glob("epoch-*/model.npz"))
+    if damage == "a part":
+        content = (last / "part-00001.npz").read_bytes()
+        (last / "part-00001.npz").write_bytes(content[:-100])
+    elif damage == "the model":
+        content = bytearray((last / "model.npz").read_bytes())
+        content[len(content) // 2] ^= 255
+        (last / "model.npz").write_bytes(content)
+    elif damage != "none":
+        for path in last.glob("part*"):
+            path.unlink()
+    if damage == "none" and names[-1] == last.name:
+        model = WassersteinNMF.load(where, client=client)
+    else:
+        with pytest.warns(UserWarning, match="is damaged or not complete"):
+            model = WassersteinNMF.load(where, client=client)
+    assert 1 <= model.n_iter_ <= int(last.name[6:])
+    assert (model.n_iter_ < int(last.name[6:])) == (damage != "none")
+    same(model.resume(parts()), alone)
+    assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000013", "epoch-00000014"]
+    same(WassersteinNMF.load(where), alone)
+
+
+def test_checkpoints_in_one_process(tmp_path):
+    folder = tmp_path / "run"
+    model = WassersteinNMF(**OPTIONS | {"max_epochs": 6}, checkpoint=folder, checkpoint_seconds=1e-3).fit(parts())
+    assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000005", "epoch-00000006"]
+    with pytest.raises(ValueError, match="has those of another fit"):
+        WassersteinNMF(**OPTIONS, checkpoint=folder).fit(parts())
+    loaded = WassersteinNMF.load(folder)
+    same(loaded, model)
+    assert loaded.checkpoint == str(folder)
+    same(loaded.set_params(max_epochs=14).resume(parts()), prolonged(6))
+    for path in folder.glob("*/model.npz"):
+        path.write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="the checkpoint before is used"),
+        pytest.raises(ValueError, match="has no checkpoint that is whole"),
+    ):
+        WassersteinNMF.load(folder)
+
+
+def test_memory_of_workers_stays_flat(client):
+    """Over 200 epochs, each of which sends 80 kB and brings back 160."""
+    psutil = pytest.importorskip("psutil")  # Dask needs it
+    rows = sparse.random_array((21, 1024), density=0.02, random_state=0, format="csr")
+
+    def memory(model):
+        if model.n_iter_ in (40, 200):
+            sizes.append(max(client.run(lambda: psutil.Process().memory_info().rss).values()))
+
+    sizes: list[int] = []
+    start = np.random.default_rng(0).random((20, 1024)), np.ones((21, 20))
+    options = {"n_components": 20, "max_epochs": 200, "tau": 1, "tol": 0.0, "random_state": 0, "update": "full"}
+    model = WassersteinNMF(**options, cost=GridCost((32, 32)), init=start, client=client, callbacks=[memory])
+    model.fit([rows[:7], rows[7:14], rows[14:]])
+    assert model.n_iter_ == 200
+    assert sizes[1] - sizes[0] < 20e6  # one leaked answer an epoch would be 26 MB
+
+
+def test_copies_and_pickles_have_no_client(client, alone):
+    model = WassersteinNMF(**OPTIONS, client=client).fit(parts())
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert other.client is None
+        np.testing.assert_array_equal(other.transform(X), alone.transform(X))
+        with pytest.raises(AttributeError, match="memberships_: is known after a fit only"):
+            _ = other.memberships_
+
+
+def test_clones_share_the_client(client):
+    model = WassersteinNMF(**OPTIONS, client=client)
+    other = clone(model)
+    assert other.client is client
+    assert repr(other.cost.arrays()) == repr(model.cost.arrays())
+    assert other.cost is not model.cost
+
+
+def test_barycenters(client):
+    """With weights; the bounds have the same bits too."""
+    options = {"cost": GridCost((SIDE, SIDE)), "weights": 1 + np.arange(30) % 4, "max_epochs": 12, "tau": 3}
+    alone = WassersteinBarycenter(**options, random_state=0).fit(X)
+    for cuts, where in (("uneven, one empty", None), ("uneven, one empty", client), ("many", client)):
+        model = WassersteinBarycenter(**options, random_state=0, client=where).fit(parts(cuts))
+        np.testing.assert_array_equal(model.barycenter_, alone.barycenter_)
+        assert (model.objective_, model.lower_bound_) == (alone.objective_, alone.lower_bound_)
+        for a, b in zip(model.history_, alone.history_, strict=True):
+            np.testing.assert_array_equal(a._replace(seconds=0.0), b._replace(seconds=0.0))
+    assert clone(model).client is client
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([X[:5], -X[5:]], r"Negative values in data passed to X\[1\]"),
+        ([X[:5], X[5:, :-1]], r"X\[1\]: has 35 columns; expected 36"),
+        ([X[:5], np.full((3, SIDE * SIDE), np.nan)], r"X\[1\] contains NaN"),
+        ([np.zeros((3, SIDE * SIDE))] * 2, "X: has no mass in any row"),
+        (["nowhere.npy"], "nowhere.npy"),
+    ],
+)
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_bad_parts(client, where, bad, message):
+    model = WassersteinNMF(**OPTIONS, client=client if where == "there" else None)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        model.fit(bad)
+
+
+def test_bad_clients():
+    for bad in ("tcp://localhost:1", 3):
+        with pytest.raises(ValueError, match=r"client: expected a dask\.distributed\.Client"):
+            WassersteinNMF(**OPTIONS, client=bad).fit(X)
+
+
+def test_rows_without_mass_in_parts(client):
+    rows = X.copy()
+    rows[[2, 11]] = 0
+    with pytest.warns(UserWarning, match="X: 2 rows have no mass, the first is row 2"):
+        whole = WassersteinNMF(**OPTIONS).fit(rows)
+    for data in (np.split(rows, [2, 3, 12]), rows):
+        with pytest.warns(UserWarning, match="X: 2 rows have no mass, the first is row 2") as told:
+            model = WassersteinNMF(**OPTIONS, client=client).fit(data)
+        assert [warning.filename for warning in told if "mass" in str(warning.message)] == [__file__]
+        same(model, whole)
+
+
+def test_the_command_line(tmp_path, capfd, monkeypatch):
+    """A folder of matrices on a cluster of its own, and resumed: the bits are those of a fit in this process."""
+    main = pytest.importorskip("gibbsot.cli").main
+    folder, out = tmp_path / "parts", tmp_path / "out"
+    folder.mkdir()
+    for k, part in enumerate(parts()):
+        np.save(folder / f"{k}.npy", part)
+    words = ["nmf", str(folder), "--components", "3", "--shape", "6", "6", "--out", str(out), "--quiet"]
+    assert main([*words, "--epochs", "4", "--workers", "2"]) == 0
+    options = {"n_components": 3, "cost": GridCost((6, 6)), "random_state": 0, "update": "full"}
+    whole = WassersteinNMF(**options, max_epochs=4).fit(X)
+    np.testing.assert_array_equal(np.load(out / "memberships.npy"), whole.memberships_)
+    np.testing.assert_array_equal(np.load(out / "components.npy"), whole.components_)
+    assert {path.name for path in out.glob("*.png")} == {"components.png", "convergence.png", "reconstruction.png"}
+    assert main([*words, "--workers", "1"]) == 2
+    assert "--resume goes on with it" in capfd.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    words[words.index(str(out))] = "out"
+    assert main([*words, "--epochs", "6", "--workers", "1", "--resume"]) == 0
+    assert sorted(path.name for path in out.glob("checkpoints/*")) == ["epoch-00000004", "epoch-00000006"]
+    np.testing.assert_array_equal(
+        np.load(out / "memberships.npy"), whole.set_params(max_epochs=6).resume(X).memberships_
+    )
+    model = WassersteinNMF.load(out / "model.npz")
+    np.testing.assert_array_equal(model.components_, whole.components_)
+    with pytest.raises(ValueError, match="resume: this model has no fit"):
+        model.resume(X)
+
+
+def test_the_command_line_resumes_on_other_workers(tmp_path):
+    main = pytest.importorskip("gibbsot.cli").main
+    np.save(tmp_path / "X.npy", X)
+    words = ["nmf", str(tmp_path / "X.npy"), "--components", "3", "--out", str(tmp_path / "out"), "--quiet"]
+    assert main([*words, "--epochs", "2", "--workers", "1"]) == 0
+    assert main([*words, "--epochs", "3", "--workers", "2", "--resume"]) == 0
+    options = {"n_components": 3, "random_state": 0, "update": "full"}
+    whole = WassersteinNMF(**options, max_epochs=2).fit(X).set_params(max_epochs=3).resume(X)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "memberships.npy"), whole.memberships_)
+
+
+def test_an_interrupt_reaches_the_client_alone(tmp_path):
+    """A terminal sends Ctrl-C to all processes; the fit stops after its epoch, and can be resumed."""
+    pytest.importorskip("typer")
+    np.save(tmp_path / "X.npy", X)
+    code = "import sys; from gibbsot.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["nmf", tmp_path / "X.npy", "--components", "3", "--out", tmp_path / "out", "--epochs", "5000"]
+    words = [sys.executable, "-c", code, *map(str, words), "--workers", "2", "--checkpoint", "0.1"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        deadline = time.monotonic() + 90
+        while not list(tmp_path.glob("out/checkpoints/*/model.npz")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "to go on:" in told
+    assert "Traceback" not in told
+    assert WassersteinNMF.load(tmp_path / "out" / "checkpoints").n_iter_ >= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--workers", "0"), "--workers: expected at least 1"),
+        (("--workers", "1", "--scheduler", "tcp://a:1"), "no --scheduler beside it"),
+        (("--limit", "3"), "--limit: is for one file"),
+        (("--shape", "5", "7"), "--shape: expected sides of rows of 36"),
+    ],
+)
+def test_bad_options_of_the_command_line(tmp_path, capfd, options, message):
+    main = pytest.importorskip("gibbsot.cli").main
+    np.save(tmp_path / "0.npy", X)
+    assert main(["nmf", str(tmp_path), "--components", "3", "--out", str(tmp_path / "out"), *options]) == 2
+    assert message in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()

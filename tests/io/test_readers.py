@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import gzip
+import sys
+
+import numpy as np
+import pytest
+
+from gibbsot import datasets
+from gibbsot.io import readers
+
+Image = pytest.importorskip("PIL.Image")
+
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(1, 255, (5, 4), dtype=np.uint8)
+
+
+def write_idx(path, values, packed=False):
+    values = np.asarray(values, np.uint8)
+    content = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes() + values.tobytes()
+    path.write_bytes(gzip.compress(content) if packed else content)
+    return path
+
+
+def npy(shape):
+    """A file of NumPy's whose header claims a shape, without the numbers."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
+
+
+@pytest.mark.parametrize("suffix", [".png", ".bmp", ".pgm", ".tif", ".PNG"])
+def test_image_files_give_their_pixels(tmp_path, suffix):
+    Image.fromarray(PIXELS).save(tmp_path / f"a{suffix}")
+    np.testing.assert_array_equal(readers.image(tmp_path / f"a{suffix}"), PIXELS)
+    np.testing.assert_array_equal(readers.image(tmp_path / f"a{suffix}", invert=True), 255.0 - PIXELS)
+
+
+def test_deep_images_keep_their_shades(tmp_path):
+    deep = PIXELS.astype(np.uint16) * 200
+    Image.fromarray(deep).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(readers.image(tmp_path / "a.png"), deep)
+    assert readers.image(tmp_path / "a.png", invert=True).min() == 0
+
+
+@pytest.mark.parametrize("invert", [False, True])
+def test_what_is_transparent_has_no_weight(tmp_path, invert):
+    picture = np.full((2, 3, 4), 128, np.uint8)
+    picture[..., 3] = [[255, 255, 0], [0, 255, 0]]
+    Image.fromarray(picture).save(tmp_path / "a.png")
+    found = readers.image(tmp_path / "a.png", invert=invert)
+    np.testing.assert_array_equal(found > 0, picture[..., 3] > 0)
+
+
+def test_arrays_come_back_from_every_format(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    x = RNG.integers(0, 200, (4, 3)).astype(np.uint8)
+    np.save(tmp_path / "a.npy", x)
+    np.savez(tmp_path / "one.npz", whatever=x)
+    np.savez(tmp_path / "two.npz", images=x, more=x + 1)
+    np.savetxt(tmp_path / "comma.csv", x, delimiter=",")
+    np.savetxt(tmp_path / "semicolon.csv", x, delimiter=";", header="a;b;c", comments="")
+    np.savetxt(tmp_path / "space.txt", x)
+    (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "comma.csv").read_bytes())
+    parquet.write_table(pa.table({name: x[:, k] for k, name in enumerate("abc")}), tmp_path / "a.parquet")
+    write_idx(tmp_path / "a-idx2-ubyte", x)
+    write_idx(tmp_path / "a-idx2-ubyte.gz", x, packed=True)
+    for path in tmp_path.iterdir():
+        found = readers.array(path)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, x, err_msg=path.name)
+    np.testing.assert_array_equal(readers.array(tmp_path / "two.npz", "more"), x + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.npy", None, "there is no such file"),
+        ("a.npy", b"not numpy", "is damaged or no array"),
+        ("a.npy", npy("(3,"), "is damaged or no array"),
+        ("a.npy", npy("(1" + 30 * "0" + ",)"), "is damaged or no array"),
+        ("a.npy", npy("(1000000000000000,)"), "is damaged or no array"),
+        ("a.npz", b"not a zip", "is damaged or no npz"),
+        ("a.csv", b"", "it is empty"),
+        ("a.csv", b"x,y\n", "it is empty"),
+        ("a.csv", b"1" * 200_000 + b",2\n", "expected a table of numbers"),
+        ("a.csv", b"1,2\n3\n", "expected a table of numbers"),
+        ("a.csv", b"1,2\n3,x\n", "expected a table of numbers"),
+        ("a.csv", b"\xff\xfe\x00\x81", "is no text"),
+        ("a.parquet", b"PAR1", "is damaged or no Parquet"),
+        ("a-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x05ab", "is damaged, its length"),
+        ("a-idx1-ubyte", b"\0\0\x08\x03\0", "is damaged, its length"),
+        ("a-idx1-ubyte.gz", b"\x1f\x8bxxx", "does not unpack"),
+        ("a.doc", b"hello", "is of no known kind; expected an image"),
+        ("a", b"", "is of no known kind"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, name, content, message):
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises((ValueError, OSError), match=message) as caught:
+        readers.array(tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_arrays_that_are_no_numbers(tmp_path):
+    np.save(tmp_path / "words.npy", np.array(["a", "b"]))
+    with pytest.raises(TypeError, match=r"words\.npy: expected real numbers"):
+        readers.array(tmp_path / "words.npy")
+    np.save(tmp_path / "things.npy", np.array([{}], object))
+    with pytest.raises(ValueError, match=r"things\.npy: is damaged or no array"):
+        readers.array(tmp_path / "things.npy")
+
+
+def test_an_archive_of_several_arrays_needs_the_key(tmp_path):
+    np.savez(tmp_path / "a.npz", x=PIXELS, y=PIXELS)
+    with pytest.raises(ValueError, match="has the arrays x, y"):
+        readers.array(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match="has no array 'z', only x, y"):
+        readers.array(tmp_path / "a.npz", "z")
+
+
+def test_a_cut_archive(tmp_path):
+    np.savez(tmp_path / "a.npz", x=PIXELS)
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[150] ^= 255  # one bit more in the data than the checksum knows
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged or no npz"):
+        readers.array(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(("module", "name"), [("PIL", "a.png"), ("pyarrow", "a.parquet")])
+def test_missing_packages_are_named(tmp_path, monkeypatch, module, name):
+    (tmp_path / name).write_bytes(b"x")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match="pip install 'gibbsot"):
+        (readers.image if name == "a.png" else readers.array)(tmp_path / name)
+
+
+def test_a_measure_on_a_grid_sums_to_one(tmp_path):
+    Image.fromarray(PIXELS).save(tmp_path / "a.png")
+    found = readers.measure(tmp_path / "a.png")
+    assert found.shape == (5, 4)
+    assert found.points is None
+    np.testing.assert_allclose(found.weights, PIXELS.ravel() / PIXELS.sum())
+    small = readers.measure(tmp_path / "a.png", resize=lambda images: datasets.shrink(images, (2, 2)))
+    assert small.shape == (2, 2)
+
+
+@pytest.mark.parametrize("text", ["1\n2\n1\n", "1,2,1\n", "weight\n1\n2\n1"])
+def test_one_line_or_one_column_is_a_measure_on_a_line(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text)
+    found = readers.measure(tmp_path / "a.csv")
+    assert found.shape == (3,)
+    np.testing.assert_allclose(found.weights, [0.25, 0.5, 0.25])
+
+
+def test_points_with_and_without_weights(tmp_path):
+    (tmp_path / "a.csv").write_text("0,1,3\n2,2,1\n")
+    found = readers.measure(tmp_path / "a.csv", points=True)
+    assert found.points.shape == (2, 3)
+    np.testing.assert_allclose(found.weights, 0.5)
+    found = readers.measure(tmp_path / "a.csv", points=True, weighted=True)
+    np.testing.assert_array_equal(found.points, [[0, 1], [2, 2]])
+    np.testing.assert_allclose(found.weights, [0.75, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        ([1, np.nan], {}, "a weight that is NaN, at"),
+        ([1, np.inf], {}, "a weight that is infinite"),
+        ([[1, -1]], {}, "a weight that is negative"),
+        ([0, 0], {}, "has no mass"),
+        ([1e308, 1e308], {}, "a sum that overflows"),
+        (np.ones((2, 2, 2, 2)), {}, "one to three axes"),
+        ([], {}, "one to three axes"),
+        ([[1, np.nan]], {"points": True}, "NaN or infinite coordinates"),
+        ([1, 2], {"points": True, "weighted": True}, "expected points as rows"),
+        (np.ones((2, 2, 2)), {"points": True}, "expected points as rows"),
+        ([1, 2], {"resize": lambda x: x}, "expected an image to shrink"),
+    ],
+)
+def test_bad_measures(tmp_path, values, options, message):
+    np.save(tmp_path / "a.npy", np.asarray(values, np.float64))
+    with pytest.raises(ValueError, match=rf"a\.npy: .*{message}"):
+        readers.measure(tmp_path / "a.npy", **options)
+
+
+def test_a_folder_in_the_order_of_its_names(tmp_path):
+    for k in (10, 2, 1):
+        (tmp_path / f"s{k}").mkdir()
+        Image.fromarray(np.full((3, 2), k, np.uint8)).save(tmp_path / f"s{k}" / "1.pgm")
+    (tmp_path / "readme.txt").write_text("not an image")
+    Image.fromarray(np.full((9, 9), 1, np.uint8)).save(tmp_path / ".thumbnail.png")
+    found = readers.collection(tmp_path)
+    assert found.shape == (3, 2)
+    np.testing.assert_array_equal(found.rows[:, 0], [1, 2, 10])
+    assert len(readers.collection(tmp_path, limit=2).rows) == 2
+
+
+def test_folders_that_will_not_do(tmp_path):
+    with pytest.raises(ValueError, match="has no images"):
+        readers.collection(tmp_path)
+    Image.fromarray(PIXELS).save(tmp_path / "a.png")
+    Image.fromarray(PIXELS.T.copy()).save(tmp_path / "b.png")
+    with pytest.raises(ValueError, match=r"b\.png: is 4 x 5, a\.png is 5 x 4; expected one size"):
+        readers.collection(tmp_path)
+    assert readers.collection(tmp_path, resize=lambda x: datasets.shrink(x, (3, 3))).rows.shape == (2, 9)
+    with pytest.raises(ValueError, match=r"a\.png: shape: expected at most"):
+        readers.collection(tmp_path, resize=lambda x: datasets.shrink(x, (9, 9)))
+    with pytest.raises(ValueError, match=r"a\.png: is one image; expected a folder of them"):
+        readers.collection(tmp_path / "a.png")
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        readers.collection(tmp_path / "none.png")
+    (tmp_path / "c.png").write_text("not an image")
+    with pytest.raises(ValueError, match=r"c\.png: is damaged or no image"):
+        readers.collection(tmp_path, resize=lambda x: datasets.shrink(x, (3, 3)))
+
+
+def test_a_matrix_and_the_shape_of_its_images(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((6, 12)))
+    assert readers.collection(tmp_path / "a.npy").shape is None
+    assert readers.collection(tmp_path / "a.npy", shape=(4, 3)).shape == (4, 3)
+    with pytest.raises(ValueError, match="has rows of 12; expected 10"):
+        readers.collection(tmp_path / "a.npy", shape=(5, 2))
+    with pytest.raises(ValueError, match="only images can shrink"):
+        readers.collection(tmp_path / "a.npy", resize=lambda x: x)
+
+
+def test_labels_select(tmp_path):
+    images = write_idx(tmp_path / "images-idx3-ubyte.gz", RNG.integers(1, 9, (6, 4, 3)), packed=True)
+    labels = write_idx(tmp_path / "labels-idx1-ubyte", [5, 1, 5, 2, 5, 5])
+    found = readers.collection(images, labels=labels, label=5, limit=3)
+    assert found.shape == (4, 3)
+    np.testing.assert_array_equal(found.rows, readers.collection(images).rows[[0, 2, 4]])
+    for options, message in (
+        ({"labels": labels, "label": 7}, "none of the 6 labels is 7"),
+        ({"label": 7}, "expected both"),
+        ({"labels": images, "label": 7}, "expected 6 labels"),
+        ({"limit": 0}, "limit: expected at least 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            readers.collection(images, **options)

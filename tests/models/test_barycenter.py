@@ -1,0 +1,230 @@
+"""Barycenters against those of a linear programme, and what an estimator owes its users."""
+
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+from scipy import sparse
+from scipy.optimize import linprog
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gibbsot import DenseCost, GridCost, datasets
+from gibbsot.core import native
+from gibbsot.distributed.shard import Shards, settle
+from gibbsot.models.barycenter import WassersteinBarycenter, _Targets, lower_bound
+
+SIZE = 20
+M = GridCost(SIZE).matrix()
+
+
+slow = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
+
+
+def bumps(*places: float, width: float = 4.0) -> np.ndarray:
+    x = np.exp(-((np.arange(SIZE) - np.array(places)[:, None]) ** 2) / width)
+    return x / x.sum(axis=1, keepdims=True)
+
+
+def objective(p: np.ndarray, X: np.ndarray, weights: np.ndarray | None = None, cost: np.ndarray = M) -> float:
+    p = np.asarray(p, np.float64)
+    return float(np.average([ot.emd2(p / p.sum(), x / x.sum(), cost) for x in X], weights=weights))
+
+
+def best(X: np.ndarray, weights: np.ndarray | None = None, cost: np.ndarray = M) -> float:
+    p = ot.lp.barycenter(X.T, cost, weights=weights, solver="highs")
+    return objective(np.maximum(p, 0), X, weights, cost)
+
+
+def bound(X: np.ndarray, share: np.ndarray, U: np.ndarray, cost: GridCost, rounds: int = 50) -> float:
+    """The lower bound of potentials, of measures in two parts."""
+    parts = Shards([_Targets(X[:1], 0), _Targets(X[1:], 1)])
+    settle(parts, cost, tau=1, seed=0, n_jobs=1)
+    parts.total("weigh", share / share.max(), cost, U)
+    return lower_bound(parts, cost, rounds)
+
+
+def short(**options) -> WassersteinBarycenter:
+    return WassersteinBarycenter(**{"max_epochs": 30, "tau": 5, "random_state": 0} | options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@slow
+@parametrize_with_checks([WassersteinBarycenter(max_epochs=2, tau=3)])
+def test_scikit_learn_is_content(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5]])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_as_good_as_a_linear_programme(weights, seed):
+    """To one per cent of its cost, on a line, and the programme's lies between the certified bounds."""
+    X = bumps(4, 9, 16)
+    share = None if weights is None else np.array(weights) / np.sum(weights)
+    model = WassersteinBarycenter(GridCost(SIZE), weights=weights, random_state=seed).fit(X)
+    optimum = best(X, share)
+    assert model.objective_ == pytest.approx(objective(model.barycenter_, X, share), rel=1e-9)
+    assert 0.999 * optimum < model.lower_bound_ <= optimum * (1 + 1e-9)
+    assert optimum * (1 - 1e-9) <= model.objective_ < 1.01 * optimum
+
+
+@slow
+def test_bounds_are_over_all_measures():
+    """Of 30 digits, more than are looked at anywhere else; the bounds are known to be 1 to 2 % apart there."""
+    X, cost = datasets.digits(5)[:30], GridCost((8, 8))
+    model = WassersteinBarycenter(cost, random_state=0).fit(X)
+    optimum = best(X, cost=cost.matrix())
+    assert model.objective_ == pytest.approx(objective(model.barycenter_, X, cost=cost.matrix()), rel=1e-9)
+    assert 0.98 * optimum < model.lower_bound_ <= optimum * (1 + 1e-9)
+    assert model.objective_ < 1.01 * optimum
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.01, 1.0, 100.0])
+def test_lower_bound_holds_for_any_potentials(scale):
+    """And never falls from round to round."""
+    X, share, rng = bumps(4, 9, 16), np.array([0.2, 0.5, 0.3]), np.random.default_rng(0)
+    optimum = best(X, share)
+    for _ in range(20):
+        U = scale * rng.standard_normal(X.shape)
+        found = [bound(X, share, U, GridCost(SIZE), rounds) for rounds in (1, 2, 5, 50)]
+        assert (np.diff(found) >= -1e-9).all()
+        assert found[-1] <= optimum * (1 + 1e-9)
+
+
+def test_lower_bound_of_the_best_potentials_is_the_optimum():
+    """Those of a programme written here: max of the bound over U and L, with U - L <= M."""
+    X, share = bumps(4, 9, 16)[:, ::2], np.full(3, 1 / 3)  # a small one
+    X /= X.sum(axis=1, keepdims=True)
+    cost = GridCost(X.shape[1])
+    n, m = X.shape
+    size = n * m
+    one = np.ones((m, 1))
+    each_U = sparse.kron(sparse.eye_array(n), sparse.kron(sparse.eye_array(m), one))  # row (i, a, b) has U_ia
+    each_L = sparse.kron(sparse.eye_array(n), sparse.kron(one, sparse.eye_array(m)))
+    flat = sparse.kron(share[None], sparse.eye_array(m))  # sum_i lambda_i U_i = 0
+    found = linprog(
+        np.concatenate([np.zeros(size), (share[:, None] * X).ravel()]),
+        A_ub=sparse.hstack([each_U, -each_L]),
+        b_ub=np.tile(cost.matrix().ravel(), n),
+        A_eq=sparse.hstack([flat, sparse.csr_array((m, size))]),
+        b_eq=np.zeros(m),
+        bounds=(None, None),
+    )
+    U = found.x[:size].reshape(n, m)
+    optimum = best(X, share, cost.matrix())
+    assert bound(X, share, U, cost) == pytest.approx(optimum, rel=1e-6)
+
+
+def test_any_cost_and_two_dimensions():
+    """Four spots in the corners of 5 x 5: the barycenter sits in the middle, as the programme's does."""
+    X = np.zeros((4, 25))
+    X[np.arange(4), [0, 4, 20, 24]] = 1
+    cost = GridCost((5, 5))
+    for given in (cost, DenseCost(cost.matrix())):
+        p = WassersteinBarycenter(given, random_state=0).fit(X).barycenter_
+        assert p.argmax() == 12
+        assert objective(p, X, cost=cost.matrix()) < 1.01 * best(X, cost=cost.matrix())
+
+
+def test_one_measure_is_its_own_barycenter():
+    X = bumps(6, 13)
+    model = WassersteinBarycenter(weights=[0, 3], max_epochs=200, random_state=0).fit(X)
+    assert objective(model.barycenter_, X[1:]) < 0.01 * objective(X[0], X[1:])
+
+
+def test_the_same_bits():
+    """For the same seed, any number of threads, and sparse data; not for another seed."""
+    X = bumps(4, 9, 16)
+    first = short(n_jobs=1).fit(X).barycenter_
+    np.testing.assert_array_equal(short(n_jobs=2).fit(X).barycenter_, first)
+    np.testing.assert_array_equal(short().fit(sparse.csr_array(X)).barycenter_, first)
+    assert (short(random_state=1).fit(X).barycenter_ != first).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_a_fit_leaves(dtype):
+    X = bumps(4, 9).astype(dtype)
+    model = short(max_epochs=25).fit(X)
+    assert model.barycenter_.shape == (SIZE,)
+    assert model.barycenter_.dtype == dtype
+    assert (model.barycenter_ >= 0).all()
+    assert model.barycenter_.sum() == pytest.approx(1, rel=1e-6)
+    assert model.n_iter_ == len(model.history_) == 25
+    lower = [epoch.lower for epoch in model.history_ if np.isfinite(epoch.lower)]
+    assert len(lower) == 3  # two looks and the end
+    assert lower == sorted(lower)
+    assert lower[-1] == model.lower_bound_ <= model.objective_ == model.history_[-1].upper
+    assert np.isnan([epoch.upper for epoch in model.history_[:-1]]).all()
+
+
+def test_callbacks_stop_it_and_an_interrupt_leaves_what_is_there():
+    X = bumps(4, 9)
+    model = short(callbacks=[lambda each: each.n_iter_ == 12]).fit(X)
+    assert model.n_iter_ == 12
+    assert model.objective_ == pytest.approx(objective(model.barycenter_, X), rel=1e-9)
+
+    def interrupt(each):
+        if each.n_iter_ == 15:
+            raise KeyboardInterrupt
+
+    stopped = short(callbacks=[interrupt])
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(X)
+    assert stopped.n_iter_ == 15
+    assert stopped.lower_bound_ <= best(X) < objective(stopped.barycenter_, X) < objective(X.mean(axis=0), X)
+    assert stopped.objective_ == np.inf
+
+
+@slow
+@pytest.mark.parametrize("step_size", [2.0, 60.0])
+def test_steps_that_are_too_long_or_short_cost_time_only(step_size):
+    X = bumps(4, 9, 16)
+    model = WassersteinBarycenter(step_size=step_size, random_state=0).fit(X)
+    assert model.objective_ < 1.02 * best(X)
+
+
+def test_multiplied_costs_give_the_same_barycenter():
+    """By powers of two, to the bit."""
+    X = bumps(4, 9, 16)
+    first, large = (short(cost=DenseCost(scale * M)).fit(X) for scale in (1, 2.0**20))
+    np.testing.assert_array_equal(large.barycenter_, first.barycenter_)
+    assert large.objective_ == 2.0**20 * first.objective_
+
+
+def test_rows_without_mass_are_left_out():
+    X = bumps(4, 9, 16)
+    X[1] = 0
+    with pytest.warns(UserWarning, match="1 rows have no mass, the first is row 1"):
+        model = short().fit(X)
+    np.testing.assert_array_equal(model.barycenter_.shape, (SIZE,))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": [1.0]}, "weights: expected 2 numbers >= 0"),
+        ({"weights": [1.0, -1.0]}, "weights: expected 2 numbers >= 0"),
+        ({"weights": [0.0, 0.0]}, "weights: expected 2 numbers >= 0"),
+        ({"weights": [1.0, np.nan]}, "weights: expected 2 numbers >= 0"),
+        ({"cost": GridCost(3)}, "cost: is for 3 x 3 points; expected 20 x 20"),
+        ({"cost": np.full((SIZE, SIZE), np.inf)}, "cost: "),
+        ({"max_epochs": 0}, "max_epochs"),
+        ({"step_size": 0.0}, "step_size: expected a positive number"),
+        ({"temperature": "hot"}, "temperature: expected 'auto'"),
+        ({"tol": -1.0}, "tol: expected a number >= 0"),
+        ({"callbacks": print}, "callbacks: expected a sequence"),
+    ],
+)
+def test_bad_parameters(options, message):
+    model = short(**options)
+    with pytest.raises(ValueError, match=message):
+        model.fit(bumps(4, 9))
+    assert not hasattr(model, "barycenter_")
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_bad_data(value):
+    X = bumps(4, 9)
+    X[0, 3] = value
+    with pytest.raises(ValueError, match="X"):
+        short().fit(X)

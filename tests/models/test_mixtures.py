@@ -1,0 +1,96 @@
+"""Coordinates in given components, against a linear programme."""
+
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+from scipy import sparse
+from scipy.optimize import linprog
+
+import gibbsot
+from gibbsot import GridCost, mixture_coordinates
+from gibbsot.distributed import fixed_point
+from gibbsot.models.mixtures import basis, nearest
+
+SIZE = 12
+M = GridCost(SIZE).matrix()
+rng = np.random.default_rng(0)
+COMPONENTS = np.exp(-((np.arange(SIZE) - np.array([[1], [5], [9]])) ** 2) / 3)
+X = rng.multinomial(60, rng.dirichlet(np.full(SIZE, 0.5), 8)).astype(float)
+
+
+def shares(x: np.ndarray) -> np.ndarray:
+    return x / x.sum(axis=1, keepdims=True)
+
+
+def value(w: np.ndarray, x: np.ndarray) -> float:
+    """The exact cost of a mixture."""
+    p = w @ shares(COMPONENTS)
+    return ot.emd2(p / p.sum(), x / x.sum(), M)
+
+
+def best(x: np.ndarray) -> float:
+    """The least cost of any mixture: over plans and memberships, by HiGHS."""
+    D, K = shares(COMPONENTS), len(COMPONENTS)
+    eye, ones = np.eye(SIZE), np.ones((1, SIZE))
+    rows = np.block(
+        [
+            [np.kron(eye, ones), -D.T],
+            [np.kron(ones, eye), np.zeros((SIZE, K))],
+            [np.zeros((1, SIZE**2)), np.ones((1, K))],
+        ]
+    )
+    right = np.concatenate([np.zeros(SIZE), x / x.sum(), [1]])
+    return linprog(np.concatenate([M.ravel(), np.zeros(K)]), A_eq=rows, b_eq=right).fun
+
+
+def test_as_good_as_a_linear_programme():
+    """To six per cent of the cost in the mean, where no mixture fits well; least squares is 30 % off."""
+    W = mixture_coordinates(X, COMPONENTS)
+    np.testing.assert_allclose(W.sum(axis=1), 1, rtol=1e-12)
+    ratio = np.array([value(w, x) / best(x) for w, x in zip(W, X, strict=True)])
+    assert (ratio > 1 - 1e-9).all()
+    assert ratio.mean() < 1.06
+    assert ratio.max() < 1.15
+    rough = nearest(sparse.csr_array(shares(X)), basis(fixed_point.components(shares(COMPONENTS))))
+    assert np.mean([value(w, x) / best(x) for w, x in zip(rough, X, strict=True)]) > 1.2
+
+
+def test_only_shares_matter_and_nobody_else():
+    W = mixture_coordinates(X, COMPONENTS, GridCost(SIZE))
+    np.testing.assert_array_equal(mixture_coordinates(4 * X, COMPONENTS), W)
+    np.testing.assert_array_equal(mixture_coordinates(sparse.csr_array(X), COMPONENTS), W)
+    np.testing.assert_array_equal(mixture_coordinates(X[3:5], COMPONENTS, n_jobs=2, batch_size=1), W[3:5])
+    np.testing.assert_allclose(mixture_coordinates(X, 7 * COMPONENTS), W, atol=1e-6)
+
+
+def test_a_model_gives_the_same():
+    model = gibbsot.WassersteinNMF(3, max_epochs=3, random_state=0).fit(X)
+    assert model.transform(X).shape == (8, 3)
+    W = mixture_coordinates(X, model.components_, random_state=0)
+    assert np.abs(W - model.transform(X)).mean() < 0.02  # the same but for the noise
+
+
+def test_a_measure_without_mass_belongs_to_all():
+    W = mixture_coordinates(np.vstack([X[:1], 0 * X[:1]]), COMPONENTS)
+    np.testing.assert_allclose(W[1], 1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"X": -X}, "Negative values in data passed to X"),
+        ({"X": X[0]}, "Expected 2D array"),
+        ({"components": COMPONENTS[:, 1:]}, r"components: expected shape \(K, 12\)"),
+        ({"components": -COMPONENTS}, "components: expected finite weights >= 0"),
+        ({"components": 0 * COMPONENTS}, "components: expected finite weights >= 0 with mass in every row"),
+        ({"cost": GridCost(5)}, "cost: is for 5 x 5 points"),
+        ({"step_size": 0}, "step_size"),
+        ({"tau": 0}, "tau: expected at least 1"),
+        ({"batch_size": 0}, "batch_size: expected at least 1"),
+    ],
+)
+def test_bad_input(changed, message):
+    with pytest.raises(ValueError, match=message):
+        mixture_coordinates(**{"X": X, "components": COMPONENTS} | changed)

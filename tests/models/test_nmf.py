@@ -1,0 +1,733 @@
+"""Wasserstein NMF: planted models come back, runs repeat to the bit, and what is wrong is named.
+
+Problems are small and chains short (`tau`), so that the NumPy step can do them too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import warnings
+
+import numpy as np
+import ot
+import pytest
+from scipy import sparse
+from scipy.optimize import nnls
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gibbsot import DenseCost, GridCost
+from gibbsot.core import native
+from gibbsot.models.nmf import Epoch, WassersteinNMF
+from gibbsot.sampling import sampler, schedules
+from gibbsot.solvers.oracle import Oracle
+
+SIZE = 16
+M = GridCost(SIZE).matrix()
+BUMPS = np.exp(-((np.arange(SIZE) - np.array([[2], [8], [13]])) ** 2) / 2)
+BUMPS /= BUMPS.sum(axis=1, keepdims=True)
+
+
+def mixtures(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Mixtures of the three bumps, most of them nearly pure, and their memberships."""
+    memberships = np.random.default_rng(seed).dirichlet(np.full(3, 0.3), n)
+    return memberships @ BUMPS, memberships
+
+
+def counts(n: int = 10, seed: int = 0) -> np.ndarray:
+    """Samples of such mixtures: whole numbers, a third of them zero."""
+    return np.random.default_rng(seed).multinomial(200, mixtures(n, seed)[0]).astype(float)
+
+
+def costs(P: np.ndarray, X: np.ndarray, matrix: np.ndarray = M) -> np.ndarray:
+    """Exact transport costs, by POT, of measures that are normalised."""
+    P, X = (np.asarray(rows, np.float64) for rows in (P, X))
+    P, X = (rows / rows.sum(axis=1, keepdims=True) for rows in (P, X))
+    return np.array([ot.emd2(p, x, matrix) for p, x in zip(P, X, strict=True)])
+
+
+def estimator(**options) -> WassersteinNMF:
+    """A short run from a random start, from which there is much to gain."""
+    defaults = {"max_epochs": 8, "tau": 3, "batch_size": 4, "init": "random", "random_state": 0}
+    return WassersteinNMF(**{"n_components": 3} | defaults | options)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> WassersteinNMF:
+    """For tests that only look."""
+    return estimator().fit(counts())
+
+
+def same(first: WassersteinNMF, other: WassersteinNMF) -> None:
+    """The same model by the same way, to the bit; only the clock differs."""
+    np.testing.assert_array_equal(first.components_, other.components_)
+    np.testing.assert_array_equal(first.memberships_, other.memberships_)
+    assert first.reconstruction_err_ == other.reconstruction_err_
+    for a, b in zip(first.history_, other.history_, strict=True):
+        np.testing.assert_array_equal(a._replace(seconds=0.0), b._replace(seconds=0.0))
+
+
+# the checks bring rows without mass, components that nobody needs, and more
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
+@parametrize_with_checks([WassersteinNMF(n_components=2, max_epochs=1, tau=3)])
+def test_scikit_learn_is_content(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def planted() -> dict[str, WassersteinNMF]:
+    """Models of 24 mixtures, with both kinds of update."""
+    X, _ = mixtures(24)
+    return {
+        update: estimator(max_epochs=150, tau=5, batch_size=8, update=update, random_state=1).fit(X)
+        for update in ("online", "full")
+    }
+
+
+def places(components: np.ndarray) -> list[int]:
+    """Which component stands for each bump, such that the worst is as near as can be."""
+    distances = np.array([[costs(d[None], b[None])[0] for d in components] for b in BUMPS])
+    return list(min(itertools.permutations(range(3)), key=lambda order: distances[range(3), order].max()))
+
+
+@pytest.mark.parametrize("update", ["online", "full"])
+def test_a_planted_model_is_recovered(planted, update):
+    """From a random start: components a tenth as far from theirs as the two nearest bumps are, and the memberships."""
+    X, memberships = mixtures(24)
+    model = planted[update]
+    order = places(model.components_)
+    assert costs(BUMPS[1:2], BUMPS[2:]) > 0.09
+    assert (costs(model.components_[order], BUMPS) < 0.009).all()
+    assert np.abs(model.memberships_[:, order] - memberships).mean() < 0.1
+    assert np.abs(model.transform(X[:6])[:, order] - memberships[:6]).mean() < 0.1
+
+
+def test_updates_agree_in_quality(planted):
+    """Both gain most of what there is to gain from their first look on, and neither twice what the other leaves."""
+    X, _ = mixtures(24)
+    left = {}
+    for update, model in planted.items():
+        first = next(epoch.upper for epoch in model.history_ if np.isfinite(epoch.upper))
+        left[update] = costs(model.inverse_transform(model.memberships_), X).mean()
+        assert left[update] < 0.25 * first
+    assert 0.5 < left["online"] / left["full"] < 2
+
+
+def test_updates_differ():
+    """With several batches; with one there is no difference."""
+    X = counts()
+    online, full = (estimator(update=update).fit(X) for update in ("online", "full"))
+    assert (online.components_ != full.components_).any()
+    same(*(estimator(update=update, batch_size=10, max_epochs=4).fit(X) for update in ("online", "full")))
+
+
+def test_blobs_on_a_grid():
+    """Three blobs on 6 x 6 from the default start, scikit-learn's NMF."""
+    places = np.indices((6, 6)).reshape(2, -1).T
+    blobs = np.exp(-((places - np.array([[[1, 1]], [[1, 4]], [[4, 2]]])) ** 2).sum(axis=2))
+    blobs /= blobs.sum(axis=1, keepdims=True)
+    X = np.random.default_rng(0).dirichlet(np.full(3, 0.3), 15) @ blobs
+    cost = GridCost((6, 6))
+    model = WassersteinNMF(3, cost=cost, max_epochs=4, tau=3, random_state=0).fit(X)
+    distances = np.array([[ot.emd2(b, d / d.sum(), cost.matrix()) for d in model.components_] for b in blobs])
+    assert sorted(distances.argmin(axis=1)) == [0, 1, 2]
+    assert distances.min(axis=1).max() < 0.1 * costs(blobs[:1], blobs[1:2], cost.matrix())[0]
+
+
+def test_threads_do_not_show(fitted):
+    same(estimator(n_jobs=2).fit(counts()), fitted)
+    np.testing.assert_array_equal(fitted.transform(counts(3)), fitted.set_params(n_jobs=2).transform(counts(3)))
+    fitted.set_params(n_jobs=None)
+
+
+def test_the_seed_decides(fitted):
+    X = counts()
+    same(estimator().fit(X), fitted)
+    same(estimator(random_state=np.random.RandomState(0)).fit(X), fitted)
+    assert (estimator(random_state=1).fit(X).components_ != fitted.components_).any()
+    with_chance = [estimator(random_state=None, max_epochs=1).fit(X).components_ for _ in range(2)]
+    assert (with_chance[0] != with_chance[1]).any()
+
+
+def test_what_a_fit_leaves(fitted):
+    X = counts()
+    assert fitted.components_.shape == (3, SIZE)
+    assert fitted.memberships_.shape == (10, 3)
+    for weights in (fitted.components_, fitted.memberships_):
+        assert (weights >= 0).all()
+        np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(fitted.usage_, fitted.memberships_.mean(axis=0), atol=2.0**-30)  # counted in ticks
+    # ten measures are all looked at: the error is that of the model, to the single precision of the costs
+    exact = costs(fitted.memberships_ @ fitted.components_, X).mean()
+    assert fitted.reconstruction_err_ == pytest.approx(exact, rel=1e-5)
+
+
+def test_history():
+    """An entry an epoch; bounds where the model was looked at, last at the end, and the best of them is the model's."""
+    fitted = estimator(max_epochs=75).fit(counts())
+    history = fitted.history_
+    assert len(history) == fitted.n_iter_ == 75
+    assert all(isinstance(epoch, Epoch) for epoch in history)
+    lower, upper = (np.array([getattr(epoch, name) for epoch in history]) for name in ("lower", "upper"))
+    looks = np.isfinite(upper)
+    np.testing.assert_array_equal(looks, np.isfinite(lower))
+    assert looks[[9, 19, -1]].all()
+    assert (lower[looks] <= upper[looks]).all()
+    assert (lower[looks] >= 0.99 * upper[looks]).all()
+    assert fitted.reconstruction_err_ == upper[looks].min()
+    assert fitted.reconstruction_err_ < 0.8 * upper[looks][0]
+    for epoch in history:
+        assert epoch.estimate > 0
+        assert epoch.temperature > 0
+        assert epoch.step > 0
+        assert epoch.sweeps > 3
+    assert (np.diff([epoch.seconds for epoch in history]) > 0).all()
+
+
+def test_the_best_model_is_kept():
+    """However the later ones are: hot chains with long steps spoil a start that is perfect."""
+    X, memberships = mixtures(8)
+    model = estimator(init=(BUMPS, memberships), temperature=1.0, step_size=100.0, cooling="paper", max_epochs=3).fit(X)
+    last = model.history_[-1].upper
+    assert last > 10 * model.reconstruction_err_
+    exact = costs(model.memberships_ @ model.components_, X).mean()
+    assert model.reconstruction_err_ == pytest.approx(exact, rel=1e-5)
+
+
+class Kill:
+    """Saves the model after so many epochs, and interrupts the fit."""
+
+    def __init__(self, epoch: int, path) -> None:
+        self.epoch, self.path = epoch, path
+
+    def __call__(self, model: WassersteinNMF) -> None:
+        if model.n_iter_ == self.epoch:
+            model.save(self.path)
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("epoch", [1, 4, 7])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"update": "full", "cooling": "paper", "cost": DenseCost(M)},
+        {"init": "nmf", "temperature": 1e-3, "step_size": 5.0, "cost": GridCost((4, 4), power=1), "n_jobs": 2},
+    ],
+    ids=["default", "paper", "others"],
+)
+def test_killed_and_resumed_it_comes_to_the_same(tmp_path, options, epoch):
+    X = counts()
+    whole = estimator(**options).fit(X)
+    killed = estimator(**options, callbacks=[Kill(epoch, tmp_path / "model.npz")])
+    with pytest.raises(KeyboardInterrupt):
+        killed.fit(X)
+    assert killed.n_iter_ == epoch
+    loaded = WassersteinNMF.load(tmp_path / "model.npz")
+    same(loaded, killed)
+    assert loaded.resume(X) is loaded
+    same(loaded, whole)
+    if epoch == 4:  # the model that was interrupted can go on as well
+        same(killed.set_params(callbacks=[]).resume(sparse.csr_array(X)), whole)
+
+
+def test_an_interrupt_within_an_epoch_leaves_the_best_model(monkeypatch):
+    """In the second of three batches of the sixteenth."""
+    X, run, calls = counts(), sampler.run, itertools.count()
+    model = estimator(max_epochs=100)
+
+    def interrupted(*args, **options):
+        if getattr(model, "n_iter_", 0) == 15 and next(calls) == 1:
+            raise KeyboardInterrupt
+        return run(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampler, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X)
+    assert model.n_iter_ == 15
+    exact = costs(model.memberships_ @ model.components_, X).mean()
+    assert model.reconstruction_err_ == pytest.approx(exact, rel=1e-5)
+    error = model.reconstruction_err_
+    model.set_params(max_epochs=18).resume(X)
+    assert model.n_iter_ == 18
+    assert model.reconstruction_err_ <= error
+
+
+def test_a_fit_may_be_prolonged():
+    X = counts()
+    model = estimator(max_epochs=3).fit(X)
+    early = model.reconstruction_err_
+    seconds = model.history_[-1].seconds
+    model.set_params(max_epochs=60).resume(X)
+    assert model.n_iter_ == len(model.history_) == 60
+    assert model.reconstruction_err_ < early
+    assert model.history_[3].seconds > seconds
+    with pytest.raises(ValueError, match="X: differs from the data of the fit"):
+        model.resume(counts(seed=1))
+    with pytest.raises(ValueError, match="X: differs from the data of the fit"):
+        model.resume(X[:-1])
+    with pytest.raises(NotFittedError):
+        estimator().resume(X)
+    with pytest.raises(ValueError, match="resume: this model has no fit to go on with"):
+        estimator().partial_fit(X).resume(X)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_steps_that_are_too_long_are_braked(seed):
+    """Noise in few components, where the default steps overshoot: no look is far off, and the start is improved on."""
+    X = np.random.default_rng(seed).random((60, 64)) ** 4
+    model = WassersteinNMF(5, cost=GridCost((8, 8)), max_epochs=30, random_state=seed).fit(X)
+    looks = np.array([epoch.upper for epoch in model.history_ if np.isfinite(epoch.upper)])
+    assert looks.max() < 1.3 * looks.min()
+    assert model.reconstruction_err_ < looks[0]
+
+
+@pytest.mark.parametrize("X", [counts(3), np.tile(counts(1), (3, 1))], ids=["different", "the same"])
+def test_it_stops_by_itself(X):
+    """When nothing more is gained, also where nothing is left to gain."""
+    model = estimator(n_components=1, max_epochs=2000, tol=0.05, tau=1).fit(X)
+    assert 3 < model.n_iter_ < 2000
+    assert np.isfinite(model.history_[-1].upper)
+    best = min(epoch.upper for epoch in model.history_ if np.isfinite(epoch.upper))
+    assert model.reconstruction_err_ <= best
+    epochs = model.n_iter_
+    assert model.resume(X).n_iter_ == epochs
+    assert model.set_params(tol=0.0, max_epochs=epochs + 2).resume(X).n_iter_ >= epochs
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_saved_and_loaded(tmp_path, dtype):
+    X = counts().astype(dtype)
+    options = {"cost": DenseCost(M), "step_size": 4.0, "tol": 0.01, "verbose": True, "max_epochs": 2}
+    model = estimator(**options).fit(X)
+    model.save(tmp_path / "model.npz")
+    loaded = WassersteinNMF.load(tmp_path / "model.npz")
+    same(loaded, model)
+    assert loaded.components_.dtype == loaded.memberships_.dtype == dtype
+    np.testing.assert_array_equal(loaded.transform(X[:3]), model.transform(X[:3]))
+    kept = {name: value for name, value in model.get_params().items() if name not in ("cost", "step_size")}
+    found = loaded.get_params()
+    assert {name: found[name] for name in kept} == kept
+    assert found["step_size"] == (4.0, 4.0)
+    np.testing.assert_array_equal(found["cost"].matrix(), M)
+    loaded.save(tmp_path / "again.npz")
+    with np.load(tmp_path / "model.npz") as a, np.load(tmp_path / "again.npz") as b:
+        assert sorted(a.files) == sorted(b.files)
+        for name in a.files:
+            np.testing.assert_array_equal(a[name], b[name])
+
+
+@pytest.mark.parametrize("before", ["nothing", "fit"])
+def test_a_stream_saved_and_loaded_goes_on(tmp_path, before):
+    """With the components that the stream came to, also where a fit was before it."""
+    model = estimator(max_epochs=2)
+    if before == "fit":
+        model.fit(counts())
+    model.partial_fit(counts(6, seed=1))
+    model.save(tmp_path / "model.npz")
+    loaded = WassersteinNMF.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.components_, model.components_)
+    for each in (loaded, model):
+        each.partial_fit(counts(6, seed=2))
+    np.testing.assert_array_equal(loaded.components_, model.components_)
+
+
+def test_a_fit_forgets_what_was_before(fitted):
+    model = estimator().partial_fit(counts(6, seed=1))
+    same(model.fit(counts()), fitted)
+    one, two = model.partial_fit(counts(6, seed=2)), pickle.loads(pickle.dumps(fitted)).partial_fit(counts(6, seed=2))
+    np.testing.assert_array_equal(one.components_, two.components_)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch, fitted):
+    path = tmp_path / "model.npz"
+    fitted.save(path)
+    content = path.read_bytes()
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            estimator(max_epochs=1).fit(counts()).save(path)
+    assert path.read_bytes() == content
+    assert os.listdir(tmp_path) == ["model.npz"]
+    with pytest.raises(NotFittedError):
+        estimator().save(path)
+    assert path.read_bytes() == content
+
+
+def test_damaged_and_foreign_files(tmp_path, fitted):
+    path = tmp_path / "model.npz"
+    fitted.save(path)
+    content = path.read_bytes()
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    for length in (0, 10, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"path: .*model\.npz is damaged or no file of gibbsot's"):
+            WassersteinNMF.load(path)
+    for name in arrays.keys() - {"format"}:
+        np.savez(path, **{key: x for key, x in arrays.items() if key != name})
+        if not name.startswith("parameter_") or name == "parameter_step_size":
+            with pytest.raises(ValueError, match=r"path: .*model\.npz is incomplete"):
+                WassersteinNMF.load(path)
+    Oracle(GridCost(3), np.eye(3)).save(path)
+    with pytest.raises(ValueError, match="holds 'gibbsot/1 Oracle'; expected 'gibbsot/1 WassersteinNMF'"):
+        WassersteinNMF.load(path)
+    with pytest.raises(FileNotFoundError):
+        WassersteinNMF.load(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize("init", ["random", "nmf"])
+def test_sparse_and_dense_data_are_the_same(init):
+    """To rounding: sums are taken in another order. The bits are the same where sums are exact, in a given start."""
+    X = counts()
+    dense = estimator(init=init).fit(X)
+    for form in (sparse.csr_array, sparse.csc_matrix):
+        model = estimator(init=init).fit(form(X))
+        np.testing.assert_allclose(model.components_, dense.components_, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(model.memberships_, dense.memberships_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.transform(sparse.csr_array(X[:3])), dense.transform(X[:3]), rtol=1e-9, atol=1e-12)
+    start = (BUMPS[:, ::-1], np.ones((10, 3)))
+    same(estimator(init=start).fit(X), estimator(init=start).fit(sparse.csr_array(X)))
+
+
+def test_single_precision(fitted):
+    """It is kept, and the model is the same to that precision."""
+    X = counts().astype(np.float32)
+    model = estimator().fit(X)
+    assert model.components_.dtype == model.memberships_.dtype == np.float32
+    np.testing.assert_allclose(model.components_, fitted.components_, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(model.memberships_, fitted.memberships_, rtol=1e-5, atol=1e-7)
+    memberships = model.transform(X[:3])
+    assert memberships.dtype == model.inverse_transform(memberships).dtype == np.float32
+    np.testing.assert_allclose(memberships, fitted.transform(counts()[:3]), atol=1e-4)
+    assert model.score(X[:3]) == pytest.approx(fitted.score(counts()[:3]), rel=1e-3)
+    assert estimator(max_epochs=1).partial_fit(X).components_.dtype == np.float32
+    assert estimator(max_epochs=1).fit(X.astype(int)).components_.dtype == np.float64
+
+
+def test_only_shares_matter(fitted):
+    """Rows are normalised, in every method."""
+    X = counts()
+    scaled = X * 2.0 ** np.arange(-5, 5)[:, None]
+    same(estimator(init=(BUMPS, np.ones((10, 3)))).fit(X), estimator(init=(BUMPS, np.ones((10, 3)))).fit(4 * X))
+    np.testing.assert_array_equal(fitted.transform(scaled[:3]), fitted.transform(X[:3]))
+    assert fitted.score(scaled[:3]) == pytest.approx(fitted.score(X[:3]), rel=1e-12)
+    shares = X / X.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(estimator().fit(shares).components_, fitted.components_, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_rows_without_mass(form):
+    """They are pointed out, belong to every component alike, and do not change the others."""
+    X = counts()
+    holes = np.insert(X, [0, 4], 0, axis=0)
+    start = (BUMPS, np.ones((10, 3)))
+    model = estimator(init=start, max_epochs=3).fit(X)
+    with pytest.warns(UserWarning, match="X: 2 rows have no mass, the first is row 0"):
+        other = estimator(init=start, max_epochs=3).fit(form(holes))
+    np.testing.assert_array_equal(other.components_, model.components_)
+    np.testing.assert_array_equal(np.delete(other.memberships_, [0, 5], axis=0), model.memberships_)
+    np.testing.assert_allclose(other.memberships_[[0, 5]], 1 / 3)
+    with pytest.warns(UserWarning, match="X: 1 rows have no mass"):
+        memberships = model.transform(form(holes[:3]))
+    np.testing.assert_allclose(memberships[0], 1 / 3)
+    np.testing.assert_array_equal(memberships[1:], model.transform(X[:2]))
+    with pytest.warns(UserWarning, match="X: 1 rows have no mass"):
+        assert model.score(form(holes[:3])) == model.score(X[:2])
+    with pytest.warns(UserWarning, match="X: 2 rows have no mass"):
+        other.set_params(max_epochs=5).resume(form(holes))
+    same_components = model.set_params(max_epochs=5).resume(X).components_
+    np.testing.assert_array_equal(other.components_, same_components)
+    with pytest.raises(ValueError, match="X: has no mass in any row"):
+        estimator().fit(form(0 * X))
+
+
+def test_scores(fitted):
+    """Minus an upper bound of the mean cost, which the exact score attains."""
+    X = counts(5, seed=3)
+    exact = fitted.score(X, exact=True)
+    wanted = costs(fitted.inverse_transform(fitted.transform(X)), X).mean()
+    assert -exact == pytest.approx(wanted, rel=1e-9)
+    certified = fitted.score(X)
+    assert exact >= certified - 1e-9 * wanted
+    assert -certified < 1.1 * wanted
+
+
+def lonely(components: np.ndarray, **options) -> WassersteinNMF:
+    """A model with components that are given."""
+    model = estimator(max_epochs=1, init=(components, np.ones((6, len(components)))), **options).fit(counts(6))
+    model.components_ = components
+    return model
+
+
+def test_memberships_where_least_squares_sees_nothing():
+    """Points beside a component that does not overlap with them; the broad one does, and has all of least squares."""
+    broad = np.full(SIZE, 1 / SIZE)
+    components = np.array([broad, np.eye(SIZE)[5], np.eye(SIZE)[11]])
+    X = np.vstack([np.eye(SIZE)[[6, 10, 4]], broad])
+    squares = np.stack([nnls(components.T, x)[0] for x in X])
+    np.testing.assert_allclose(squares[:3, 1:], 0, atol=1e-12)
+    memberships = lonely(components).transform(X)
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(memberships, [[0, 1, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]], atol=0.02)
+    np.testing.assert_allclose(costs(memberships[:3] @ components, X[:3]), 1 / SIZE**2, rtol=0.05)
+
+
+def test_memberships_are_never_worse_than_least_squares():
+    """In exact cost, but for the smoothing of that start: W is convex, and 2 % of other components cost so much."""
+    X = counts(8, seed=5)
+    memberships = lonely(BUMPS, tau=1).transform(X)
+    squares = np.stack([nnls(BUMPS.T, x / x.sum())[0] for x in X])
+    squares /= squares.sum(axis=1, keepdims=True)
+    even = costs(np.tile(BUMPS.mean(axis=0), (8, 1)), X)
+    assert (costs(memberships @ BUMPS, X) <= 0.98 * costs(squares @ BUMPS, X) + 0.02 * even).all()
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-12)
+
+
+def test_inverse_transform(fitted):
+    W = np.random.default_rng(0).dirichlet(np.ones(3), 4)
+    np.testing.assert_array_equal(fitted.inverse_transform(W), W @ fitted.components_)
+    np.testing.assert_array_equal(fitted.inverse_transform(np.eye(3)), fitted.components_)
+    for bad in (W[:, 1:], W[0], W[None]):
+        with pytest.raises(ValueError, match=r"W: expected shape \(n, 3\), got"):
+            fitted.inverse_transform(bad)
+    assert list(fitted.get_feature_names_out()) == [f"wassersteinnmf{k}" for k in range(3)]
+
+
+def test_a_stream_is_learnt_from():
+    """Batches that never come again: held-out measures are represented far better than after the first batch."""
+    held_out, _ = mixtures(4, seed=100)
+    model = estimator(step_size=(3.0, 1.0), tau=10)
+    scores = []
+    for k in range(5):
+        assert model.partial_fit(mixtures(8, seed=k)[0]) is model
+        if k in (0, 4):
+            scores.append(-model.score(held_out, exact=True))
+    assert scores[1] < 0.25 * scores[0]
+    assert model.n_seen_ == 40
+    assert model.components_.shape == (3, SIZE)
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-12)
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(np.ones((4, SIZE - 1)))
+
+
+def test_a_stream_goes_on_from_a_fit(fitted):
+    """And does not spoil it."""
+    held_out, _ = mixtures(4, seed=100)
+    model = pickle.loads(pickle.dumps(fitted)).set_params(step_size=(3.0, 1.0), tau=5)
+    before = -model.score(held_out, exact=True)
+    for k in range(2):
+        model.partial_fit(mixtures(10, seed=k)[0])
+    assert -model.score(held_out, exact=True) < before
+
+
+def test_temperatures():
+    """A number is that of the first epoch; "auto" is in units of the cost; the paper's decay is fixed."""
+    X = counts()
+    assert estimator(max_epochs=1, temperature=0.02).fit(X).history_[0].temperature == pytest.approx(0.02)
+    paper = estimator(cooling="paper", temperature=0.02, max_epochs=4).fit(X)
+    support = (X > 0).sum() / len(X)
+    T = [0.02]
+    for _ in range(3):
+        T.append(schedules.epoch_decay(T[-1], SIZE, support))
+    np.testing.assert_allclose([epoch.temperature for epoch in paper.history_], T, rtol=1e-12)
+    assert T[-1] < 0.6 * T[0]
+    assert {epoch.step for epoch in paper.history_} == {1.0}
+    for cooling in ("adaptive", "paper"):
+        one, eight = (
+            estimator(cooling=cooling, cost=GridCost(SIZE, spacing=spacing), max_epochs=6).fit(X)
+            for spacing in (1.0, 2.0**1.5)
+        )
+        # to single precision; the sampler itself has no unit
+        for a, b in zip(one.history_, eight.history_, strict=True):
+            assert b.temperature == pytest.approx(8 * a.temperature, rel=1e-4)
+        np.testing.assert_allclose(one.components_, eight.components_, rtol=1e-3, atol=1e-5)
+
+
+def test_steps_are_of_components_and_memberships():
+    """Next to no step of the one leaves it where it was, while the other moves."""
+    X, memberships = mixtures(6)
+    start = (np.roll(BUMPS, 1, axis=1), memberships)
+    still = estimator(init=start, step_size=(1e-12, 2.0), cooling="paper", max_epochs=2)
+    moved = estimator(init=start, step_size=(2.0, 1e-12), cooling="paper", max_epochs=2)
+    for model, name in ((still, "log_components"), (moved, "log_memberships")):
+        model.fit(X)
+        where = {"log_components": model._run, "log_memberships": model._run.shards.parts[0]}
+        runs = {key: np.exp(getattr(place, key)) for key, place in where.items()}
+        near = {
+            "log_components": np.abs(runs["log_components"] - start[0]).max(),
+            "log_memberships": np.abs(runs["log_memberships"] - start[1]).max(),
+        }
+        other = ({"log_components", "log_memberships"} - {name}).pop()
+        assert near[name] < 0.02  # the smoothing of the start
+        assert near[other] > 0.03
+
+
+def test_starts():
+    """Arrays are taken as they are, but for a little smoothing; scikit-learn's NMF is better than chance."""
+    X, memberships = mixtures(8)
+    given = estimator(init=(5 * BUMPS, 3 * memberships), max_epochs=1).fit(X)
+    assert given.reconstruction_err_ < 0.002
+    for update in ("online", "full"):
+        chance, usual = (estimator(init=init, max_epochs=1, update=update).fit(X) for init in ("random", "nmf"))
+        assert usual.reconstruction_err_ < 0.5 * chance.reconstruction_err_
+
+
+def test_callbacks_see_every_epoch_and_may_stop():
+    seen = []
+
+    def watch(model: WassersteinNMF) -> str:
+        assert model.components_.shape == (3, SIZE)
+        assert len(model.history_) == model.n_iter_
+        seen.append(model.n_iter_)
+        return "not True"
+
+    estimator(max_epochs=3, callbacks=[watch]).fit(counts())
+    assert seen == [1, 2, 3]
+    stopped = estimator(callbacks=[watch, lambda model: model.n_iter_ == 2, watch]).fit(counts())
+    assert stopped.n_iter_ == 2
+    assert seen == [1, 2, 3, 1, 1, 2, 2]
+
+
+def test_no_bar_without_a_terminal(capsys):
+    estimator(verbose=True, max_epochs=2).fit(counts())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_components_that_nobody_uses_are_reported():
+    """One at the far end, with data that have nothing there."""
+    X = np.random.default_rng(0).multinomial(300, BUMPS[0], 6)
+    start = (np.array([BUMPS[0], np.eye(SIZE)[SIZE - 1]]), np.tile([1.0, 0.0], (6, 1)))
+    with pytest.warns(ConvergenceWarning, match="components 1 are hardly used; try fewer n_components"):
+        model = estimator(n_components=2, init=start, max_epochs=30).fit(X)
+    assert model.usage_[1] < 5e-4
+
+
+def test_costs_of_every_kind():
+    """A matrix, as it is or as a cost, gives what the grid gives, to single precision."""
+    X = counts()
+    grid = estimator(cost=GridCost(SIZE), max_epochs=4).fit(X)
+    same(estimator(cost=None, max_epochs=4).fit(X), grid)
+    dense = estimator(cost=DenseCost(M), max_epochs=4).fit(X)
+    same(estimator(cost=M, max_epochs=4).fit(X), dense)
+    same(estimator(cost=M.tolist(), max_epochs=4).fit(X), dense)
+    np.testing.assert_allclose(dense.components_, grid.components_, rtol=1e-3, atol=1e-5)
+    huge = estimator(cost=1e45 * M, max_epochs=2).fit(X)  # more than single precision holds
+    assert np.isfinite(huge.components_).all()
+    assert huge.reconstruction_err_ > 1e38
+
+
+@pytest.mark.parametrize(("n", "K"), [(1, 1), (4, 1), (4, 2), (4, 4)])
+def test_measures_that_fit_perfectly(n, K):
+    """All the same: nothing to gain, nothing to divide by. The smoothing of the start costs a little."""
+    X = np.tile(counts(1), (n, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = estimator(n_components=K, init="nmf", max_epochs=4).fit(X)
+    assert 0 <= model.reconstruction_err_ < 1e-3
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-6)
+    assert np.isfinite(model.transform(X)).all()
+    assert -1e-3 < model.score(X) <= 0
+
+
+def test_points_of_one_bin():
+    """A grid of one point: there is nowhere to go."""
+    model = estimator(n_components=1, max_epochs=2).fit(np.ones((3, 1)))
+    np.testing.assert_allclose(model.components_, 1)
+    assert model.reconstruction_err_ == pytest.approx(0, abs=1e-12)
+
+
+def damaged(value: float) -> np.ndarray:
+    X = counts()
+    X[2, 3] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (damaged(-1), ValueError, "Negative values"),
+        (damaged(np.nan), ValueError, "NaN"),
+        (damaged(np.inf), ValueError, "infinity"),
+        (sparse.csr_array(damaged(-1)), ValueError, "Negative values"),
+        (sparse.csr_array(damaged(np.nan)), ValueError, "NaN"),
+        (np.zeros((4, SIZE)), ValueError, "X: has no mass in any row"),
+        (np.full((4, SIZE), 1e308), ValueError, "overflow"),
+        (counts()[0], ValueError, "Expected 2D array"),
+        (counts()[:0], ValueError, "0 sample"),
+        (counts()[:2], ValueError, "n_components: 3 is more than the data has measures, n_samples=2"),
+        (np.full((4, SIZE), "a"), ValueError, "could not convert string"),
+    ],
+)
+def test_bad_data(X, error, message, fitted):
+    with pytest.raises(error, match=message):
+        estimator().fit(X)
+    if "n_components" not in message:
+        for method in (fitted.transform, fitted.score, fitted.resume, pickle.loads(pickle.dumps(fitted)).partial_fit):
+            with pytest.raises(error, match=message):
+                method(X)
+
+
+INFINITE = np.where(np.arange(SIZE)[:, None] == np.arange(SIZE), np.inf, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"cost": GridCost(SIZE - 1)}, ValueError, "cost: is for 15 x 15 points; expected 16 x 16 as in X"),
+        ({"cost": M[:, 1:]}, ValueError, "cost: is for 16 x 15 points; expected 16 x 16"),
+        ({"cost": INFINITE}, ValueError, "cost: has infinite costs; expected finite ones"),
+        ({"cost": np.full((SIZE, SIZE), np.nan)}, ValueError, "cost: has NaN"),
+        ({"cost": "euclidean"}, TypeError, "cost: expected real numbers"),
+        ({"n_components": 0}, ValueError, "n_components: expected at least 1"),
+        ({"n_components": 2.0}, TypeError, "n_components: expected an integer"),
+        ({"n_components": 11}, ValueError, "n_components: 11 is more than the data has measures"),
+        ({"max_epochs": 0}, ValueError, "max_epochs: expected at least 1"),
+        ({"batch_size": -1}, ValueError, "batch_size: expected at least 1"),
+        ({"tau": 0}, ValueError, "tau: expected at least 1"),
+        ({"cooling": "slow"}, ValueError, "cooling: expected one of .*, got 'slow'"),
+        ({"update": "batch"}, ValueError, "update: expected one of .*, got 'batch'"),
+        ({"temperature": "hot"}, ValueError, "temperature: expected 'auto' or a positive number, got 'hot'"),
+        ({"temperature": 0.0}, ValueError, "temperature: expected a positive number"),
+        ({"temperature": np.nan}, ValueError, "temperature: expected a positive number"),
+        ({"tol": -1e-3}, ValueError, "tol: expected a number >= 0"),
+        ({"tol": None}, TypeError, "tol: expected a number"),
+        ({"step_size": 0.0}, ValueError, "step_size: expected a positive number"),
+        ({"step_size": (1.0, -1.0)}, ValueError, "step_size: expected a positive number"),
+        ({"step_size": (1.0, 1.0, 1.0)}, ValueError, "step_size: expected a number or one for components"),
+        ({"step_size": None}, ValueError, "step_size: expected a number or one for components"),
+        ({"callbacks": print}, ValueError, "callbacks: expected a sequence of functions"),
+        ({"init": None}, ValueError, "init: expected 'nmf', 'random' or a pair of arrays, got None"),
+        ({"init": np.ones((3, 16))}, ValueError, "init: expected 'nmf', 'random' or a pair of arrays"),
+        ({"init": (BUMPS, "a")}, TypeError, "init: expected real numbers"),
+        ({"init": "kmeans"}, ValueError, "init: expected 'nmf', 'random' or a pair of arrays, got 'kmeans'"),
+        ({"init": (BUMPS[:2], np.ones((10, 3)))}, ValueError, r"init: expected components of shape \(3, 16\)"),
+        ({"init": (BUMPS, np.ones((9, 3)))}, ValueError, r"init: expected memberships of shape \(10, 3\)"),
+        ({"init": (-BUMPS, np.ones((10, 3)))}, ValueError, "init: expected components .*, nonnegative"),
+        ({"init": (0 * BUMPS, np.ones((10, 3)))}, ValueError, "init: expected components .* mass in every row"),
+        ({"init": (BUMPS, np.full((10, 3), np.nan))}, ValueError, "init: expected memberships"),
+        ({"n_jobs": 0}, ValueError, "n_jobs: 0 has no meaning"),
+        ({"random_state": "seed"}, ValueError, "cannot be used to seed"),
+    ],
+)
+def test_bad_parameters(options, error, message):
+    with pytest.raises(error, match=message):
+        estimator(**options).fit(counts())
+    if "n_components" not in options or options["n_components"] != 11:
+        with pytest.raises(error, match=message):
+            estimator(**options).partial_fit(counts())
+
+
+@pytest.mark.parametrize("method", ["transform", "inverse_transform", "score", "save"])
+def test_a_model_that_has_not_been_fitted(method, tmp_path):
+    with pytest.raises(NotFittedError):
+        getattr(estimator(), method)(tmp_path / "a.npz" if method == "save" else counts())
+    assert os.listdir(tmp_path) == []

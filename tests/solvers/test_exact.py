@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment, linprog
+
+from cases import batch, measures, problems
+from gibbsot import DenseCost, GridCost, PointCost, datasets, solve, solve_batch
+from gibbsot.core import native
+from gibbsot.solvers import exact
+from gibbsot.solvers.exact import crossover
+
+
+def dense_value(p, q, M) -> float:
+    """POT's network simplex on the full matrix; a cost that no optimal plan uses stands in for infinite ones."""
+    M = np.where(np.isinf(M), 1e3 * M[np.isfinite(M)].max(), M).astype(np.float64)
+    return float(ot.emd2(p, q, M, numItermax=10_000_000))
+
+
+def check_optimal(p, q, cost, result) -> None:
+    """Primal and dual feasible, and no gap between them: optimal, whoever computed it."""
+    M = cost.matrix().astype(np.float64)
+    U, L = result.potentials
+    on = (p > 0)[:, None] & (q > 0)
+    scale = np.abs(U[p > 0]).max() + np.abs(L[q > 0]).max() + 1e-300
+    assert (U[:, None] - L - M)[on].max() <= 1e-12 * scale
+    Z = result.coupling
+    np.testing.assert_allclose(Z.sum(axis=1), p, atol=1e-9)
+    np.testing.assert_allclose(Z.sum(axis=0), q, atol=1e-9)
+    assert Z.data.min() > 0
+    assert Z.nnz <= (p > 0).sum() + (q > 0).sum() - 1
+    dual = p[p > 0] @ U[p > 0] - q[q > 0] @ L[q > 0]
+    assert result.value == pytest.approx(dual, rel=1e-8, abs=1e-9 * scale)
+    assert result.status == "optimal"
+
+
+@pytest.mark.parametrize("kind", ["dense", "points", "grid1", "grid2", "grid3", "forbidden", "coulomb", "axes", "thin"])
+def test_exact_values_are_those_of_pot(kind):
+    """12 problems of each kind, with and without zero weights."""
+    for seed in range(4):
+        pair = batch(kind, n=3, seed=seed, zeros=0.3 * (seed % 2))
+        result = solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=200)
+        for p, q, one in zip(pair.p, pair.q, result, strict=True):
+            assert one.value == pytest.approx(dense_value(p, q, pair.cost.matrix()), rel=1e-9, abs=1e-14)
+            check_optimal(p, q, pair.cost, one)
+
+
+def test_against_an_lp_solver():
+    """HiGHS, which is nobody's network simplex."""
+    pair = batch("forbidden", n=2, zeros=0.2)
+    M = pair.cost.matrix()
+    i, j = np.nonzero(np.isfinite(M))
+    balance = np.zeros((sum(M.shape), len(i)))
+    balance[i, np.arange(len(i))] = 1
+    balance[M.shape[0] + j, np.arange(len(i))] = 1
+    for p, q in zip(pair.p, pair.q, strict=True):
+        lp = linprog(M[i, j], A_eq=balance, b_eq=np.concatenate([p, q]), method="highs")
+        assert solve(p, q, pair.cost, exact=True, n_sweeps=100).value == pytest.approx(lp.fun, rel=1e-9)
+
+
+def test_coulomb_is_exact_where_pot_is_not():
+    p, q, cost = datasets.coulomb_uniform()
+    result = solve(p, q, cost, exact=True, n_sweeps=300)
+    assert result.value == pytest.approx(2, rel=1e-12)
+    check_optimal(p, q, cost, result)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "cost"),
+    [
+        ([1.0], [1.0], [[3.0]]),
+        ([1.0], [0.25, 0.75], [[3.0, 1.0]]),
+        ([0.25, 0.75], [1.0], [[3.0], [1.0]]),
+        (np.full(30, 1 / 30), np.full(30, 1 / 30), PointCost(np.random.default_rng(0).normal(size=(30, 2)))),
+        (np.full(40, 1 / 40), np.full(40, 1 / 40), DenseCost(np.random.default_rng(1).random((40, 40)))),
+        (
+            np.full(20, 1 / 20),
+            np.full(20, 1 / 20),
+            PointCost(np.repeat(np.random.default_rng(2).random((5, 2)), 4, axis=0)),
+        ),
+        (np.full(6, 1 / 6), np.full(4, 1 / 4), np.full((6, 4), 7.0)),
+        (np.eye(9)[0], np.eye(9)[8], GridCost((3, 3))),
+    ],
+    ids=["point", "one to two", "two to one", "equal", "assignment", "duplicates", "constant", "far"],
+)
+def test_degenerate_problems(p, q, cost):
+    result = solve(p, q, cost, exact=True, n_sweeps=50)
+    M = result.problem.cost.matrix()
+    assert result.value == pytest.approx(dense_value(np.asarray(p), np.asarray(q), M), rel=1e-9, abs=1e-15)
+    check_optimal(np.asarray(p), np.asarray(q), result.problem.cost, result)
+
+
+def test_measures_that_nearly_agree():
+    """Where the estimate is far off, the crossover is exact."""
+    rng = np.random.default_rng(3)
+    cost = PointCost(rng.normal(size=(60, 2)))
+    p = rng.dirichlet(np.ones(60))
+    for e in (0.03, 0.001):
+        q = (1 - e) * p + e * rng.dirichlet(np.ones(60))
+        result = solve(p, q, cost, exact=True)
+        assert result.value == pytest.approx(dense_value(p, q / q.sum(), cost.matrix()), rel=1e-9)
+
+
+def test_bad_potentials_only_take_longer():
+    pair = batch("points", n=1)
+    p, q = pair.p[0], pair.q[0]
+    W = dense_value(p, q, pair.cost.matrix())
+    for U in (np.zeros(21), np.random.default_rng(0).normal(size=21) * 100):
+        result = crossover(p, q, pair.cost, U, neighbours=2)
+        assert result.optimal
+        assert result.value == pytest.approx(W, rel=1e-9)
+    few = crossover(p, q, pair.cost, np.random.default_rng(0).normal(size=21) * 100, neighbours=1, max_rounds=1)
+    assert not few.optimal
+    assert few.value > W
+    assert p @ few.U - q @ few.L <= W
+
+
+@settings(max_examples=200)
+@given(problems(), st.integers(0, 5))
+def test_bounds_hold_whatever_the_sweeps(pair, seed):
+    result = solve_batch(pair.p, pair.q, pair.cost, n_sweeps=5, seed=seed)
+    M = pair.cost.matrix()
+    W = np.array([dense_value(p, q, M) for p, q in zip(pair.p, pair.q, strict=True)])
+    slack = 1e-12 * np.abs(W)
+    assert (result.lower_bound <= W + slack).all()
+    assert (result.upper_bound >= W - slack).all()
+    assert (result.gap >= 0).all()
+    known = np.isfinite(result.upper_bound)
+    assert ((1 - result.gap) * result.upper_bound <= W + 1e-9 * np.abs(W))[known].all()
+    assert np.isinf(result.gap[~known]).all()
+    for p, q, Z in zip(pair.p, pair.q, result.coupling, strict=True):
+        np.testing.assert_allclose(Z.sum(axis=1), p, atol=1e-7 if pair.cost.dtype == np.float32 else 1e-9)
+        np.testing.assert_allclose(Z.sum(axis=0), q, atol=1e-7 if pair.cost.dtype == np.float32 else 1e-9)
+
+
+def test_a_certified_gap_is_small_after_annealing():
+    """One round of the simplex on the annealed arcs certifies what the sampler alone can not."""
+    pair = batch("grid2", n=2, zeros=0.0)
+    result = solve_batch(pair.p, pair.q, pair.cost, n_sweeps=500)
+    assert (result.gap < 1e-3).all()
+    assert (result[0].status, result.status) == ("estimate", ["estimate"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "M"),
+    [
+        ([0.5, 0.5], [0.9, 0.1], [[np.inf, 1.0], [1.0, np.inf]]),
+        ([0.5, 0.5, 0.0], [0.3, 0.3, 0.4], [[0.0, np.inf, np.inf], [np.inf, 0.0, 1.0], [0.0, 0.0, 0.0]]),
+    ],
+)
+def test_forbidden_arcs_that_leave_no_plan(p, q, M):
+    with pytest.raises(ValueError, match="cost: infinite costs forbid every plan"):
+        solve(p, q, M, exact=True)
+
+
+def test_float32_costs_are_solved_exactly_as_they_are():
+    pair = batch("points", n=1, dtype=np.float32)
+    result = solve(pair.p[0], pair.q[0], pair.cost, exact=True)
+    assert result.value == pytest.approx(dense_value(pair.p[0], pair.q[0], pair.cost.matrix()), rel=1e-9)
+    assert result.status == "optimal"
+
+
+def test_exact_with_threads_gives_the_same():
+    pair = batch("grid2", n=5)
+    one, two = (solve_batch(pair.p, pair.q, pair.cost, exact=True, n_jobs=n) for n in (1, 2))
+    np.testing.assert_array_equal(one.value, two.value)
+    np.testing.assert_array_equal(one.potentials[0], two.potentials[0])
+
+
+def test_grids_never_form_their_matrix(monkeypatch):
+    if native.kernels() is None:
+        pytest.skip("the compiled kernels' promise")
+    monkeypatch.setattr(GridCost, "matrix", None)
+    rng = np.random.default_rng(0)
+    p, q = measures(rng, 2, 12 * 15)
+    assert solve(p, q, GridCost((12, 15)), exact=True).status == "optimal"
+
+
+def test_exact_is_a_flag():
+    with pytest.raises(TypeError, match="exact: expected True or False"):
+        solve([1.0], [1.0], [[1.0]], exact="yes")
+
+
+def test_annealing_until_a_gap_is_certified():
+    pair = batch("grid2", n=3, zeros=0.0)
+    result = solve_batch(pair.p, pair.q, pair.cost, gap=1e-3)
+    assert result.status == ["gap reached"] * 3
+    assert (result.gap <= 1e-3).all()
+    W = [dense_value(p, q, pair.cost.matrix()) for p, q in zip(pair.p, pair.q, strict=True)]
+    assert (np.abs(result.upper_bound / W - 1) <= 1e-3).all()
+    faces = np.random.default_rng(0).random((2, 20 * 20))
+    one = solve(faces[0] / faces[0].sum(), faces[1] / faces[1].sum(), GridCost((20, 20)), gap=1e-12, n_sweeps=2)
+    assert one.status == "budget ended"
+    assert one.gap > 1e-12
+    assert one.n_sweeps <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"gap": 0.0}, ValueError, "gap: expected a positive number"),
+        ({"gap": "small"}, TypeError, "gap: expected a number"),
+        ({"gap": 1e-6}, ValueError, "gap: 1e-06 is below 0.0001, what float32 can certify; use a cost in float64"),
+        ({"gap": 1e-2, "exact": True}, ValueError, "gap: goes with the adaptive schedule"),
+        ({"gap": 1e-2, "schedule": [1.0]}, ValueError, "gap: goes with the adaptive schedule"),
+        ({"gap": 1e-2, "diagnostics": True}, ValueError, "gap: goes with the adaptive schedule"),
+    ],
+)
+def test_bad_gaps(options, error, message):
+    with pytest.raises(error, match=message):
+        solve([1.0], [1.0], DenseCost([[1.0]], "float32"), **options)
+
+
+@pytest.mark.parametrize("cost", [GridCost(300, spacing=1.0), DenseCost(GridCost(300, spacing=1.0).matrix())])
+def test_tails_that_weigh_next_to_nothing(cost):
+    """Weights down to 1e-300 leave the simplex's tree in pieces, between which its potentials mean nothing."""
+    x = np.arange(300)
+    p, q = (np.exp(-((x - 20) ** 2) / (2 * sd**2)) for sd in (5, 10))
+    p, q = p / p.sum(), q / q.sum()
+    result = solve(p, q, cost, exact=True)
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(ot.emd2_1d(x, x, p, q), rel=1e-9)
+
+
+@pytest.mark.parametrize("price", [1e6, 1e9])
+def test_prices_for_what_is_all_but_forbidden(price):
+    """Next to such costs the potentials have few digits left, until they are corrected round by round."""
+    rng = np.random.default_rng(0)
+    M = np.where(rng.random((300, 300)) < 0.5, price, rng.random((300, 300)))
+    uniform = np.full(300, 1 / 300)
+    i, j = linear_sum_assignment(M)
+    result = solve(uniform, uniform, M, exact=True)
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(M[i, j].mean(), rel=1e-9)
+
+
+def test_nothing_costs_anything():
+    result = solve(np.full(11, 1 / 11), np.full(14, 1 / 14), np.zeros((11, 14)), exact=True)
+    assert (result.status, result.value, result.gap) == ("optimal", 0.0, 0.0)
+
+
+def test_equal_measures_have_no_gap():
+    p = np.random.default_rng(0).dirichlet(np.ones(30))
+    result = solve(p, p, PointCost(np.random.default_rng(1).random((30, 2))), gap=1e-3)
+    assert (result.status, result.gap) == ("gap reached", 0.0)
+
+
+def test_warnings_are_as_they_were():
+    pair = batch("points", n=40)
+    before = list(warnings.filters)
+    solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=20, n_jobs=4)
+    assert warnings.filters == before
+
+
+def test_an_interrupted_crossover_leaves_its_queue(monkeypatch):
+    pair = batch("points", n=50)
+    started = []
+
+    def stopped(*args, **options):
+        started.append(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exact, "crossover", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=5)
+    assert len(started) < 50
+
+
+def test_an_infeasible_problem_of_a_batch_is_named():
+    M = np.array([[np.inf, 1.0], [1.0, np.inf]])
+    with pytest.raises(ValueError, match=r"forbid every plan .* \(problem 1\)"):
+        solve_batch([[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.5], [0.9, 0.1]], M, exact=True)
