@@ -40,10 +40,10 @@ def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_kernel_from_the_environment():
-    done = run("from gibbsot import kernels; print(native.name())", GIBBSOT_KERNEL="numpy")
+    done = run("from gibbsot.core import native; print(native.name())", GIBBSOT_KERNEL="numpy")
     assert done.stdout.strip() == "numpy"
     assert done.stderr == ""
-    done = run("from gibbsot import kernels; native.name()", GIBBSOT_KERNEL="abacus")
+    done = run("from gibbsot.core import native; native.name()", GIBBSOT_KERNEL="abacus")
     assert "GIBBSOT_KERNEL: 'abacus' is not available here" in done.stderr
 
 
