@@ -1,51 +1,83 @@
-# `make demo` and `make test` need Python 3.10 or newer and make; with a C++ compiler the kernels are compiled.
+# Needs Python 3.10 or newer and make; with a C++ compiler the kernels are compiled. Everything is installed into .venv,
+# and each target installs only what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUN := $(BIN)/python
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*)
+TORCH := torch==2.13.0
+PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys test bench bench-nmf bench-models bench-scaling lint clean
+.PHONY: demo toys lint format test test-all nightly bench bench-nmf bench-models bench-scaling clean
 
-demo: $(VENV)/installed
+demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
 
-toys: $(VENV)/installed
+toys: $(VENV)/package
 	$(RUN) examples/toys.py --out demo
 
-test: $(VENV)/installed
+lint: $(VENV)/test
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
-	$(RUN) -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/lint-imports --no-cache
+	$(RUN) -m vulture
+	$(RUN) tools/check_docstrings.py
 
-bench: $(VENV)/installed
+format: $(VENV)/test
+	$(RUN) -m ruff check --fix
+	$(RUN) -m ruff format
+
+test: lint
+	$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/test-all lint
+	$(PYTEST) --cov --cov-report=term:skip-covered
+
+# what would take continuous integration too long
+nightly: test-all bench bench-nmf bench-models bench-scaling
+
+bench: $(VENV)/bench
 	$(RUN) benchmarks/engine.py
 	$(RUN) benchmarks/accuracy.py
 	$(RUN) benchmarks/exact.py
 
-bench-nmf: $(VENV)/installed
+bench-nmf: $(VENV)/bench
 	$(RUN) benchmarks/nmf.py
 
-bench-models: $(VENV)/installed
+bench-models: $(VENV)/bench $(VENV)/torch
 	$(RUN) benchmarks/barycenter.py
 	$(RUN) benchmarks/labels.py
 	$(RUN) benchmarks/torch_loss.py
 
-bench-scaling: $(VENV)/installed
+bench-scaling: $(VENV)/bench
 	$(RUN) benchmarks/scaling.py
 	$(RUN) benchmarks/stream.py
 
-lint: $(VENV)/installed
-	$(RUN) -m ruff check --fix
-	$(RUN) -m ruff format
-	$(RUN) -m mypy
-
-$(VENV)/installed: $(SOURCES)
+# the package and its command line; the other stamps add packages and do not compile again
+$(VENV)/package: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet --editable '.[test,lint]'
+	$(RUN) -m pip install --quiet --editable '.[cli]'
+	touch $@
+
+$(VENV)/test: $(VENV)/package
+	$(RUN) -m pip install --quiet 'gibbsot[test,lint]'
+	touch $@
+
+$(VENV)/bench: $(VENV)/package
+	$(RUN) -m pip install --quiet 'gibbsot[bench]'
+	touch $@
+
+$(VENV)/test-all: $(VENV)/test $(VENV)/torch
+	$(RUN) -m pip install --quiet 'gibbsot[test-all]'
+	touch $@
+
+# wheels of this version exist for Python 3.11 on most machines; elsewhere the tests of torch may be skipped
+$(VENV)/torch: $(VENV)/package
+	$(RUN) -m pip install --quiet '$(TORCH)' || { echo "$(TORCH) could not be installed: its tests are skipped"; \
+		$(RUN) -c 'import sys; sys.exit(sys.version_info[:2] == (3, 11))'; }
 	touch $@
 
 clean:
-	rm -rf $(VENV) build demo dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build demo dist .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

