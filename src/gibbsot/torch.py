@@ -18,16 +18,16 @@ from torch import Tensor
 from .core import validation
 from .core.costs import Cost, as_cost
 from .core.problems import Problem, dual_value, problem
-from .sampling import sampler, temperature
+from .sampling import sampler
+from .sampling import temperature as temperatures
+from .sampling.annealing import GapTracking, GeometricDecay
 from .solvers import evaluation
 from .solvers.chains import Chains
 from .solvers.oracle import Oracle
 
 _AWAY = 1e-3  # from one: a sum of weights that is further off is no measure
 _NEW = 2**62  # names of chains that are used once begin here, far from those of examples
-# A temperature that follows is right where the lower bound by the same potentials is half of V(z): W is between, and
-# nearer to V(z). A call changes its logarithm by this share of the difference.
-_GAP, _RATE = 0.5, 0.2
+_TRACKING = GapTracking()
 _NUMBERS = "cooling", "_follows", "_T", "_fresh"  # that a state_dict has, beside the chains
 _losses: weakref.WeakValueDictionary[int, WassersteinLoss] = weakref.WeakValueDictionary()
 _handles = itertools.count()
@@ -191,7 +191,7 @@ class WassersteinLoss(torch.nn.Module):
         names = self._names(index, len(pair))
         T = self.temperature
         if T is None:
-            T = self._first_temperature(pair)
+            T = self._initial_temperature(pair)
         state = self.chains.state(names, pair)
         after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=self.tau, n_jobs=self.n_jobs)
         value, of_p = (torch.as_tensor(x).to(p) for x in (info.value, _centred(info.U)))
@@ -239,20 +239,16 @@ class WassersteinLoss(torch.nn.Module):
             raise ValueError("index: expected a different number >= 0 for each row")
         return names
 
-    def _first_temperature(self, pair: Problem) -> float:
+    def _initial_temperature(self, pair: Problem) -> float:
         some = evaluation.sample(len(pair))
         oracle = Oracle(self.cost, pair.q[some], seed=self.chains.seed, n_jobs=self.n_jobs)
-        return max(float(evaluation.heated(oracle, pair.p[some])[1].mean()), self._coldest())
+        _, T = evaluation.initial_temperatures(oracle, pair.p[some])
+        return max(float(T.mean()), temperatures.minimum(self.cost))
 
     def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:
-        closed = self.cost.col_max(np.where(pair.p > 0, info.U, -np.inf), self.n_jobs)
-        V, lower = float(info.value.mean()), float(dual_value(pair, info.U, closed).mean())
-        # chains that have hardly begun to climb need heat; next to a perfect fit the bound may be below zero
-        gap = min((V - lower) / V, 1.0) if V > 0 else 0.0
-        return max(T * float(np.exp(_RATE * (_GAP * self.cooling - gap))), self._coldest())
-
-    def _coldest(self) -> float:
-        return temperature.coldest(self.cost) if self.cost.finite else float(np.finfo(self.cost.dtype).tiny)
+        L = self.cost.col_max(np.where(pair.p > 0, info.U, -np.inf), self.n_jobs)
+        V, lower = float(info.value.mean()), float(dual_value(pair, info.U, L).mean())
+        return _TRACKING.update(T, V, lower, temperatures.minimum(self.cost), self.cooling)
 
 
 def _centred(potential: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -301,7 +297,7 @@ class GibbsTemperature:
     def step(self) -> None:
         """Lower the temperature, or that distance."""
         self.last_epoch += 1
-        self.loss.cooling = max(self.gamma**self.last_epoch, self.least)
+        self.loss.cooling = GeometricDecay(self.gamma, self.least).at(self.last_epoch)
 
     def get_last_temperature(self) -> float | None:
         """Return the temperature."""

@@ -140,7 +140,9 @@ class Part(ABC):
 
     def heat(self, numbers: Numbers, *model: Any) -> tuple[Array]:
         """Return estimates of the costs of some measures and first temperatures, zero for those of other parts."""
-        return self._among(numbers, 2, lambda rows: evaluation.heated(self.oracle, self.models(rows, *model), rows))
+        return self._among(
+            numbers, 2, lambda rows: evaluation.initial_temperatures(self.oracle, self.models(rows, *model), rows)
+        )
 
     def look(self, numbers: Numbers, T: float, *model: Any) -> tuple[Array]:
         """Return certified bounds of the costs of some measures, zero for those of other parts."""

@@ -162,7 +162,7 @@ class WassersteinBarycenter(_base.OfMeasures):
 
     def _descend(self, parts: Shards, cost: Cost, dtype: np.dtype[Any], begun: float) -> None:
         (n, mass, support), m = parts.ask("counts"), cost.shape[0]
-        scale, coldest = costs.mean_cost(cost), temperature.coldest(cost)
+        scale, coldest = costs.mean_cost(cost), temperature.minimum(cost)
         bits, unit, value_unit = shard.units(cost, n)
         start = _base.smooth(parts.ask("mean")[0] / (mass * 2.0**bits), np.full(m, 1 / m))[0]
         T = self._first_temperature(parts, start, n, coldest)

@@ -20,6 +20,7 @@ from ..core import costs, validation
 from ..core.costs import Cost, as_cost
 from ..core.problems import weights
 from ..io import progress
+from ..sampling.annealing import PlateauCooling, PlateauState, Trend
 from ..solvers import evaluation
 from ..solvers.oracle import Oracle
 from ..solvers.solve import solve_batch
@@ -28,14 +29,13 @@ from ._history import Epoch
 
 Array = NDArray[np.float64]
 
-_START = 50  # epochs of cross-entropy, before
-_STEPS = 10  # an epoch, at least: what counts epochs would be short for few samples
-_WINDOW = 5  # epochs over which the objective is averaged, and after which it must have gained
-_COOLER = 0.5  # temperature and step, at each stall
-_STALLS = 6  # until it is finished, at a thirtieth of the step
-# In the mean V(z) lies above W by T for each label of a sample at most, at first by this share of the mean cost. Hotter
-# chains forget how much weight each label has and pull the prediction to one, from where a softmax does not come back.
-_HEAT = 0.01
+_PRETRAINING = 50  # epochs of cross-entropy before the Wasserstein loss
+_STEPS = 10  # the least number of steps in an epoch, so that epochs of few samples are not too short
+_COOLING = PlateauCooling(window=5, cooling=0.5, damping=0.5, max_stalls=6)  # the last step is a thirtieth of the first
+# The initial bias V(z) - W in relation to the mean cost; on average it is at most T for each label of a sample. At
+# higher temperatures chains ignore the weights of the labels, and predictions tend to a single label, where the softmax
+# has no gradient.
+_INITIAL_BIAS = 0.01
 
 
 class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -157,7 +157,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         y : array of shape (n,), or array or sparse matrix of shape (n, K)
             Labels; or histograms over labels, such as indicators of several, whose rows are normalised.
         """
-        begun = time.perf_counter()
+        start = time.perf_counter()
         self._check_parameters()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
         if y.ndim == 2 and y.shape[1] == 1:
@@ -173,10 +173,10 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         seed = _base.seed(self.random_state)
         cost, Y = costs.single(self._cost), self._histograms(y)
         oracle = Oracle(cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
-        model, rng = _Linear.begin(X, len(self.classes_)), np.random.default_rng(seed)
+        model, rng = _Linear.init(X, len(self.classes_)), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
-            self._start(model, Y, rng)
-            self._descend(oracle, model, Y, rng, begun)
+            self._pretrain(model, Y, rng)
+            self._descend(oracle, model, Y, rng, start)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -227,7 +227,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Y = self._histograms(check_array(y, accept_sparse="csr", input_name="y"))
         if len(P) != len(Y):
             raise ValueError(f"y: expected {len(P)} histograms, one for each row of X; got {len(Y)}")
-        P = np.where(P < evaluation.SPECK, 0, P)
+        P = np.where(P < evaluation.WEIGHT_THRESHOLD, 0, P)
         result = solve_batch(P, Y, self._cost.astype(np.float64), n_sweeps=300, exact=True, n_jobs=self.n_jobs)
         share = None if sample_weight is None else validation.real(sample_weight, "sample_weight")
         return -float(np.average(result.value, weights=share))
@@ -249,58 +249,68 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Y = weights(y, "y", K)
         return Y / Y.sum(axis=1, keepdims=True)
 
-    def _start(self, model: _Linear, Y: Array, rng: np.random.Generator) -> None:
-        """Descend the cross-entropy for a while, which is convex: from zero, W has poor local minima."""
-        for k in range(_START):
+    def _pretrain(self, model: _Linear, Y: Array, rng: np.random.Generator) -> None:
+        """Minimise the cross-entropy for some epochs, which is convex: from zero, W has poor local minima."""
+        for k in range(_PRETRAINING):
             for rows in self._batches(len(Y), rng):
-                gradient = model.pull(rows, model.predict(rows) - Y[rows])
+                gradient = model.gradient(rows, model.predict(rows) - Y[rows])
                 gradient[:, :-1] += 2 * self.alpha * model.A
-                model.step(gradient, self.step_size * (1 - k / _START))
-        model.forget()
+                model.step(gradient, self.step_size * (1 - k / _PRETRAINING))
+        model.reset_moments()
 
     def _batches(self, n: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
-        order, size = rng.permutation(n), min(self.batch_size, -(-n // _STEPS))
-        return [order[start : start + size] for start in range(0, n, size)]
+        permutation, size = rng.permutation(n), min(self.batch_size, -(-n // _STEPS))
+        return [permutation[start : start + size] for start in range(0, n, size)]
 
-    def _descend(self, oracle: Oracle, model: _Linear, Y: Array, rng: np.random.Generator, begun: float) -> None:
-        n, unit, sample = len(oracle), costs.mean_cost(oracle.cost), evaluation.sample(len(oracle))
-        T = _HEAT * unit * n / oracle.targets.nnz if isinstance(self.temperature, str) else float(self.temperature)
-        share = 1.0
-        losses, values, sweeps = np.empty(n), np.empty(n), np.empty(n)
-        past: list[float] = []  # objectives since the last cooling
-        stalls = 0
+    def _descend(self, oracle: Oracle, model: _Linear, Y: Array, rng: np.random.Generator, start: float) -> None:
+        """Minimise the objective, from the model of `_pretrain`."""
+        data = _Data(oracle, Y)
+        state = _COOLING.init(self._initial_temperature(data))
         self.history_: list[Epoch] = []
         try:
             with progress.bar("Wasserstein classifier", self.verbose) as advance:
                 for _ in range(self.max_epochs):
-                    for rows in self._batches(n, rng):
-                        P = model.predict(rows)
-                        values[rows], U, info = oracle(P, T, rows)
-                        sweeps[rows] = info.sweeps
-                        losses[rows] = values[rows] / unit + self.divergence * _divergence(Y[rows], P)
-                        gradient = model.pull(rows, _through(P, U) / unit + self.divergence * (P - Y[rows]))
-                        gradient[:, :-1] += 2 * self.alpha * model.A
-                        model.step(gradient, share * self.step_size)
-                    past.append(float(losses.mean() + self.alpha * (model.A**2).sum()))
-                    objective, lower, upper = float(np.mean(past[-_WINDOW:])), np.nan, np.nan
-                    self.objective_ = objective * unit
-                    now = T, share
-                    if len(past) >= 2 * _WINDOW and np.mean(past[-2 * _WINDOW : -_WINDOW]) - objective <= self.tol:
-                        bounds = evaluation.certified(oracle, model.predict(sample), T, sample)
-                        lower, upper = (float(bound.mean()) for bound in bounds)
-                        if values[sample].mean() > upper:  # else the chains lag, and follow shorter steps
-                            T *= _COOLER
-                        share *= _COOLER
-                        past.clear()
-                        stalls += 1
-                    value, seconds = float(values.mean()), time.perf_counter() - begun
-                    self.history_.append(Epoch(value, lower, upper, *now, float(sweeps.mean()), seconds))
+                    self._epoch(data, model, state, rng)
+                    objective = float(data.losses.mean() + self.alpha * (model.A**2).sum())
+                    state = _COOLING.observe(state, objective)
+                    self.objective_ = _COOLING.level(state) * data.mean_cost
+                    T, step = state.T, state.step
+                    state, bounds = self._cool(data, model, state)
+                    value, sweeps = float(data.values.mean()), float(data.sweeps.mean())
+                    self.history_.append(Epoch(value, *bounds, T, step, sweeps, time.perf_counter() - start))
                     self._publish(model)
-                    advance(1 / self.max_epochs, f"cost {value:.3g}, T {now[0]:.1e}")
-                    if _base.stopped(self) or stalls == _STALLS:
+                    advance(1 / self.max_epochs, f"cost {value:.3g}, T {T:.1e}")
+                    if _base.stopped(self) or state.finished:
                         break
         finally:
             self._publish(model)
+
+    def _initial_temperature(self, data: _Data) -> float:
+        if not isinstance(self.temperature, str):
+            return float(self.temperature)
+        return float(_INITIAL_BIAS * data.mean_cost * len(data.oracle) / data.oracle.targets.nnz)
+
+    def _epoch(self, data: _Data, model: _Linear, state: PlateauState, rng: np.random.Generator) -> None:
+        """Take a step for each batch of the data."""
+        for rows in self._batches(len(data.oracle), rng):
+            P, Y = model.predict(rows), data.Y[rows]
+            data.values[rows], U, info = data.oracle(P, state.T, rows)
+            data.sweeps[rows] = info.sweeps
+            data.losses[rows] = data.values[rows] / data.mean_cost + self.divergence * _divergence(Y, P)
+            gradient = model.gradient(rows, _softmax_vjp(P, U) / data.mean_cost + self.divergence * (P - Y))
+            gradient[:, :-1] += 2 * self.alpha * model.A
+            model.step(gradient, state.step * self.step_size)
+
+    def _cool(self, data: _Data, model: _Linear, state: PlateauState) -> tuple[PlateauState, tuple[float, float]]:
+        """Return the state for the next epoch, and certified bounds of a sample's mean cost if it has changed."""
+        if _COOLING.trend(state, self.tol) is not Trend.STALLED:
+            return state, (np.nan, np.nan)
+        sample = evaluation.sample(len(data.oracle))
+        bounds = evaluation.certified(data.oracle, model.predict(sample), state.T, sample)
+        lower, upper = (float(bound.mean()) for bound in bounds)
+        # chains whose V(z) is below W lag: they need shorter steps, not a lower temperature
+        follow = bool(data.values[sample].mean() > upper)
+        return _COOLING.update(state, Trend.STALLED, follow), (lower, upper)
 
     def _publish(self, model: _Linear) -> None:
         self.coef_ = model.A / model.scale
@@ -313,9 +323,17 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
 
+class _Data:
+    """The training data, and what the last epoch has shown of each sample."""
+
+    def __init__(self, oracle: Oracle, Y: Array) -> None:
+        self.oracle, self.Y, self.mean_cost = oracle, Y, costs.mean_cost(oracle.cost)
+        self.losses, self.values, self.sweeps = np.empty((3, len(oracle)))
+
+
 @dataclass
 class _Linear:
-    """The model on its way, with Adam's moments."""
+    """The model during a fit, with Adam's moments."""
 
     X: Any
     mean: Array
@@ -326,8 +344,8 @@ class _Linear:
     steps: int = 0
 
     @classmethod
-    def begin(cls, X: Any, K: int) -> _Linear:
-        scaler = StandardScaler(with_mean=False).fit(X)  # a sparse matrix stays one: the mean goes into b
+    def init(cls, X: Any, K: int) -> _Linear:
+        scaler = StandardScaler(with_mean=False).fit(X)  # a sparse matrix stays sparse: the mean goes into b
         parameters = np.zeros((K, X.shape[1] + 1))
         return cls(X, scaler.mean_, scaler.scale_, parameters, 0 * parameters, 0 * parameters)
 
@@ -340,18 +358,18 @@ class _Linear:
         B = self.A / self.scale
         return softmax(self.X[rows] @ B.T + (self.parameters[:, -1] - B @ self.mean), axis=1)
 
-    def pull(self, rows: NDArray[np.intp], Z: Array) -> Array:
-        """Return the mean gradient for the parameters, given those for the scores before the softmax."""
+    def gradient(self, rows: NDArray[np.intp], Z: Array) -> Array:
+        """Return the mean gradient with respect to the parameters, given those with respect to the logits."""
         b = Z.mean(axis=0)
         A = ((self.X[rows].T @ Z).T / len(rows) - b[:, None] * self.mean) / self.scale
         return np.column_stack([A, b])
 
-    def forget(self) -> None:
-        """Begin with new moments, as for another loss."""
+    def reset_moments(self) -> None:
+        """Reset Adam's moments, for another loss."""
         self.first, self.second, self.steps = 0 * self.parameters, 0 * self.parameters, 0
 
     def step(self, gradient: Array, size: float) -> None:
-        """Take one of Adam's steps, shorter the more features there are: what they do to a score adds up."""
+        """Take a step of Adam, shorter the more features there are: their effects on a score add up."""
         self.steps += 1
         self.first += 0.1 * (gradient - self.first)
         self.second += 0.001 * (gradient**2 - self.second)
@@ -360,13 +378,13 @@ class _Linear:
         self.parameters = self.parameters - size * first / (np.sqrt(second) + 1e-8)
 
 
-def _through(P: Array, U: NDArray[np.floating]) -> Array:
-    """Return the gradients for the scores before the softmax, given those for the predictions P."""
+def _softmax_vjp(P: Array, U: NDArray[np.floating]) -> Array:
+    """Return gradients with respect to the logits, given those with respect to the predictions P."""
     return P * (U - (P * U).sum(axis=1, keepdims=True))
 
 
 def _divergence(Y: Array, P: Array) -> Array:
-    """Return KL(y, p) of each row; a weight that underflows counts as the least there is."""
+    """Return KL(y, p) of each row; a weight that underflows counts as the smallest positive number."""
     return rel_entr(Y, np.maximum(P, np.finfo(np.float64).tiny)).sum(axis=1)
 
 

@@ -17,8 +17,8 @@ from ..core.costs import Cost
 from ..distributed import fixed_point
 from ..distributed.shard import Part, units
 from ..sampling import temperature
+from ..sampling.annealing import CoolingStages
 from ..solvers import evaluation
-from ..solvers.evaluation import SPECK
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.oracle import Oracle
 from . import _base
@@ -28,8 +28,7 @@ Numbers = NDArray[np.intp]
 Basis = tuple[Array, Array]
 
 _STEP = 0.1
-_AGREE, _LONGER, _LONGEST = 0.9, 1.2, 20.0  # of steps that go the same way: their cosine, growth, and its limit
-_STEPS = ((30, 1.0), (20, 0.3), (20, 0.1), (20, 0.03))  # how many, and the share of the heat and of the step
+_COOLING = CoolingStages()
 
 
 def mixture_coordinates(
@@ -119,11 +118,11 @@ def coordinates(
 def _descend(oracle: Oracle, D: NDArray[np.int32], of_D: Basis, step_size: float) -> Array:
     start = nearest(oracle.targets, of_D)
     log_W, (_, unit, _) = logarithms(start), units(oracle.cost, 1)
-    value, T = evaluation.heated(oracle, fixed_point.mixtures(start, D))
-    value = np.maximum(value, SPECK * costs.mean_cost(oracle.cost))[:, None]
-    T = np.maximum(T, temperature.coldest(oracle.cost))
+    value, T = evaluation.initial_temperatures(oracle, fixed_point.mixtures(start, D))
+    value = np.maximum(value, evaluation.WEIGHT_THRESHOLD * costs.mean_cost(oracle.cost))[:, None]
+    T = np.maximum(T, temperature.minimum(oracle.cost))
     longer = np.ones_like(value)
-    for steps, part in _STEPS:
+    for steps, part in _COOLING.stages:
         before = np.zeros_like(log_W)
         for _ in range(steps):
             W = np.exp(log_W)
@@ -131,9 +130,7 @@ def _descend(oracle: Oracle, D: NDArray[np.int32], of_D: Basis, step_size: float
             pull = fixed_point.pulled(fixed_point.count(U, unit), D, unit) / value
             pull -= (W * pull).sum(axis=1, keepdims=True)
             if part == 1:  # far from a start that is poor: steps grow as long as they go the same way
-                agree = _cosines(W, pull, before)
-                longer = np.where(agree > _AGREE, np.minimum(_LONGER * longer, _LONGEST), longer)
-                longer = np.where(agree < 0, 1.0, longer)
+                longer = _COOLING.grow(longer, _cosines(W, pull, before))
                 before = pull
             log_W = mirror_step(log_W, pull, part * step_size * (longer if part == 1 else 1.0))
     W = np.exp(log_W)

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
@@ -24,8 +24,8 @@ from ..core.costs import Cost
 from ..distributed import backend, checkpoints, fixed_point, local, shard
 from ..distributed.local import Shards
 from ..io import npz, progress
-from ..sampling import annealing, schedules
-from ..sampling.annealing import Control
+from ..sampling import annealing, temperature
+from ..sampling.annealing import AdaptiveCooling, EpochDecay, ModelCooling, ModelState
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.solve import solve_batch
@@ -52,7 +52,7 @@ class _Run:
     cost: Cost  # in the precision of the chains
     log_components: Array
     best_components: Array
-    control: Control
+    control: ModelState
     history: list[Epoch] = field(default_factory=list)
     saved: str = ""  # where the last checkpoint is
 
@@ -243,7 +243,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         if not same:
             raise ValueError("X: differs from the data of the fit; expected the same measures, in the same parts")
         run.shards.total("threads", self.n_jobs)
-        run.control.finished &= run.control.settled(self.tol)  # which may have been lowered
+        run.control = self._policy(run).resume(run.control, self.tol)  # which may have been lowered
         self._go_on(time.perf_counter())
         return self
 
@@ -266,7 +266,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         local.settle(parts, costs.single(self._cost), self.tau, self.seed_, self.n_jobs, self.n_seen_)
         log_D = None if first else logarithms(self.components_.astype(np.float64))
         run = self._prepare(parts, len(part), part.facts().dtype, log_D)
-        run.control.step = _STREAM_STEP
+        run.control = replace(run.control, step=_STREAM_STEP)
         for k in range(_STREAM):
             self._epoch(run, learn=k >= _STREAM // 2)
         self.n_seen_ += len(part)
@@ -399,7 +399,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         if run is not None:
             arrays["n_parts"] = len(run.shards)
             arrays |= {f"run_{name}": getattr(run, name) for name in _ARRAYS}
-            arrays |= {f"control_{name}": value for name, value in asdict(run.control).items()}
+            arrays |= {f"control_{name}": value for name, value in run.control.to_arrays().items()}
             arrays["run_history"] = np.array(run.history, np.float64).reshape(-1, len(Epoch._fields))
         return arrays
 
@@ -420,9 +420,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
             parts = Shards([Mixtures.from_arrays(part(f"part{k}_")) for k in range(int(arrays["n_parts"]))])
         saved = part("run_")
         values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _ARRAYS}
-        state = Control(
-            **{name: arrays[f"control_{name}"].tolist() for name in (entry.name for entry in fields(Control))}
-        )
+        state = ModelState.from_arrays(part("control_"))
         history = [Epoch(*row) for row in saved["history"].tolist()]
         model._run = _Run(parts, cost=costs.single(cost), control=state, history=history, **values)
         model._publish(model._run)
@@ -474,7 +472,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         D_ticks = fixed_point.components(np.exp(log_D))
         parts.total("start", D_ticks, basis(D_ticks), some, W)
         cost = costs.single(self._cost)
-        state = Control.begin(cost, parts.ask("heat", evaluation.sample(n), D_ticks, False)[0], self.temperature)
+        given = None if isinstance(self.temperature, str) else float(self.temperature)
+        estimates, T = parts.ask("heat", evaluation.sample(n), D_ticks, False)[0]
+        state = AdaptiveCooling().init(estimates, T, temperature.minimum(cost), given)
         return _Run(parts, n, parts.ask("support")[0] / n, dtype, cost, log_D, log_D, state)
 
     def _start(self, X: sparse.csr_array, count: int) -> tuple[Array, Array]:
@@ -501,9 +501,14 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
             W = W * D.sum(axis=1)
         return _base.smooth(D, mean), _base.smooth(W, np.full(K, 1 / K))
 
+    def _policy(self, run: _Run) -> ModelCooling:
+        """Return the rule by which temperature and steps change."""
+        return AdaptiveCooling() if self.cooling == "adaptive" else EpochDecay(m=run.cost.shape[0], m_bar=run.support)
+
     def _go_on(self, begun: float) -> None:
         run = self._run
         assert run is not None
+        policy = self._policy(run)
         spent = run.history[-1].seconds if run.history else 0.0
         total, saved = max(1, self.max_epochs - len(run.history)), time.monotonic()
         try:
@@ -511,19 +516,16 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
                 while len(run.history) < self.max_epochs and not run.control.finished:
                     estimate, sweeps, change = self._epoch(run)
                     T, step = run.control.T, run.control.step
-                    if self.cooling == "adaptive":
-                        run.control.brake(change)
-                    else:
-                        run.control.T = schedules.epoch_decay(T, run.cost.shape[0], run.support)
+                    run.control = policy.after_epoch(run.control, change)
                     done = len(run.history) + 1
                     bounds = np.nan, np.nan
-                    if run.control.due(done) or done == self.max_epochs:
+                    if policy.due(run.control, done) or done == self.max_epochs:
                         bounds = self._look(run)
-                        run.control.looked = done
+                        run.control = replace(run.control, evaluated=done)
                     seconds = spent + time.perf_counter() - begun
                     run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
                     self._publish(run)
-                    advance(1 / total, run.control.note(estimate))
+                    advance(1 / total, run.control.describe(estimate))
                     if self.checkpoint is not None and time.monotonic() - saved >= self.checkpoint_seconds:
                         self._check_in(run)
                         saved = time.monotonic()
@@ -570,21 +572,23 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
 
     def _look(self, run: _Run) -> tuple[float, float]:
         """Solve a sample exactly, keep the best model, and adapt step and temperature; return the sample's bounds."""
-        sample, T = evaluation.sample(run.n), run.control.T
+        sample, T, policy = evaluation.sample(run.n), run.control.T, self._policy(run)
 
         def certified(log_D: Array, best: bool) -> tuple[float, float]:
             lower, upper = run.shards.ask("look", sample, T, fixed_point.components(np.exp(log_D)), best)[0]
             return float(lower.mean()), float(upper.mean())
 
         if not run.control.past:  # the start is looked at as late as this, for models to be had soon
-            run.control.judge(certified(run.best_components, True)[1])
+            run.control, _ = policy.record(run.control, certified(run.best_components, True)[1])
         lower, value = certified(run.log_components, False)
         D = fixed_point.components(np.exp(run.log_components))
         estimate = float(run.shards.total("estimate", sample, T, D, False)[0].mean())
-        if run.control.judge(value):
+        run.control, best = policy.record(run.control, value)
+        if best:
             run.best_components = run.log_components
             run.shards.total("keep")
-        if self.cooling == "adaptive" and run.control.adapt(value, estimate, self.tol):
+        run.control = policy.update(run.control, value, estimate, self.tol)
+        if run.control.worse:
             run.log_components = run.best_components
             run.shards.total("go_back")
         return lower, value

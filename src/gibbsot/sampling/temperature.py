@@ -1,10 +1,28 @@
-"""Units of temperature and step."""
+"""Lowest and initial temperatures."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..core.costs import Cost, mean_cost
 
+# The relative bias (V(z) - W) / W of chains that have mixed at a model's initial temperature: high enough for them to
+# follow a model that changes quickly.
+INITIAL_BIAS = 0.35
 
-def coldest(cost: Cost) -> float:
-    """Return a temperature that is next to nothing, for a model that fits perfectly."""
+
+def minimum(cost: Cost) -> float:
+    """Return T_min, a temperature whose bias is negligible even beside a model that fits perfectly.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost; if some costs are infinite there is no scale, and the least number of the precision is returned.
+
+    Returns
+    -------
+    float
+    """
+    if not cost.finite:
+        return float(np.finfo(cost.dtype).tiny)
     return 1e-9 * mean_cost(cost) / sum(cost.shape)

@@ -1,0 +1,44 @@
+"""Annealing policies: how temperature and step change while a sampler or a model runs, and when it stops.
+
+A policy is a frozen dataclass; its fields are the constants of the rule. What changes during a run is a separate state:
+``state = policy.init(...)``, then ``state = policy.update(state, ...)`` for each observation. States are immutable too
+and convert to and from arrays for files.
+
+=====================  =================================================================  ==========================
+policy                 rule                                                               used by
+=====================  =================================================================  ==========================
+`StagedCooling`        stages at eta times the theory's bound on the temperature          `solve`, `solve_batch`
+`AdaptiveCooling`      cools on stalls, damps steps, restores the best model              `WassersteinNMF`
+`EpochDecay`           the paper's factor for every epoch                                 `WassersteinNMF`
+`PlateauCooling`       cools and damps when the objective stops falling                   barycenter, classifier
+`CoolingStages`        fixed stages, with steps that grow while gradients agree           `mixture_coordinates`
+`GapTracking`          keeps the gap between V(z) and its lower bound at a target         `torch.WassersteinLoss`
+`GeometricDecay`       a power of a factor, not below a floor                             `torch.GibbsTemperature`
+=====================  =================================================================  ==========================
+
+The exact evaluation of a sample of problems, which some policies observe, is in `gibbsot.solvers.evaluation`.
+"""
+
+from ._common import cool, fall
+from .adaptive import AdaptiveCooling, EpochDecay, ModelCooling, ModelState, deviation
+from .plateau import PlateauCooling, PlateauState, Trend
+from .staged import CoolingStages, StagedCooling, StagedState
+from .tracking import GapTracking, GeometricDecay
+
+__all__ = [
+    "AdaptiveCooling",
+    "CoolingStages",
+    "EpochDecay",
+    "GapTracking",
+    "GeometricDecay",
+    "ModelCooling",
+    "ModelState",
+    "PlateauCooling",
+    "PlateauState",
+    "StagedCooling",
+    "StagedState",
+    "Trend",
+    "cool",
+    "deviation",
+    "fall",
+]

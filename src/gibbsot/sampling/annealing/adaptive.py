@@ -1,0 +1,275 @@
+"""Cooling of a model whose exact cost is evaluated on a sample from time to time: that of `WassersteinNMF`.
+
+A model that changes faster than its chains mix follows outdated gradients, and V(z) falls below W. Exact evaluations
+show it: steps are damped where the chains lag, the temperature falls where the model has stalled, and the best model is
+restored where it became worse.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..schedules import epoch_decay
+from ..temperature import INITIAL_BIAS
+from ._common import SavedState, fall
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ModelState(SavedState):
+    """Temperature, step and record of a model during a fit.
+
+    Attributes
+    ----------
+    T : float
+        The temperature of the next epoch.
+    T_min : float
+        The lowest temperature.
+    bias : float
+        The relative bias ``(V(z) - W) / W`` that chains that have mixed should show.
+    unit : float
+        The temperature for a relative bias of one and a cost of one.
+    step : float
+        The factor of the next step.
+    step_max : float
+        The largest factor that is allowed from now on.
+    best : float
+        The exact cost of the best model, over the sample.
+    least_gradient : float
+        The smallest gradient so far.
+    evaluated : int
+        The epoch of the last exact evaluation.
+    worse : bool
+        Whether that evaluation asks for the best model to be restored.
+    past : tuple of float
+        Exact costs since the last cooling.
+    levels : tuple of float
+        The best cost at each cooling.
+    finished : bool
+        Whether cooling no longer improves the model.
+    """
+
+    former_names: ClassVar[Mapping[str, str]] = {
+        "T_min": "coldest",
+        "bias": "heat",
+        "step_max": "longest",
+        "least_gradient": "calm",
+        "evaluated": "looked",
+    }
+
+    T: float
+    T_min: float
+    bias: float = INITIAL_BIAS
+    unit: float = 1.0
+    step: float = 1.0
+    step_max: float = 2.0
+    best: float = np.inf
+    least_gradient: float = np.inf
+    evaluated: int = 0
+    worse: bool = False
+    past: tuple[float, ...] = ()
+    levels: tuple[float, ...] = ()
+    finished: bool = False
+
+    def describe(self, estimate: float) -> str:
+        """Return the text of a progress bar: the best cost, or V(z) before the first evaluation."""
+        return f"cost {self.best if self.past else estimate:.3g}, T {self.T:.1e}"
+
+
+@dataclass(frozen=True)
+class ModelCooling(ABC):
+    """What cooling policies of models share: the record of the best model and when to evaluate exactly.
+
+    Attributes
+    ----------
+    spacing : pair of int
+        The least and the largest number of epochs between exact evaluations: an evaluation costs as much as some
+        epochs, so a long run has fewer of them.
+    spacing_growth : int
+        Between the two, the number is the last evaluation's epoch divided by this.
+    spacing_worse : int
+        The number after the best model was restored, as the damped step may still be too long.
+    patience : int
+        The number of coolings that must have gained less than the tolerance before the fit ends.
+    """
+
+    spacing: tuple[int, int] = (10, 40)
+    spacing_growth: int = 8
+    spacing_worse: int = 3
+    patience: int = 2
+
+    def init(
+        self, estimates: Array, temperatures: Array, T_min: float, initial_temperature: float | None = None
+    ) -> ModelState:
+        """Return the state at the start of a fit.
+
+        Parameters
+        ----------
+        estimates, temperatures : arrays
+            Costs of a sample of problems, and the temperatures at which their chains show the initial relative bias.
+        T_min : float
+            The lowest temperature.
+        initial_temperature : float, optional
+            The first temperature; by default the mean of ``temperatures``.
+
+        Returns
+        -------
+        ModelState
+        """
+        value, T = float(estimates.mean()), max(float(temperatures.mean()), T_min)
+        state = ModelState(T, T_min, unit=T / (INITIAL_BIAS * value) if value > 0 else 1.0)
+        if initial_temperature is None:
+            return state
+        return replace(state, T=initial_temperature, bias=state.bias * (initial_temperature / T))
+
+    def due(self, state: ModelState, epoch: int) -> bool:
+        """Tell whether the model is to be evaluated exactly after an epoch."""
+        regular = np.clip(state.evaluated // self.spacing_growth, *self.spacing)
+        return bool(epoch >= state.evaluated + (self.spacing_worse if state.worse else regular))
+
+    def record(self, state: ModelState, value: float) -> tuple[ModelState, bool]:
+        """Return the state that knows a model's exact cost, and whether that model is the best so far."""
+        past = state.past or (value,)
+        return replace(state, past=past, best=min(state.best, value)), value < state.best
+
+    def converged(self, state: ModelState, tol: float) -> bool:
+        """Tell whether the last coolings together gained less than a fraction ``tol`` of the cost."""
+        if len(state.levels) <= self.patience:
+            return False
+        return state.levels[-1 - self.patience] - state.best <= tol * state.best
+
+    def resume(self, state: ModelState, tol: float) -> ModelState:
+        """Return the state of a fit that is resumed: not finished if a lower tolerance asks for more."""
+        return replace(state, finished=state.finished and self.converged(state, tol))
+
+    @abstractmethod
+    def after_epoch(self, state: ModelState, change: float) -> ModelState:
+        """Return the state after an epoch whose step changed logarithms of weights by so much on average."""
+
+    @abstractmethod
+    def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
+        """Return the state after an exact evaluation, which has been recorded.
+
+        Parameters
+        ----------
+        state : ModelState
+        value, estimate : float
+            The exact cost of the model, and V(z), over the sample.
+        tol : float
+            The relative gain of two coolings below which the fit ends.
+
+        Returns
+        -------
+        ModelState
+            If it is ``worse``, the best model is to be restored.
+        """
+
+
+@dataclass(frozen=True)
+class EpochDecay(ModelCooling):
+    r"""The paper's cooling: the temperature falls by one factor every epoch, and steps stay as they are.
+
+    .. math:: T \leftarrow T \left(1 - \sqrt{1 / (m + \bar m)}\right)
+
+    Attributes
+    ----------
+    m : int
+        The number of points of the model's measures.
+    m_bar : float
+        The mean number of points of the data's measures.
+    """
+
+    m: int = 1
+    m_bar: float = 1.0
+
+    def after_epoch(self, state: ModelState, change: float) -> ModelState:
+        return replace(state, T=epoch_decay(state.T, self.m, self.m_bar))
+
+    def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
+        return replace(state, worse=False)
+
+
+@dataclass(frozen=True)
+class AdaptiveCooling(ModelCooling):
+    """Cooling by exact evaluations: the temperature is proportional to the relative bias and to the best cost.
+
+    Attributes
+    ----------
+    lags, follows : float
+        Chains that show less than the first fraction of the expected relative bias lag behind the model; those that
+        show more than the second follow it, and longer steps are tried. In between steps stay as they are.
+    damping, growth : float
+        The factors of the step then.
+    short : float
+        Before the first cooling, chains that lag at steps below this get a higher temperature instead: still shorter
+        steps would make the fit slow from the start.
+    cooling : float
+        The factor of the relative bias at a stall.
+    stall : float
+        The relative gain for each evaluation below which the model has stalled.
+    window : int
+        The number of evaluations over which the gain is measured, as one of them is noisy.
+    warm : float
+        A relative bias at which the fit does not end: it may hide what could still be gained.
+    rise : float
+        A model with more than this times the best cost is given up for the best one.
+    gradient_growth, large_change : float
+        Steps are damped when the gradient grows by this factor over its smallest value while logarithms of weights
+        change by more than the second: the model oscillates.
+    """
+
+    lags: float = 0.25
+    follows: float = 0.5
+    damping: float = 0.6
+    growth: float = 1.6
+    short: float = 0.25
+    cooling: float = 0.7
+    stall: float = 0.003
+    window: int = 3
+    warm: float = 0.1
+    rise: float = 1.05
+    gradient_growth: float = 1.5
+    large_change: float = 0.04
+
+    def after_epoch(self, state: ModelState, change: float) -> ModelState:
+        gradient, step, least = change / state.step, state.step, state.least_gradient
+        if change > self.large_change and gradient > self.gradient_growth * least:
+            step, least = self.damping * step, gradient
+        return replace(state, step=step, least_gradient=min(least, gradient))
+
+    def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
+        observed = estimate / value - 1 if value > 0 else state.bias
+        state = self._adapt_step(replace(state, worse=value > self.rise * state.best), observed)
+        state = replace(state, past=(*state.past, state.best if state.worse else value))
+        if fall(state.past, 1, self.window) <= self.stall * self.window * state.past[-1]:
+            state = replace(
+                state, bias=state.bias * self.cooling, past=state.past[-1:], levels=(*state.levels, state.best)
+            )
+            state = replace(state, finished=self.converged(state, tol) and observed < self.warm)
+        return replace(state, T=max(state.unit * state.bias * state.best, state.T_min))
+
+    def _adapt_step(self, state: ModelState, observed: float) -> ModelState:
+        """Damp the step where the model became worse or the chains lag; lengthen it where they follow."""
+        damped = state.step * self.damping
+        if state.worse:
+            return replace(state, step=damped, step_max=damped)
+        if observed < self.lags * state.bias:
+            if state.step > self.short or state.levels:
+                return replace(state, step=damped)
+            return replace(state, bias=state.bias / self.cooling)
+        if observed > self.follows * state.bias:
+            return replace(state, step=min(state.step_max, state.step * self.growth))
+        return state
+
+
+def deviation(weights: Array, x: Array) -> float:
+    """Return the standard deviation of rows under weights, averaged over the rows."""
+    centred = x - (weights * x).sum(axis=1, keepdims=True)
+    return float(np.sqrt((weights * centred**2).sum(axis=1)).mean())

@@ -1,0 +1,166 @@
+"""Cooling when the objective stops falling: that of `WassersteinBarycenter` and `WassersteinClassifier`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from ._common import SavedState, cool, fall
+
+
+class Trend(Enum):
+    """What the last observations of an objective show.
+
+    Attributes
+    ----------
+    FALLING
+        It still falls, or there are too few observations to say.
+    STALLED
+        It falls by less than the tolerance.
+    RISING
+        It rises: steps are too long.
+    """
+
+    FALLING = 0
+    STALLED = 1
+    RISING = 2
+
+
+@dataclass(frozen=True)
+class PlateauState(SavedState):
+    """Temperature, step and last observations of a descent.
+
+    Attributes
+    ----------
+    T : float
+        The temperature of the next epoch.
+    T_min : float
+        The lowest temperature.
+    points : float
+        ``(points * T) / W`` is the theory's relative bias of V(z); 0 if the fit does not end by it.
+    step : float
+        The factor of the next step.
+    past : tuple of float
+        The last objectives since the last cooling.
+    observed : int
+        The number of observations since the last cooling.
+    stalls : int
+        The number of coolings.
+    finished : bool
+        Whether the fit ends.
+    """
+
+    T: float
+    T_min: float = 0.0
+    points: float = 0.0
+    step: float = 1.0
+    past: tuple[float, ...] = ()
+    observed: int = 0
+    stalls: int = 0
+    finished: bool = False
+
+
+@dataclass(frozen=True)
+class PlateauCooling:
+    """Cool and damp when the mean objective of a window no longer improves on that of the window before.
+
+    Attributes
+    ----------
+    window : int
+        The number of epochs over which objectives are averaged, as single ones are noisy.
+    stride : int
+        The number of epochs between comparisons.
+    cooling, damping : float
+        The factors of temperature and step at a stall.
+    relative : bool
+        Whether the tolerance is relative to the objective; otherwise it is an absolute difference.
+    rise : float, optional
+        An objective above this times that of the window before means steps that are too long: they are damped, and
+        the temperature stays.
+    max_stalls : int, optional
+        The number of stalls after which the fit ends.
+    final_bias : float
+        The fit ends at a stall where the relative bias of V(z) is below this by the theory.
+    """
+
+    window: int = 5
+    stride: int = 1
+    cooling: float = 0.5
+    damping: float = 0.5
+    relative: bool = False
+    rise: float | None = None
+    max_stalls: int | None = None
+    final_bias: float = 0.0
+
+    def init(self, T: float, T_min: float = 0.0, points: float = 0.0) -> PlateauState:
+        """Return the state at the start of a descent (see `PlateauState`)."""
+        return PlateauState(T, T_min, points)
+
+    def observe(self, state: PlateauState, value: float) -> PlateauState:
+        """Return the state that knows the objective of an epoch."""
+        past = (*state.past, value)[-2 * self.window :]
+        return replace(state, past=past, observed=state.observed + 1)
+
+    def due(self, state: PlateauState) -> bool:
+        """Tell whether windows are to be compared after this epoch."""
+        return state.observed % self.stride == 0
+
+    def level(self, state: PlateauState) -> float:
+        """Return the mean objective of the last window."""
+        return float(np.mean(state.past[-self.window :]))
+
+    def trend(self, state: PlateauState, tol: float, gain: float = -np.inf) -> Trend:
+        """Compare the last window with the one before.
+
+        Parameters
+        ----------
+        state : PlateauState
+        tol : float
+            The improvement below which the objective has stalled.
+        gain : float
+            Another improvement that counts as well, such as that of a lower bound.
+
+        Returns
+        -------
+        Trend
+        """
+        if len(state.past) < 2 * self.window:
+            return Trend.FALLING
+        level, improvement = self.level(state), fall(state.past, self.window, self.window)
+        if self.rise is not None and level > self.rise * float(np.mean(state.past[: self.window])):
+            return Trend.RISING
+        stalled = max(gain, improvement) <= tol * (abs(level) if self.relative else 1.0)
+        return Trend.STALLED if stalled else Trend.FALLING
+
+    def update(self, state: PlateauState, trend: Trend, chains_follow: bool = True) -> PlateauState:
+        """Return the state after a comparison of windows.
+
+        Parameters
+        ----------
+        state : PlateauState
+        trend : Trend
+        chains_follow : bool
+            Whether the chains follow the model; if they lag at a stall, the step is damped and the temperature stays.
+
+        Returns
+        -------
+        PlateauState
+        """
+        if trend is Trend.FALLING:
+            return state
+        if trend is Trend.RISING:
+            return replace(state, step=self.damping * state.step)
+        if state.T_min >= state.T or state.points * state.T < self.final_bias * self.level(state):
+            return replace(state, finished=True)
+        stalls = state.stalls + 1
+        return replace(
+            state,
+            T=cool(state.T, self.cooling, state.T_min) if chains_follow else state.T,
+            step=self.damping * state.step,
+            past=(),
+            observed=0,
+            stalls=stalls,
+            finished=stalls == self.max_stalls,
+        )
