@@ -1,14 +1,15 @@
-"""Ratios of the engine: against POT, against the plain implementation, against the hardware's limits, in one run.
+"""Speed of the engine relative to POT, to the dense implementation and to the limits of the hardware.
 
     python benchmarks/engine.py
 
-Peers are timed in turns with ours and the best of several rounds counts, as other work on the machine only ever adds
-time. The digits need ``mnist_fives_200.npz`` (see --data) and are left out without it.
+Alternatives are timed in turns and the minimum over several rounds counts, because other work on the machine only adds
+time. The limits of the hardware are measured by ``probes.cpp``, which is compiled here with ``$CXX`` or ``c++``. Rows
+that need a compiler or the compiled kernels are left out where there are none, and the output says so.
 """
 
 from __future__ import annotations
 
-import argparse
+import ctypes
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,6 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -28,11 +30,9 @@ from numpy.typing import DTypeLike, NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import Cost, DenseCost, GridCost, Problem, problem, solve_batch
+from gibbsot import Cost, DenseCost, GridCost, Problem, datasets, problem, solve_batch
 from gibbsot.core import native
 from gibbsot.sampling import sampler
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist_fives_200.npz"
 
 
 def best(*works: Callable[[], Any], rounds: int = 7) -> list[float]:
@@ -58,10 +58,22 @@ def sweeps(pair: Problem, n: int, n_jobs: int = 1) -> Callable[[], Any]:
     return lambda: sampler.run(state, pair, T, n_jobs=n_jobs)
 
 
-def silent_sweeps(pair: Problem, n: int) -> Callable[[], Any]:
-    """Return a run of n sweeps at temperature zero, for which the kernel draws no noise."""
-    state, T = sampler.init(pair), np.zeros((1, n))
-    return lambda: sampler._sweeps(state, pair, T, tau=0, pinned=False, threads=1)
+def compile_probes() -> ctypes.CDLL:
+    """Compile probes.cpp for this processor and load it; raise OSError where that is not possible."""
+    root = Path(__file__).resolve().parents[1]
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O3", "-march=native", "-shared", "-fPIC"]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        library = Path(folder) / "probes.so"
+        command += [f"-I{root / 'native'}", str(root / "benchmarks" / "probes.cpp"), "-o", str(library)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OSError(f"{command[0]} failed: {done.stderr.strip()}")
+        probes = ctypes.CDLL(str(library))
+    probes.add_min_peak_float32.argtypes = [ctypes.c_size_t]
+    probes.add_min_peak_float32.restype = ctypes.c_double
+    probes.read_bandwidth_float32.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    probes.read_bandwidth_float32.restype = ctypes.c_double
+    return probes
 
 
 def sinkhorn(pair: Problem, n: int, dtype: DTypeLike) -> Callable[[], Any]:
@@ -77,9 +89,10 @@ def sinkhorn(pair: Problem, n: int, dtype: DTypeLike) -> Callable[[], Any]:
 
 
 class Report:
-    """Rows of: what, ours, the peer, their ratio, what was asked for."""
+    """A table of: what was measured, ours, the alternative, their ratio, the target; and what was left out."""
 
     def __init__(self) -> None:
+        self.left_out: list[str] = []
         self.table = Table(title=f"engine, kernels: {native.name()}, one thread unless said")
         for column in ("what", "ours", "against", "ratio", "asked", ""):
             self.table.add_column(column, justify="left" if column in ("what", "against") else "right")
@@ -133,6 +146,12 @@ def against_own_dense(report: Report) -> None:
 def against_hardware(report: Report) -> None:
     kernels = native.kernels()
     if kernels is None:
+        report.left_out.append("limits of the hardware: there are no compiled kernels")
+        return
+    try:
+        probes = compile_probes()
+    except OSError as error:
+        report.left_out.append(f"limits of the hardware: {error}")
         return
     for shape in ((28, 28), (64, 64), (128, 128)):
         cost = GridCost(shape, dtype=np.float32)
@@ -141,43 +160,52 @@ def against_hardware(report: Report) -> None:
         rates = []
         for _ in range(15):
             start = time.perf_counter()
-            kernels.product_grid(cost.axes, True, x, out, 1)
+            kernels.c_transform_grid(cost.axes, by_rows=True, x=x, out=out, n_threads=1)
             rates.append(x.size * sum(shape) / (time.perf_counter() - start))
-        peak = max(kernels.add_min_peak_float32(300_000) for _ in range(15))
+        peak = max(probes.add_min_peak_float32(300_000) for _ in range(15))
         what = f"grid kernel {shape[0]} x {shape[1]}, float32"
         limit = f"add + min in registers, {peak / 1e9:.3g} G/s"
         report.row(what, f"{max(rates) / 1e9:.3g} G/s", limit, max(rates) / peak, 0.4)
 
     side = 20_000
     large = DenseCost(np.random.default_rng(0).random((side, side), np.float32))
-    matrix = large.operand()[1].reshape(-1)
+    matrix = large.operand()[1]
     pair = random_problem(large)
     # n sweeps read the matrix n + 1 times
-    reads = [(matrix.nbytes * 4 / best(sweeps(pair, 3), rounds=1)[0], kernels.read_bandwidth(matrix)) for _ in range(4)]
+    reads = [
+        (
+            matrix.nbytes * 4 / best(sweeps(pair, 3), rounds=1)[0],
+            probes.read_bandwidth_float32(matrix.ctypes.data, matrix.size),
+        )
+        for _ in range(4)
+    ]
     ours, peak = np.max(reads, axis=0)
     limit = f"reading memory, {peak / 1e9:.3g} GB/s"
     report.row(f"dense sweep {side:,} x {side:,}, float32", f"{ours / 1e9:.3g} GB/s", limit, ours / peak, 0.7)
 
 
 def noise(report: Report) -> None:
-    """What a sweep takes longer than one at temperature zero, which draws nothing."""
-    if native.kernels() is None:
+    """The share of a sweep that drawing its random numbers takes."""
+    kernels = native.kernels()
+    if kernels is None:
+        report.left_out.append("drawing: there are no compiled kernels")
         return
     for dtype in (np.float32, np.float64):
         pair = random_problem(GridCost((28, 28), dtype=dtype))
-        sweep, silent = best(sweeps(pair, 1000), silent_sweeps(pair, 1000), rounds=25)
+        drawn = np.empty(10 * 784, dtype)  # of five sweeps; they fit into the cache
+
+        def draw(draw: Callable[..., None] = kernels.exponentials, out: NDArray[Any] = drawn) -> None:
+            for sweep in range(200):
+                draw(seed=0, id=0, sweep_and_side=sweep, out=out)
+
+        sweep, drawing = (t / 1000 for t in best(sweeps(pair, 1000), draw, rounds=25))
         what = f"drawing 2 x 784, {np.dtype(dtype).name}"
-        share = 1 - silent / sweep
         most = 0.3 if dtype == np.float32 else None
-        report.row(what, us((sweep - silent) / 1000), f"a sweep 28 x 28, {us(sweep / 1000)}", share, most=most)
+        report.row(what, us(drawing), f"a sweep 28 x 28, {us(sweep)}", drawing / sweep, most=most)
 
 
-def fives(path: Path) -> NDArray[np.float64]:
-    images = np.load(path)["images"].reshape(200, -1).astype(np.float64)
-    return np.asarray(images / images.sum(axis=1, keepdims=True))
-
-
-def digits(report: Report, Q: NDArray[np.float64]) -> None:
+def digits(report: Report) -> None:
+    Q = datasets.mnist_fives()
     mean = Q.mean(axis=0) + 1e-6
     mean /= mean.sum()
     M = GridCost((28, 28)).matrix()
@@ -218,6 +246,7 @@ peak = next(line.split()[1] for line in open("/proc/self/status") if line.starts
 print(float(peak) / 1024, seconds)
 """
     if not Path("/proc/self/status").exists():
+        report.left_out.append("memory: there is no /proc/self/status")
         return
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     megabytes, seconds = map(float, done.stdout.split())
@@ -226,18 +255,17 @@ print(float(peak) / 1024, seconds)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA, help="the 200 fives, an npz with `images`")
-    data = parser.parse_args().data
     report = Report()
     against_sinkhorn(report)
     against_own_dense(report)
     noise(report)
-    if data.exists():
-        digits(report, fives(data))
+    digits(report)
     memory(report)
     against_hardware(report)
-    Console(width=150).print(report.table)
+    console = Console(width=150)
+    console.print(report.table)
+    for reason in report.left_out:
+        console.print(f"left out: {reason}", markup=False)
 
 
 if __name__ == "__main__":

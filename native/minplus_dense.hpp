@@ -1,4 +1,4 @@
-// (min, +) products with a dense matrix of costs, one matrix for a whole batch.
+// c-transforms, that is (min, +) products, with a dense cost matrix that a whole batch shares.
 //
 // The matrix is stored by columns: column j is the row Mt + j * stride of costs M_ij, padded with +inf. A problem reads
 // only the columns of its own support, in place.
@@ -17,14 +17,14 @@ struct DenseMatrix {
     const T* column(std::size_t j) const { return data + j * stride; }
 };
 
-// Columns are taken N at a time, so that g and U are read once for all of them: 8, or 4 where 8 would not stay in the
-// first-level cache from one half of the sweep to the other.
+// Columns are processed N at a time, so that g and U are read once per block: N is 8, or 4 where 8 columns would not
+// stay in the first-level cache from one half of the sweep to the other.
 inline constexpr std::size_t kNearBytes = 32 * 1024;
 
 // least[c] = min_i (M_ij + x_i) for the columns j = columns[c], c < N
 template <std::size_t N, class T>
 inline void least_of_columns(const DenseMatrix<T>& M, const std::uint32_t* columns, const T* x, T* least) {
-    constexpr std::size_t chains = 8 / N;  // eight minima at once hide their latency
+    constexpr std::size_t chains = 8 / N;  // eight independent minima hide their latency
     constexpr std::size_t step = chains * kLanes<T>;
     const T* col[N];
     Vec<T> acc[N][chains];
@@ -83,8 +83,8 @@ inline void dense_rows(const DenseMatrix<T>& M, const std::uint32_t* columns, st
     for_column_blocks(M, n, [&]<std::size_t N>(std::size_t k) { lower_by_columns<N>(M, columns + k, y + k, out); });
 }
 
-// One pass for both: each block of columns gives its least[], then between(k, N) has y ready, and out is lowered by it
-// while the columns are still in the cache.
+// Both transforms in one pass: each block of columns computes its least[], between(k, N) computes y from it, and out is
+// lowered by y while the columns are still in the cache.
 template <class T, class Between>
 inline void dense_both(const DenseMatrix<T>& M, const std::uint32_t* columns, std::size_t n, const T* x, T* least,
                        const T* y, T* out, Between between) {

@@ -1,9 +1,8 @@
-// (min, +) products with a cost that is a sum over the axes of a grid: one small matrix product an axis.
+// c-transforms with a cost that is a sum over the axes of a grid: one small (min, +) matrix product per axis.
 //
 //     min_j (M_ij + x_j) = min_a' (A_aa' + min_b' (B_bb' + x_a'b'))          (two axes)
 //
-// Each axis is a (min, +) matrix product in the manner of a BLAS: a register tile of rows x vectors, the sum over k
-// inside.
+// Each product is blocked as in a BLAS: a register tile of rows x vectors, with the loop over k inside.
 #pragma once
 
 #include <algorithm>
@@ -45,12 +44,12 @@ inline void minplus_tile(std::size_t depth, const T* A, std::size_t lda, const T
 template <class T>
 inline void minplus(std::size_t rows, std::size_t depth, std::size_t width, const T* A, std::size_t lda, const T* B,
                     std::size_t ldb, T* C, std::size_t ldc) {
-    constexpr std::size_t wide = 2;  // vectors a tile
+    constexpr std::size_t wide = 2;  // vectors per tile
     const std::size_t blocks = (rows + kTileRows - 1) / kTileRows;
     auto panel = [&]<std::size_t Vs>(std::size_t column) {
         std::size_t row = 0;
         for (std::size_t block = 0; block < blocks; ++block) {
-            const std::size_t height = (rows - row + blocks - block - 1) / (blocks - block);  // even shares
+            const std::size_t height = (rows - row + blocks - block - 1) / (blocks - block);  // blocks of nearly equal height
             const T* a = A + row * lda;
             T* c = C + row * ldc + column;
             [&]<std::size_t... R>(std::index_sequence<R...>) {
@@ -74,7 +73,7 @@ inline std::size_t product(const Shape& shape, std::size_t first, std::size_t la
     return n;
 }
 
-// How a grid is stored: the last axis padded to whole lines, the padding +inf or without weight.
+// How a grid is stored: the last axis is padded to whole cache lines, with +inf or with weight zero.
 template <class T>
 struct GridLayout {
     explicit GridLayout(Shape sides)
@@ -87,7 +86,7 @@ struct GridLayout {
         return (lines >= 8 && lines % 2 == 0 ? lines + 1 : lines) * kLineLanes<T>;
     }
 
-    // From an array of the caller's to storage, and back; the padding is left alone.
+    // Copies between a contiguous array and the padded storage; the padding is not changed.
     void pack(const T* x, T* stored) const {
         for (std::size_t r = 0; r < rows; ++r, x += shape.back()) std::copy(x, x + shape.back(), stored + r * stride);
     }
@@ -97,13 +96,13 @@ struct GridLayout {
     }
 
     std::size_t points() const { return rows * shape.back(); }
-    std::size_t room() const { return rows * stride; }
+    std::size_t capacity() const { return rows * stride; }
 
     Shape shape;
     std::size_t rows, stride;
 };
 
-// A matrix somewhere in memory.
+// A strided view of a matrix.
 template <class T>
 struct MatrixView {
     const T* data;
@@ -112,12 +111,12 @@ struct MatrixView {
     MatrixView transposed() const { return {data, columns, rows, column_step, row_step}; }
 };
 
-// The product along all axes, in one direction: x on the grid of the matrices' columns gives out on that of their rows.
+// The c-transform along all axes in one direction: from x on the grid of the columns to out on the grid of the rows.
 template <class T>
-class GridProduct {
+class GridTransform {
 public:
-    // The matrices that will be set later are no larger than these.
-    explicit GridProduct(const std::vector<MatrixView<T>>& matrices)
+    // Matrices that are set later must not be larger than these.
+    explicit GridTransform(const std::vector<MatrixView<T>>& matrices)
         : from_(Shape{1}), to_(Shape{1}),
           last_(matrices.back().columns * GridLayout<T>::stride_of(matrices.back().rows), 13) {
         for (const auto& D : matrices) matrices_.emplace_back(D.rows * D.columns);
@@ -146,13 +145,13 @@ public:
     const GridLayout<T>& from() const { return from_; }
     const GridLayout<T>& to() const { return to_; }
 
-    // Entries that an intermediate result may need; operator() takes two such buffers, one after the other.
+    // The size of the largest intermediate result; operator() needs scratch space for two of them.
     std::size_t scratch() const {
         std::size_t most = 0;
         Shape shape = from_.shape;
         for (std::size_t a = shape.size(); a-- > 0;) {
             shape[a] = to_.shape[a];
-            most = std::max(most, GridLayout<T>(shape).room());
+            most = std::max(most, GridLayout<T>(shape).capacity());
         }
         return most;
     }

@@ -1,6 +1,6 @@
-// The k smallest of M_ij + x_j over j for each row i, or of M_ij + x_i over i for each column j: the arcs that matter.
-// Dense costs are gone through once, in place; of a grid, never formed, only the lines that can hold one of the
-// smallest.
+// The k smallest of M_ij + x_j over j for each row i, or of M_ij + x_i over i for each column j.
+// A dense matrix is read once. The matrix of a grid is never formed, and only the grid lines that can contain one of
+// the k smallest sums are evaluated.
 #pragma once
 
 #include <algorithm>
@@ -11,37 +11,38 @@
 
 namespace gibbsot {
 
-// The k smallest values so far, in order, with their places.
+// The k smallest values so far in ascending order, with their indices.
 template <class T>
-class Shortlist {
+class SmallestK {
 public:
-    explicit Shortlist(std::size_t k) : values_(k), places_(k) { clear(); }
+    explicit SmallestK(std::size_t k) : values_(k), indices_(k) { clear(); }
 
     void clear() {
         std::fill(values_.begin(), values_.end(), kInf<T>);
-        std::fill(places_.begin(), places_.end(), -1);
+        std::fill(indices_.begin(), indices_.end(), -1);
     }
     T worst() const { return values_.back(); }
-    void offer(T value, std::size_t place) {
+    void offer(T value, std::size_t index) {
         if (!(value < worst())) return;
         std::size_t at = values_.size() - 1;
         for (; at > 0 && value < values_[at - 1]; --at) {
             values_[at] = values_[at - 1];
-            places_[at] = places_[at - 1];
+            indices_[at] = indices_[at - 1];
         }
         values_[at] = value;
-        places_[at] = static_cast<std::int64_t>(place);
+        indices_[at] = static_cast<std::int64_t>(index);
     }
-    void write(std::int64_t* out) const { std::copy(places_.begin(), places_.end(), out); }
+    void write(std::int64_t* out) const { std::copy(indices_.begin(), indices_.end(), out); }
 
 private:
     std::vector<T> values_;
-    std::vector<std::int64_t> places_;  // -1 where there are fewer than k
+    std::vector<std::int64_t> indices_;  // -1 where fewer than k values are finite
 };
 
-// Offers n padded sums first[i] + second[i] + shift, the place of sum i being place + i.
+// Offers the n padded sums first[i] + second[i] + shift, with indices first_index + i.
 template <class T>
-inline void offer_sums(Shortlist<T>& list, const T* first, const T* second, T shift, std::size_t n, std::size_t place) {
+inline void offer_sums(SmallestK<T>& list, const T* first, const T* second, T shift, std::size_t n,
+                       std::size_t first_index) {
     constexpr std::size_t most = 4 * kLineLanes<T>;
     for (std::size_t begin = 0; begin < n; begin += most) {
         const std::size_t end = std::min(n, begin + most);
@@ -49,14 +50,14 @@ inline void offer_sums(Shortlist<T>& list, const T* first, const T* second, T sh
         for (std::size_t i = begin; i < end; i += kLanes<T>)
             least = minimum(least, (load(first + i) + load(second + i)) + splat(shift));
         if (!(lowest<T>(least) < list.worst())) continue;
-        for (std::size_t i = begin; i < end; ++i) list.offer((first[i] + second[i]) + shift, place + i);
+        for (std::size_t i = begin; i < end; ++i) list.offer((first[i] + second[i]) + shift, first_index + i);
     }
 }
 
 // x over the rows, padded with +inf; out is columns x k
 template <class T>
 void nearest_of_columns(const DenseMatrix<T>& M, std::size_t columns, const T* x, std::size_t k, std::int64_t* out) {
-    Shortlist<T> list(k);
+    SmallestK<T> list(k);
     for (std::size_t j = 0; j < columns; ++j) {
         list.clear();
         offer_sums(list, M.column(j), x, T(0), M.stride, 0);
@@ -64,12 +65,13 @@ void nearest_of_columns(const DenseMatrix<T>& M, std::size_t columns, const T* x
     }
 }
 
-// x over the columns; out is rows x k. A line of rows is done at a time, so that each line of the matrix is read once.
+// x over the columns; out is rows x k. Rows are processed one cache line at a
+// time, so that each line of the matrix is read once.
 template <class T>
 void nearest_of_rows(const DenseMatrix<T>& M, std::size_t rows, std::size_t columns, const T* x, std::size_t k,
                      std::int64_t* out) {
     constexpr std::size_t W = kLineLanes<T>;
-    std::vector<Shortlist<T>> lists(W, Shortlist<T>(k));
+    std::vector<SmallestK<T>> lists(W, SmallestK<T>(k));
     alignas(kLine) T worst[W];
     for (std::size_t i = 0; i < rows; i += W) {
         for (auto& list : lists) list.clear();
@@ -112,7 +114,7 @@ void nearest_on_grid(const std::vector<MatrixView<T>>& axes, const T* x, std::si
     for (std::size_t c = 0; c < from.rows; ++c) least_x[c] = least(x + c * from.stride);
     std::vector<std::size_t> order(from.rows);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    Shortlist<T> list(k);
+    SmallestK<T> list(k);
     for (std::size_t r = 0; r < product(rows, 0, last); ++r) {
         for (std::size_t c = 0; c < from.rows; ++c) {
             std::size_t i = r, j = c;
@@ -120,8 +122,9 @@ void nearest_on_grid(const std::vector<MatrixView<T>>& axes, const T* x, std::si
             for (std::size_t a = last; a-- > 0; i /= rows[a], j /= columns[a])
                 base[c] += axes[a](i % rows[a], j % columns[a]);
             bound[c] = base[c] + least_x[c];
+            if (!(bound[c] < kInf<T>)) bound[c] = kInf<T>;  // NaN has no order, and std::sort needs one
         }
-        // the most promising lines first, so that the others need not be looked at
+        // lines with the smallest bounds first, so that the loop below can stop early
         std::sort(order.begin(), order.end(), [&](std::size_t c, std::size_t d) { return bound[c] < bound[d]; });
         for (std::size_t i = 0; i < rows[last]; ++i) {
             const T* line = costs.get() + i * width;

@@ -1,11 +1,12 @@
-// What the sampler needs of a cost: its two products, and how its vectors are stored.
+// The interface of a cost to the sampler: its two c-transforms, and how its vectors are stored.
 //
-// Both sides of a problem are stored padded to whole cache lines. DenseOperator keeps only the columns of the problem's
-// support, GridOperator the box around it. Signs are such that everything is a minimum:
-// U = rows(h) with U_i = min_j (M_ij + h_j), and N = columns(n) with N_j = min_i (M_ij + n_i) is -L when n is -g.
+// Both sides of a problem are stored padded to whole cache lines. DenseOperator stores only the columns of the problem's
+// support, GridOperator the box around it. Signs are such that both transforms are minima: U_i = min_j (M_ij + h_j), and
+// N_j = min_i (M_ij + n_i), which is -L for n = -g.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <utility>
 #include <vector>
 
@@ -15,29 +16,67 @@
 
 namespace gibbsot {
 
+template <class Operator>
+concept CostOperator = requires(Operator& M, const Operator& constant, const typename Operator::value_type* in,
+                                typename Operator::value_type* out, void (*run)(std::size_t, std::size_t, std::size_t),
+                                void (*between)(std::size_t, std::size_t)) {
+    // the number of points, and the largest storage that any support needs
+    { constant.row_count() } -> std::same_as<std::size_t>;
+    { constant.column_count() } -> std::same_as<std::size_t>;
+    { constant.row_capacity() } -> std::same_as<std::size_t>;
+    { constant.column_capacity() } -> std::same_as<std::size_t>;
+    { constant.scratch_capacity() } -> std::same_as<std::size_t>;
+    // the columns that take part: those with weight in q, or those where h is finite, or all
+    M.set_support(in);
+    M.set_columns(in);
+    M.set_columns();
+    // the storage of the current columns, and the range of column indices that contains them
+    { constant.row_length() } -> std::same_as<std::size_t>;
+    { constant.column_length() } -> std::same_as<std::size_t>;
+    { constant.column_first() } -> std::same_as<std::size_t>;
+    { constant.column_last() } -> std::same_as<std::size_t>;
+    // from an array over the points to storage, and back
+    constant.pack_rows(in, out);
+    constant.unpack_rows(in, out);
+    constant.pack_columns(in, out);
+    constant.unpack_columns(in, out);
+    // calls run(from, to, n) for n consecutive entries at index `from` of the random numbers and at `to` in storage;
+    // arrange_columns first brings the random numbers of the columns into an order that has such runs
+    constant.for_row_runs(run);
+    constant.for_column_runs(std::size_t{}, std::size_t{}, run);
+    constant.arrange_columns(out);
+    // the c-transforms; the last argument is scratch space
+    constant.transform_to_rows(in, out, out);
+    constant.transform_to_columns(in, out, out);
+    // both: to the columns, then between(first, n) computes h for n entries, then to the rows
+    constant.transform_both(in, out, in, out, out, between);
+    // the transform to the columns that take no part
+    constant.transform_to_other_columns(in, out, out, out);
+};
+
 template <class T>
 class DenseOperator {
 public:
+    using value_type = T;
+
     DenseOperator(DenseMatrix<T> matrix, std::size_t rows, std::size_t columns)
         : M_(matrix), rows_(rows), columns_(columns), order_(columns) {}
 
     std::size_t row_count() const { return rows_; }
     std::size_t column_count() const { return columns_; }
-    std::size_t row_room() const { return M_.stride; }
-    std::size_t column_room() const { return padded<T>(columns_); }
-    std::size_t scratch_room() const { return 0; }
+    std::size_t row_capacity() const { return M_.stride; }
+    std::size_t column_capacity() const { return padded<T>(columns_); }
+    std::size_t scratch_capacity() const { return 0; }
 
     void set_support(const T* q) {
         choose([q](std::size_t j) { return q[j] > 0; });
     }
-    // All columns, or those where h is finite.
     void set_columns(const T* h = nullptr) {
         choose([h](std::size_t j) { return h == nullptr || h[j] < kInf<T>; });
     }
 
     std::size_t row_length() const { return M_.stride; }
     std::size_t column_length() const { return padded<T>(support_); }
-    // The support lies in the columns [first, last).
     std::size_t column_first() const { return order_[0]; }
     std::size_t column_last() const { return order_[support_ - 1] + 1; }
 
@@ -50,8 +89,6 @@ public:
         for (std::size_t k = 0; k < support_; ++k) x[order_[k]] = stored[k];
     }
 
-    // Calls work(from, to, n) for runs of n entries that lie at `from` in the order of the points and at `to` in
-    // storage.
     template <class Work>
     void for_row_runs(Work work) const {
         work(0, 0, M_.stride);
@@ -60,27 +97,25 @@ public:
     void for_column_runs(std::size_t first, std::size_t n, Work work) const {
         work(first, first, n);
     }
-    // Brings noise into an order in which columns have runs.
     void arrange_columns(T* noise) const {
         for (std::size_t k = 0; k < support_; ++k) noise[k] = noise[order_[k]];
     }
 
-    void rows(const T* h, T* U, T*) const { dense_rows(M_, order_.data(), support_, h, U); }
-    void columns(const T* n, T* N, T*) const { dense_columns(M_, order_.data(), support_, n, N); }
+    void transform_to_rows(const T* h, T* U, T*) const { dense_rows(M_, order_.data(), support_, h, U); }
+    void transform_to_columns(const T* n, T* N, T*) const { dense_columns(M_, order_.data(), support_, n, N); }
 
     template <class Between>
-    void both(const T* n, T* N, const T* h, T* U, T*, Between between) const {
+    void transform_both(const T* n, T* N, const T* h, T* U, T*, Between between) const {
         dense_both(M_, order_.data(), support_, n, N, h, U, between);
     }
 
-    // N for the columns outside the support, which the sweeps never read.
-    void complete(const T* n, T* stored, T* N, T*) const {
+    void transform_to_other_columns(const T* n, T* stored, T* N, T*) const {
         dense_columns(M_, order_.data() + support_, columns_ - support_, n, stored);
         for (std::size_t k = support_; k < columns_; ++k) N[order_[k]] = stored[k - support_];
     }
 
 private:
-    // The chosen columns first, then the others.
+    // Puts the chosen columns first, then the others.
     template <class Chosen>
     void choose(Chosen chosen) {
         support_ = 0;
@@ -96,19 +131,21 @@ private:
     std::vector<std::uint32_t> order_;
 };
 
-// Of the columns' grid only the box around the support takes part in the sweeps.
+// Only the box around the support of q takes part in the sweeps.
 template <class T>
 class GridOperator {
 public:
+    using value_type = T;
+
     explicit GridOperator(std::vector<MatrixView<T>> axes)
         : axes_(std::move(axes)), all_(whole()), box_(all_), starts_(starts()), to_rows_(views(all_)),
           to_columns_(transposed(views(all_))), to_all_columns_(to_columns_) {}
 
     std::size_t row_count() const { return to_rows_.to().points(); }
     std::size_t column_count() const { return to_all_columns_.to().points(); }
-    std::size_t row_room() const { return to_rows_.to().room(); }
-    std::size_t column_room() const { return to_all_columns_.to().room(); }
-    std::size_t scratch_room() const { return 2 * std::max(to_rows_.scratch(), to_all_columns_.scratch()); }
+    std::size_t row_capacity() const { return to_rows_.to().capacity(); }
+    std::size_t column_capacity() const { return to_all_columns_.to().capacity(); }
+    std::size_t scratch_capacity() const { return 2 * std::max(to_rows_.scratch(), to_all_columns_.scratch()); }
 
     void set_support(const T* q) {
         const Box box = around(q);
@@ -118,11 +155,10 @@ public:
         to_rows_.set(views(box));
         to_columns_.set(transposed(views(box)));
     }
-    void set_columns(const T* = nullptr) {}  // all, as from the start
+    void set_columns(const T* = nullptr) {}  // the box is the whole grid from construction on
 
-    std::size_t row_length() const { return to_rows_.to().room(); }
-    std::size_t column_length() const { return to_rows_.from().room(); }
-    // The support lies in the columns [first, last).
+    std::size_t row_length() const { return to_rows_.to().capacity(); }
+    std::size_t column_length() const { return to_rows_.from().capacity(); }
     std::size_t column_first() const { return starts_.front(); }
     std::size_t column_last() const { return starts_.back() + box_.sides.back(); }
 
@@ -136,38 +172,37 @@ public:
     }
     template <class Work>
     void for_column_runs(std::size_t, std::size_t, Work work) const {
-        for_box_rows([&](std::size_t at, std::size_t to) { work(at, to, padded<T>(box_.sides.back())); });
+        for_box_rows([&](std::size_t column, std::size_t to) { work(column, to, padded<T>(box_.sides.back())); });
     }
     void arrange_columns(T*) const {}
 
     void pack_columns(const T* x, T* stored) const {
         for_box_rows(
-            [&](std::size_t at, std::size_t to) { std::copy(x + at, x + at + box_.sides.back(), stored + to); });
+            [&](std::size_t column, std::size_t to) { std::copy(x + column, x + column + box_.sides.back(), stored + to); });
     }
     void unpack_columns(const T* stored, T* x) const {
         for_box_rows(
-            [&](std::size_t at, std::size_t to) { std::copy(stored + to, stored + to + box_.sides.back(), x + at); });
+            [&](std::size_t column, std::size_t to) { std::copy(stored + to, stored + to + box_.sides.back(), x + column); });
     }
 
-    void rows(const T* h, T* U, T* scratch) const { to_rows_(h, U, scratch); }
-    void columns(const T* n, T* N, T* scratch) const { to_columns_(n, N, scratch); }
+    void transform_to_rows(const T* h, T* U, T* scratch) const { to_rows_(h, U, scratch); }
+    void transform_to_columns(const T* n, T* N, T* scratch) const { to_columns_(n, N, scratch); }
 
     template <class Between>
-    void both(const T* n, T* N, const T* h, T* U, T* scratch, Between between) const {
-        columns(n, N, scratch);
+    void transform_both(const T* n, T* N, const T* h, T* U, T* scratch, Between between) const {
+        transform_to_columns(n, N, scratch);
         between(0, column_length());
-        rows(h, U, scratch);
+        transform_to_rows(h, U, scratch);
     }
 
-    // N for the columns outside the box, which the sweeps never touch.
-    void complete(const T* n, T* stored, T* N, T* scratch) const {
+    void transform_to_other_columns(const T* n, T* stored, T* N, T* scratch) const {
         if (box_ == all_) return;
         to_all_columns_(n, stored, scratch);
         to_all_columns_.to().unpack(stored, N);
     }
 
 private:
-    using Product = GridProduct<T>;
+    using Transform = GridTransform<T>;
 
     struct Box {
         Shape origin, sides;
@@ -202,7 +237,7 @@ private:
             for (std::size_t a = last; a-- > 0; rest /= all_.sides[a])
                 extend(a, rest % all_.sides[a], rest % all_.sides[a] + 1);
         }
-        if (high[last] == 0) return all_;  // no support at all
+        if (high[last] == 0) return all_;  // no support
         for (std::size_t a = 0; a <= last; ++a) high[a] -= low[a];
         return {low, high};
     }
@@ -220,7 +255,7 @@ private:
         return result;
     }
 
-    // Calls work(column, stored) for the start of each row of the box.
+    // Calls work(column, offset) for the start of each row of the box, with its offset in storage.
     template <class Work>
     void for_box_rows(Work work) const {
         for (std::size_t r = 0; r < starts_.size(); ++r) work(starts_[r], r * to_rows_.from().stride);
@@ -243,7 +278,7 @@ private:
     std::vector<MatrixView<T>> axes_;
     Box all_, box_;
     std::vector<std::size_t> starts_;
-    Product to_rows_, to_columns_, to_all_columns_;
+    Transform to_rows_, to_columns_, to_all_columns_;
 };
 
 }  // namespace gibbsot

@@ -1,4 +1,4 @@
-// Threads over problems, never inside one: each problem's numbers depend on that problem alone.
+// Threads over the problems of a batch, never inside one: a problem's result does not depend on the number of threads.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace gibbsot {
 
-// Calls make() once in each thread, and what it returns with each of 0 .. n - 1 once.
+// Calls make() once in each thread, and the function that it returns once for each of 0 .. n - 1.
 template <class Make>
 void parallel_for(std::size_t n, std::size_t threads, Make make) {
     std::atomic<std::size_t> next{0};
@@ -16,7 +16,7 @@ void parallel_for(std::size_t n, std::size_t threads, Make make) {
         auto work = make();
         for (std::size_t i = next++; i < n; i = next++) work(i);
     };
-    std::vector<std::future<void>> others;  // a future waits for its thread, and hands on what the thread threw
+    std::vector<std::future<void>> others;  // get() rethrows an exception of the thread
     for (std::size_t t = 1; t < threads && t < n; ++t) others.push_back(std::async(std::launch::async, body));
     body();
     for (auto& other : others) other.get();

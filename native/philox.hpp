@@ -1,9 +1,8 @@
 // Standard exponential variates from Philox 4x32 (Salmon, Moraes, Dror and Shaw, SC 2011), a counter-based generator.
 //
-// The variate number i of a side of a sweep of a problem depends on (seed, problem, sweep, side, i) and on nothing
-// else. Words come in groups of 32, from 8 consecutive counters: the group's word 16 a + 2 c + b is output 2 a + b of
-// counter c. That order is the one in which vectors of 64-bit lanes produce them, and philox.py spells out the same
-// order.
+// Variate i depends on (seed, problem, sweep, side, i) only. Words come in groups of 32, from 8 consecutive counters:
+// word 16 a + 2 c + b of a group is output 2 a + b of counter c. This is the order in which vectors of 64-bit lanes
+// produce them; philox.py uses the same order.
 #pragma once
 
 #if defined(__SSE2__) || defined(_M_X64)
@@ -38,7 +37,7 @@ inline Vec<std::uint64_t> multiply_low(Vec<std::uint64_t> a, std::uint32_t b) {
 #endif
 }
 
-// The keys of all rounds, and what of the counter is the same for a whole stream.
+// The keys of all rounds, and the words of the counter that are constant in a stream.
 struct Philox {
     explicit Philox(const Stream& stream)
         : c1(stream.sweep_and_side), c2(stream.problem & 0xFFFFFFFFu), c3(stream.problem >> 32) {
@@ -49,7 +48,7 @@ struct Philox {
         }
     }
 
-    // Hands the group's 32 words, from the counters 8 * group .. 8 * group + 7, to take(first, words), a vector a call.
+    // Calls take(first, words) with each vector of the 32 words of a group (counters 8 * group .. 8 * group + 7).
     template <class Take>
     void operator()(std::uint32_t group, Take take) const {
         static_assert(std::endian::native == std::endian::little);
@@ -61,7 +60,7 @@ struct Philox {
             for (int round = 0; round < kRounds; ++round) {
                 const V even = multiply_low(x0, 0xD2511F53u);
                 const V odd = multiply_low(x2, 0xCD9E8D57u);
-                // the high halves of the lanes hold rubbish from here on; multiply_low does not look at them
+                // from here on the high halves of the lanes are arbitrary; multiply_low ignores them
                 x0 = (odd >> 32) ^ x1 ^ splat(k0[round]);
                 x1 = odd;
                 x2 = (even >> 32) ^ x3 ^ splat(k1[round]);
@@ -77,8 +76,8 @@ private:
     std::uint64_t k0[kRounds], k1[kRounds];  // 32 bits each, in the width of the lanes
 };
 
-// a * b + c in single precision, rounded once. Without the instruction the sum is rounded to double in between: the
-// same bits for every argument that minus_log_float meets, nearly all 2^23 of which a test draws.
+// a * b + c in single precision, rounded once. Without the instruction the sum is also rounded to double. The result is
+// bit-identical for every argument that minus_log_float passes; a test draws nearly all 2^23 of them.
 template <class F>
 inline F fused(F a, F b, F c) {
 #if defined(__AVX512F__) && defined(__GNUC__)
@@ -103,7 +102,7 @@ inline F fused(F a, F b, F c) {
 template <class F, class I>
 inline F minus_log_float(F u) {
     const I bits = std::bit_cast<I>(u);
-    const I e = (bits - 0x3F3504F3) & -0x800000;  // the exponent in its place, times 2^23
+    const I e = (bits - 0x3F3504F3) & -0x800000;  // the exponent times 2^23
     const F f = std::bit_cast<F>(bits - e) - 1.0f;
     const F zero{};
     F P = fused(f, 0.0904878443f - zero, -0.140308922f - zero);
@@ -121,7 +120,7 @@ template <class F, class I>
 inline F minus_log_double(F u) {
     const I bits = std::bit_cast<I>(u);
     const I top = bits - 0x3FE6A09E667F3BCD;
-    // an arithmetic shift by 52 without one: bias, shift, unbias
+    // an arithmetic shift by 52, which AVX2 lacks: add a bias, shift, subtract the bias
     const I e =
         std::bit_cast<I>((std::bit_cast<typename VecOf<std::uint64_t, sizeof(I)>::type>(top) + (1ull << 63)) >> 52) -
         2048;
@@ -140,14 +139,14 @@ inline F minus_log_double(F u) {
     return -((small + s * 2.0) + exponent * 6.93147180369123816490e-01);
 }
 
-// The exponentials of as many words as fill a vector: u = (floor(word / 2^9) + 1/2) / 2^23 in single precision,
+// The exponentials of one vector of words: u = (floor(word / 2^9) + 1/2) / 2^23 in single precision,
 // (word + 1/2) / 2^32 in double precision.
 template <class T, class Words>
 inline void exponentials_of(Words words, T* out) {
     if constexpr (sizeof(T) == 4) {
         using F = typename VecOf<float, sizeof(Words)>::type;
         using I = typename VecOf<std::int32_t, sizeof(Words)>::type;
-        // 1 + k / 2^23 less 1 - 1 / 2^24, exactly
+        // (1 + k / 2^23) - (1 - 1 / 2^24), exactly
         const F u = std::bit_cast<F>((words >> 9) | 0x3F800000u) - (1.0f - 0x1p-24f);
         store(out, minus_log_float<F, I>(u));
     } else {
@@ -159,8 +158,7 @@ inline void exponentials_of(Words words, T* out) {
     }
 }
 
-// The exponentials begin .. end - 1 of a stream, and those around them that complete their groups: out has room for
-// whole groups.
+// The exponentials begin .. end - 1 of a stream. Whole groups are written, so out must have capacity for them.
 template <class T>
 inline void exponentials(const Stream& stream, T* out, std::size_t begin, std::size_t end) {
     using Words = typename VecOf<std::uint32_t, sizeof(Vec<T>) / sizeof(T) * sizeof(std::uint32_t)>::type;
@@ -169,9 +167,9 @@ inline void exponentials(const Stream& stream, T* out, std::size_t begin, std::s
     const Philox philox(stream);
     for (std::size_t i = begin / kGroup * kGroup; i < end; i += kGroup)
         philox(static_cast<std::uint32_t>(i / kGroup), [&](std::size_t first, Vec<std::uint64_t> words) {
-            Words parts[all / count];
-            std::memcpy(parts, &words, sizeof(words));
-            for (std::size_t k = 0; k < all / count; ++k) exponentials_of<T>(parts[k], out + i + first + k * count);
+            Words pieces[all / count];
+            std::memcpy(pieces, &words, sizeof(words));
+            for (std::size_t k = 0; k < all / count; ++k) exponentials_of<T>(pieces[k], out + i + first + k * count);
         });
 }
 

@@ -1,7 +1,7 @@
-// Vectors of the widest native width, by the compiler's vector extension; plain scalars elsewhere.
+// Vectors of the widest native width, with the compiler's vector extension; scalars where there is none.
 //
-// Every operation used on them is exact (min) or IEEE elementwise, and sums run over a fixed number of lanes, so the
-// result has the same bits whatever the width: one source, the same numbers on every machine.
+// Every operation on them is exact (min) or IEEE elementwise, and sums run over a fixed number of lanes. Results are
+// therefore bit-identical for every width.
 #pragma once
 
 #include <bit>
@@ -33,18 +33,18 @@ template <class To, class From>
 inline To convert(From x) {
     return __builtin_convertvector(x, To);
 }
-// As V, but anywhere in memory and over any type: a plain memcpy would send accumulators through the stack.
+// As V, without alignment and aliasing rules. With memcpy, accumulators would go through the stack.
 template <class V>
-struct Anywhere {
+struct Unaligned {
     typedef V type __attribute__((aligned(1), may_alias));
 };
 template <class V, class T>
 inline V load_as(const T* p) {
-    return *reinterpret_cast<const typename Anywhere<V>::type*>(p);
+    return *reinterpret_cast<const typename Unaligned<V>::type*>(p);
 }
 template <class T, class V>
 inline void store(T* p, V v) {
-    *reinterpret_cast<typename Anywhere<V>::type*>(p) = v;
+    *reinterpret_cast<typename Unaligned<V>::type*>(p) = v;
 }
 #else
 template <class T, std::size_t Bytes>
@@ -111,16 +111,16 @@ inline T lowest(V v) {
     }
 }
 
-// A sum in kLineLanes lanes that are added up as a tree: the same bits for every vector width.
+// A sum in kLineLanes lanes that are added as a tree: bit-identical for every vector width.
 template <class T>
 class Sum {
 public:
-    // Adds a * b where keep is positive; elsewhere b may be infinite and counts as zero.
+    // Adds a * b where keep is positive; elsewhere it adds zero, even if b is infinite.
     void add_product(const T* a, const T* b, const T* keep) {
-        for (std::size_t part = 0; part < kParts; ++part) {
-            const std::size_t at = part * kLanes<T>;
+        for (std::size_t v = 0; v < kVectors; ++v) {
+            const std::size_t at = v * kLanes<T>;
             const Vec<T> product = load(a + at) * load(b + at);
-            acc_[part] = acc_[part] + (load(keep + at) > Vec<T>{} ? product : Vec<T>{});
+            acc_[v] = acc_[v] + (load(keep + at) > Vec<T>{} ? product : Vec<T>{});
         }
     }
 
@@ -135,11 +135,11 @@ public:
     }
 
 private:
-    static constexpr std::size_t kParts = kLineLanes<T> / kLanes<T>;
-    Vec<T> acc_[kParts] = {};
+    static constexpr std::size_t kVectors = kLineLanes<T> / kLanes<T>;
+    Vec<T> acc_[kVectors] = {};
 };
 
-// <w, x> over n padded entries; entries of no weight do not count, whatever x is there.
+// <w, x> over n padded entries; entries with zero weight are left out, even if x is infinite.
 template <class T>
 inline double weighted_sum(const T* w, const T* x, std::size_t n) {
     Sum<T> sum;

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from gibbsot import GridCost
 from gibbsot.core import native
 
 
 def test_kernels_were_compiled():
     if "GIBBSOT_TEST_NATIVE" not in os.environ:
-        pytest.skip("asked for where a compiler is known to be")
+        pytest.skip("only where GIBBSOT_TEST_NATIVE says that there is a compiler")
     assert native.available()[-2:] == ("baseline", "numpy")
 
 
@@ -48,7 +50,7 @@ def test_kernel_from_the_environment():
 
 
 def test_one_warning_without_compiled_kernels():
-    """As if nothing had been compiled: one warning, at the first use, and the same answers."""
+    """Without compiled modules: one warning at the first use, and correct results."""
     code = """
 import sys
 for level in ("baseline", "avx2", "avx512"):
@@ -64,7 +66,7 @@ for _ in range(3):
 
 
 def test_import_needs_no_extra():
-    """Importing the package loads neither the extras nor POT, and is quick to say so."""
+    """Importing the package loads neither the extras nor POT."""
     code = """
 import sys, gibbsot
 print([m for m in ("ot", "torch", "dask", "matplotlib", "rich", "typer") if m in sys.modules])
@@ -73,7 +75,7 @@ print([m for m in ("ot", "torch", "dask", "matplotlib", "rich", "typer") if m in
 
 
 def test_an_interrupt_ends_a_long_run():
-    """Ctrl-C reaches Python between two calls of a kernel, each a fraction of a second long."""
+    """Python handles Ctrl-C between two calls of a kernel, each of which takes a fraction of a second."""
     code = """
 import os, signal, threading, time
 import numpy as np, gibbsot
@@ -87,5 +89,193 @@ except KeyboardInterrupt:
     print("interrupted", time.time() - start < 10)
 """
     if sys.platform == "win32":
-        pytest.skip("signals of this kind are not on Windows")
+        pytest.skip("Windows has no SIGINT of this kind")
     assert run(code).stdout.strip() == "interrupted True"
+
+
+LEVELS = native.available()[:-1]
+
+
+def dense(dtype, m1, m2):
+    """Return a cost of m1 x m2 points as the kernels take it: by columns, padded to cache lines."""
+    lanes = 64 // np.dtype(dtype).itemsize
+    Mt = np.full((m2, -(-m1 // lanes) * lanes), np.inf, dtype)
+    Mt[:, :m1] = 1
+    return Mt
+
+
+def sampler_arguments(dtype=np.float64, n=2, m1=6, m2=4, sweeps=3):
+    empty = {name: np.empty((n, m), dtype) for name, m in {"U": m1, "L": m2, "g": m1}.items()}
+    return {
+        "temperatures": np.full((1, sweeps), 0.1),
+        "tau": 0,
+        "mixing_slope": 0.01,
+        "pinned": True,
+        "seed": 0,
+        "n_threads": 1,
+        "p": np.full((n, m1), 1 / m1, dtype),
+        "q": np.full((n, m2), 1 / m2, dtype),
+        "ids": np.arange(n, dtype=np.uint64),
+        "h": np.zeros((n, m2), dtype),
+        "sweep": np.zeros(n, np.int64),
+        "values": np.empty((n, sweeps)),
+        "energy": np.empty(n),
+        **empty,
+    }
+
+
+COSTS = {
+    "dense": lambda dtype: dense(dtype, 6, 4),
+    "grid": lambda dtype: [np.ones((2, 2), dtype), np.ones((3, 2), dtype)],
+}
+WRONG_COSTS = {
+    "dense": [
+        (lambda: dense(np.float64, 6, 5), "Mt: expected shape (4, 8), got (5, 8)"),
+        (lambda: dense(np.float64, 9, 4), "Mt: expected shape (4, 8), got (4, 16)"),
+        (lambda: np.ones((4, 6)), "Mt: expected shape (4, 8), got (4, 6)"),
+        (lambda: np.ones((0, 8)), "Mt: expected shape (4, 8), got (0, 8)"),
+    ],
+    "grid": [
+        (list, "axes: expected at least one axis"),
+        (lambda: [np.ones((6, 4)), np.ones((2, 1))], "axes: expected rows whose product is the number of points, 6"),
+        (lambda: [np.ones((2, 2)), np.ones((3, 1))], "axes: expected columns whose product is the number of points, 4"),
+        (lambda: [np.ones((6, 4)), np.ones((1, 0))], "axes: expected columns whose product is the number of points, 4"),
+        (lambda: [np.ones((2**33, 0)), np.ones((2**33, 0))], "axes: expected rows whose product is the number of"),
+    ],
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", COSTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_arguments_of_these_tests_are_valid(level, kind, dtype):
+    with native.using(level):
+        kernels = native.kernels()
+    arguments = sampler_arguments(dtype)
+    getattr(kernels, f"run_{kind}")(COSTS[kind](dtype), **arguments)
+    assert (arguments["sweep"] == 3).all()
+    assert np.isfinite(arguments["values"]).all()
+    for by_rows, size, other in ((True, 4, 6), (False, 6, 4)):
+        out = np.full((2, other), np.nan, dtype)
+        getattr(kernels, f"c_transform_{kind}")(
+            COSTS[kind](dtype), by_rows=by_rows, x=np.zeros((2, size), dtype), out=out, n_threads=2
+        )
+        assert (out == (1 if kind == "dense" else 2)).all()
+        indices = np.full((other, size), -2)
+        getattr(kernels, f"nearest_{kind}")(COSTS[kind](dtype), by_rows=by_rows, x=np.zeros(size, dtype), out=indices)
+        assert (np.sort(indices, axis=1) == np.arange(size)).all()
+
+
+@pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
+@pytest.mark.parametrize("kind", COSTS)
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("p", np.ones((2, 0)), "expected at least one"),
+        ("p", np.ones((3, 6)), "q: expected shape (3, 4), got (2, 4)"),
+        ("p", np.zeros((2, 6)), "p: row 0 has no positive weight"),
+        ("q", np.ones((3, 4)), "q: expected shape (2, 4), got (3, 4)"),
+        ("q", np.array([[1.0, 0, 0, 0], [0, -1, np.nan, 0]]), "q: row 1 has no positive weight"),
+        ("temperatures", np.ones((2, 0)), "temperatures: expected at least one sweep"),
+        ("temperatures", np.ones((3, 3)), "temperatures: expected shape (2, 3), got (3, 3)"),
+        ("temperatures", np.ones((1, 4)), "values: expected shape (2, 4), got (2, 3)"),
+        ("ids", np.arange(3, dtype=np.uint64), "ids: expected shape (2,), got (3,)"),
+        ("h", np.zeros((2, 5)), "h: expected shape (2, 4), got (2, 5)"),
+        ("sweep", np.zeros(1, np.int64), "sweep: expected shape (2,), got (1,)"),
+        ("U", np.empty((2, 5)), "U: expected shape (2, 6), got (2, 5)"),
+        ("L", np.empty((1, 4)), "L: expected shape (2, 4), got (1, 4)"),
+        ("g", np.empty((2, 7)), "g: expected shape (2, 6), got (2, 7)"),
+        ("values", np.empty((1, 3)), "values: expected shape (2, 3), got (1, 3)"),
+        ("energy", np.empty(3), "energy: expected shape (2,), got (3,)"),
+        ("n_threads", 0, "n_threads: expected at least 1, got 0"),
+    ],
+)
+def test_run_checks_its_shapes(kind, name, value, message):
+    arguments = sampler_arguments() | {name: value}
+    with native.using(LEVELS[0]), pytest.raises(ValueError, match=re.escape(message)):
+        getattr(native.kernels(), f"run_{kind}")(COSTS[kind](np.float64), **arguments)
+
+
+@pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
+@pytest.mark.parametrize(
+    ("kind", "make", "message"), [(kind, *case) for kind, cases in WRONG_COSTS.items() for case in cases]
+)
+def test_every_kernel_checks_the_cost(kind, make, message):
+    kernels = native._load(LEVELS[0])
+    calls = [
+        ("run", sampler_arguments()),
+        ("c_transform", {"by_rows": True, "x": np.zeros((1, 4)), "out": np.empty((1, 6)), "n_threads": 1}),
+        ("c_transform", {"by_rows": False, "x": np.zeros((1, 6)), "out": np.empty((1, 4)), "n_threads": 1}),
+        ("nearest", {"by_rows": True, "x": np.zeros(4), "out": np.empty((6, 2), np.int64)}),
+        ("nearest", {"by_rows": False, "x": np.zeros(6), "out": np.empty((4, 2), np.int64)}),
+    ]
+    if kind == "dense":
+        calls.append(("means", {name: sampler_arguments()[name] for name in ("p", "q", "n_threads")}))
+        calls[-1][1]["out"] = np.empty(2)
+    for function, arguments in calls:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            getattr(kernels, f"{function}_{kind}")(make(), **arguments)
+
+
+@pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
+@pytest.mark.parametrize("kind", COSTS)
+def test_operations_on_costs_check_their_shapes(kind):
+    kernels = native._load(LEVELS[0])
+    cost = COSTS[kind](np.float64)
+    transform, nearest = getattr(kernels, f"c_transform_{kind}"), getattr(kernels, f"nearest_{kind}")
+    x = np.zeros((2, 4))
+    with pytest.raises(ValueError, match=re.escape("out: expected shape (2, 6), got (3, 6)")):
+        transform(cost, by_rows=True, x=x, out=np.empty((3, 6)), n_threads=1)
+    with pytest.raises(ValueError, match="n_threads: expected at least 1"):
+        transform(cost, by_rows=True, x=x, out=np.empty((2, 6)), n_threads=0)
+    for k in (0, 5):
+        with pytest.raises(ValueError, match=f"out: expected 1 to 4 columns, one per nearest point, got {k}"):
+            nearest(cost, by_rows=True, x=x[0], out=np.empty((6, k), np.int64))
+    if kind == "dense":
+        p, q = np.ones((2, 6)), np.ones((2, 4))
+        for name, wrong in {"q": np.ones((3, 4)), "out": np.empty(3), "n_threads": 0}.items():
+            arguments = {"p": p, "q": q, "out": np.empty(2), "n_threads": 1, name: wrong}
+            with pytest.raises(ValueError, match=f"{name}: expected"):
+                kernels.means_dense(cost, **arguments)
+
+
+@pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
+@pytest.mark.parametrize("name", ["h", "sweep", "U", "L", "g", "values", "energy"])
+def test_outputs_are_never_converted(name):
+    """A kernel would write to the copy, and the result would be lost."""
+    kernels = native._load(LEVELS[0])
+    good = sampler_arguments()[name]
+    read_only = good.copy()
+    read_only.flags.writeable = False
+    strided = np.empty((*good.shape[:-1], 2 * good.shape[-1]), good.dtype)[..., ::2]
+    wrong = [good.astype(np.float16), good.astype(">f8"), read_only, strided, good.tolist(), None, good[None]]
+    if good.ndim == 2:
+        wrong += [np.asfortranarray(good), good[0]]
+    for kind, make in COSTS.items():
+        for value in wrong:
+            with pytest.raises(TypeError, match=name):
+                getattr(kernels, f"run_{kind}")(make(np.float64), **(sampler_arguments() | {name: value}))
+
+
+@pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
+def test_wrong_types_are_refused():
+    kernels = native._load(LEVELS[0])
+    cases = [{"tau": -1}, {"seed": -1}, {"seed": 2**64}, {"n_threads": -1}, {"n_threads": 1.5}, {"p": "p"}]
+    for wrong in [*cases, {"unknown": 1}]:
+        with pytest.raises(TypeError):
+            kernels.run_dense(dense(np.float64, 6, 4), **(sampler_arguments() | wrong))
+    with pytest.raises(TypeError):  # arguments other than the cost are passed by name
+        kernels.run_dense(dense(np.float64, 6, 4), *sampler_arguments().values())
+    for out in (np.empty((2, 3)), np.empty(4, np.int32), np.empty(8)[::2]):
+        with pytest.raises(TypeError):
+            kernels.exponentials(seed=0, id=0, sweep_and_side=0, out=out)
+
+
+@pytest.mark.parametrize("shape", [(7,), (40, 3), (5, 6, 7)])
+def test_nan_in_nearest_is_no_crash(kernel, shape):
+    """Sorting with a comparison that NaN makes inconsistent would read out of bounds."""
+    cost = GridCost(shape)
+    x = np.random.default_rng(0).normal(size=cost.shape[1])
+    x[::3] = np.nan
+    found = cost.row_nearest(x, 3)
+    assert ((found >= -1) & (found < cost.shape[1])).all()

@@ -6,7 +6,7 @@ from scipy import stats
 
 from gibbsot.core import native, philox
 
-# known answers of Random123, the generator's reference implementation: (rounds, counter, key, words)
+# test vectors of Random123, the reference implementation of the generator: (rounds, counter, key, words)
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
 KNOWN = [
     (7, (0, 0, 0, 0), (0, 0), "5f6fb709 0d893f64 4f121f81 4f730a48"),
@@ -30,7 +30,7 @@ def test_native_draws_the_same(level, dtype):
     expected = philox.exponentials(2**63 + 12345, 2**40 + 7, 2**30 + 3, 1, 1001, dtype)
     with native.using(level):
         got = np.empty(1001, dtype)
-        native.kernels().exponentials(2**63 + 12345, 2**40 + 7, 2 * (2**30 + 3) + 1, got)
+        native.kernels().exponentials(seed=2**63 + 12345, id=2**40 + 7, sweep_and_side=2 * (2**30 + 3) + 1, out=got)
     np.testing.assert_allclose(got, expected, rtol=4 * np.finfo(dtype).eps)
 
 
@@ -41,14 +41,14 @@ def test_exponential_law(kernel, dtype):
         theta = philox.exponentials(1, 2, 3, 0, 200_000, dtype)
     else:
         theta = np.empty(200_000, dtype)
-        native.kernels().exponentials(1, 2, 6, theta)
+        native.kernels().exponentials(seed=1, id=2, sweep_and_side=6, out=theta)
     assert theta.min() > 0
     assert stats.kstest(theta.astype(np.float64), "expon").pvalue > 1e-4
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_streams_are_uncorrelated(dtype):
-    """Variates of neighbouring names: |correlation| below 5 / sqrt(n), false alarm 6e-7 a pair, seed fixed."""
+    """Variates of neighbouring keys: |correlation| below 5 / sqrt(n), false alarm 6e-7 a pair, seed fixed."""
     n = 50_000
     base = philox.exponentials(0, 0, 0, 0, n + 1, dtype)
     others = [philox.exponentials(*name, n, dtype) for name in ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1))]
@@ -56,14 +56,14 @@ def test_streams_are_uncorrelated(dtype):
         assert abs(np.corrcoef(base[:n], other)[0, 1]) < 5 / np.sqrt(n)
 
 
-def test_a_variate_depends_on_its_name_alone():
+def test_a_variate_depends_on_its_key_only():
     long = philox.exponentials(3, 1, 4, 1, 5000)
     for size in (1, 31, 32, 33, 784):
         assert np.array_equal(philox.exponentials(3, 1, 4, 1, size), long[:size])
 
 
-def test_never_negative_or_zero_and_the_same_bits_everywhere():
-    """A hundred million variates go through nearly all 2^23 that there are in single precision; the least is 6e-8."""
+def test_positive_and_bit_identical_for_every_instruction_set():
+    """A hundred million variates cover nearly all 2^23 values in single precision; the smallest is 6e-8."""
     levels = native.available()[:-1]
     n, lowest = 4_000_000, np.inf
     for stream in range(25 if levels else 0):
@@ -71,7 +71,7 @@ def test_never_negative_or_zero_and_the_same_bits_everywhere():
         for level in levels:
             with native.using(level):
                 out = np.empty(n, np.float32)
-                native.kernels().exponentials(11, 0, stream, out)
+                native.kernels().exponentials(seed=11, id=0, sweep_and_side=stream, out=out)
             drawn.append(out)
         lowest = min(lowest, float(drawn[0].min()))
         assert all(np.array_equal(drawn[0], other) for other in drawn[1:])

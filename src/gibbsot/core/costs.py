@@ -137,7 +137,8 @@ class Cost(ABC):
                 out[b] = self._least(row, by_rows)
         else:
             kind, operand = self.operand()
-            getattr(kernels, f"product_{kind}")(operand, by_rows, batch, out, threads)
+            transform = getattr(kernels, f"c_transform_{kind}")
+            transform(operand, by_rows=by_rows, x=batch, out=out, n_threads=threads)
         return out.reshape(*x.shape[:-1], out.shape[1])
 
     def _nearest(self, x: ArrayLike, by_rows: bool, k: int) -> NDArray[np.int64]:
@@ -151,7 +152,7 @@ class Cost(ABC):
         kernels = native.kernels()
         if kernels is not None:
             kind, operand = self.operand()
-            getattr(kernels, f"nearest_{kind}")(operand, by_rows, x, out)
+            getattr(kernels, f"nearest_{kind}")(operand, by_rows=by_rows, x=x, out=out)
             return out
         places = np.arange(size)
         chunk = max(1, 2_000_000 // size)
@@ -251,7 +252,7 @@ class DenseCost(Cost):
         out = np.empty(len(p))
         kernels = native.kernels()
         if kernels is not None:
-            kernels.means_dense(self._columns, p, q, out, threads)
+            kernels.means_dense(self._columns, p=p, q=q, out=out, n_threads=threads)
             return out
         Mt = self._columns[:, : self.shape[0]]
         for b, (source, target) in enumerate(zip(p.astype(np.float64), q.astype(np.float64), strict=True)):

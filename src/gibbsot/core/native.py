@@ -1,4 +1,4 @@
-"""Finds the compiled kernels: the best instruction set that this processor has, or none.
+"""Selection of the compiled kernels: the best instruction set that this processor supports, or NumPy.
 
 The environment variable ``GIBBSOT_KERNEL`` (``avx512``, ``avx2``, ``baseline`` or ``numpy``) overrides the choice.
 """
@@ -25,11 +25,16 @@ _module: ModuleType | None = None
 
 
 def _load(level: str) -> ModuleType:
+    """Import the kernels of one instruction set."""
     return importlib.import_module(f"gibbsot.core._native_{level}")
 
 
 def available() -> tuple[str, ...]:
-    """Return the kernels that run here, best first; the last is always ``"numpy"``.
+    """Return the kernels that run on this machine, best first; the last is always ``"numpy"``.
+
+    Returns
+    -------
+    tuple of str
 
     Examples
     --------
@@ -45,7 +50,23 @@ def available() -> tuple[str, ...]:
 
 
 def select(name: str | None = None) -> str:
-    """Choose the kernels to use from here on, by default the best available; return their name."""
+    """Select the kernels that all later calls use.
+
+    Parameters
+    ----------
+    name : str, optional
+        One of those that `available` returns; the best by default.
+
+    Returns
+    -------
+    str
+        The name of the selected kernels.
+
+    Raises
+    ------
+    ValueError
+        If they are not available on this machine.
+    """
     global _name, _module
     usable = available()
     if name is None:
@@ -65,12 +86,22 @@ def select(name: str | None = None) -> str:
 
 
 def name() -> str:
-    """Return the name of the kernels in use."""
+    """Return the name of the selected kernels.
+
+    Returns
+    -------
+    str
+    """
     return _name if _name != _UNSET else select(os.environ.get("GIBBSOT_KERNEL") or None)
 
 
 def kernels() -> ModuleType | None:
-    """Return the compiled module in use, or None where NumPy does the work."""
+    """Return the selected compiled module, or None if NumPy is selected.
+
+    Returns
+    -------
+    module or None
+    """
     name()
     return _module
 
@@ -78,6 +109,15 @@ def kernels() -> ModuleType | None:
 @contextmanager
 def using(kernel: str) -> Iterator[None]:
     """Use the given kernels inside a ``with`` block.
+
+    Parameters
+    ----------
+    kernel : str
+        One of those that `available` returns.
+
+    Yields
+    ------
+    None
 
     Examples
     --------
@@ -94,7 +134,19 @@ def using(kernel: str) -> Iterator[None]:
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.floating]:
-    """Return an uninitialised array that starts a cache line."""
+    """Return an uninitialised array whose data starts at a cache line.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the array.
+    dtype : dtype
+        Type of its entries.
+
+    Returns
+    -------
+    array
+    """
     dtype = np.dtype(dtype)
     count = int(np.prod(shape)) * dtype.itemsize
     raw = np.empty(count + 64, np.uint8)
@@ -103,7 +155,21 @@ def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.floating]:
 
 
 def threads(n_jobs: int | None) -> int:
-    """Return the number of threads that ``n_jobs`` means, as in scikit-learn.
+    """Return the number of threads for a value of ``n_jobs``, as in scikit-learn.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None means 1, -1 all cores, -2 all cores but one, and so on.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If ``n_jobs`` is 0.
 
     Examples
     --------

@@ -1,9 +1,12 @@
-"""The sampler's noise: exponential variates that are a function of their name.
+"""Random numbers of the sampler: exponential variates from a counter-based generator.
 
-Variate number ``i`` on one side of one sweep of one problem depends on ``(seed, id, sweep, side, i)`` alone, so a
-result does not depend on threads, on the order or the split of a batch, or on the machine. The generator is Philox 4x32
-with 7 rounds, the fewest that pass all of BigCrush (Salmon, Moraes, Dror and Shaw, *Parallel random numbers: as easy as
-1, 2, 3*, SC 2011).
+Variate ``i`` depends only on ``(seed, id, sweep, side, i)``. A result therefore does not depend on the number of
+threads, on the order or the split of a batch, or on the machine. The generator is Philox 4x32 with 7 rounds, the
+smallest number that passes BigCrush [1]_.
+
+References
+----------
+.. [1] J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
 from __future__ import annotations
@@ -16,24 +19,25 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def philox4x32(counter: NDArray[np.uint64], key: tuple[int, int], rounds: int = ROUNDS) -> NDArray[np.uint32]:
-    """Return the four 32-bit words of each counter.
+    """Return the four 32-bit words that Philox 4x32 gives for each counter.
 
     Parameters
     ----------
     counter : array of uint64, shape (4, n)
-        Each entry below 2**32.
+        The counters; each entry is below 2**32.
     key : pair of int
-        Each below 2**32.
+        The key; each entry is below 2**32.
     rounds : int
         Number of rounds.
 
     Returns
     -------
     array of uint32, shape (4, n)
+        The words of the n counters.
 
     Examples
     --------
-    The first known answer published with the generator:
+    The first test vector that was published with the generator:
 
     >>> import numpy as np
     >>> [f"{w:08x}" for w in philox4x32(np.zeros((4, 1), np.uint64), (0, 0), rounds=10)[:, 0]]
@@ -58,19 +62,24 @@ def exponentials(
     .. math:: \theta_i = -\log u_i
 
     with :math:`u_i` in the open unit interval: ``(word + 1/2) / 2**32`` in float64 and ``(word // 2**9 + 1/2) / 2**23``
-    in float32, the same word for both.
+    in float32, from the same words.
 
     Parameters
     ----------
     seed, id : int
-        The chain's key: the run's seed and the problem's number, each below 2**64.
+        The key of the chain: seed of the run and id of the problem, each below 2**64.
     sweep : int
-        The sweep's number, below 2**31.
+        Index of the sweep, below 2**31.
     side : {0, 1}
         0 for g, 1 for h.
     size : int
-        How many.
+        Number of variates.
     dtype : {float32, float64}
+        Precision of the variates.
+
+    Returns
+    -------
+    array of shape (size,)
 
     Examples
     --------
@@ -85,7 +94,7 @@ def exponentials(
     counter[2] = id & 0xFFFFFFFF
     counter[3] = id >> 32
     words = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
-    # word 16 a + 2 c + b of a group is output 2 a + b of its counter c: the order in which vector registers hold them
+    # word 16 a + 2 c + b of a group is output 2 a + b of counter c, the order in which the vector kernels produce them
     words = words.reshape(2, 2, groups, 8).transpose(2, 0, 3, 1).reshape(-1)[:size]
     if np.dtype(dtype) == np.float32:
         u = ((words >> np.uint32(9)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)

@@ -25,6 +25,7 @@ Array = NDArray[np.floating]
 _CALL = (
     4_000_000_000  # additions in one call of a kernel, about a fifth of a second: then Python looks for an interrupt
 )
+_MIXING_SLOPE = 0.01  # of the mixing test: the rise of V(z) per sweep, in units of the temperature
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
     """
     if history.shape[1] <= tau:
         return np.zeros(len(history), bool)
-    return history[:, -1] - history[:, -1 - tau] < 0.01 * tau * temperature
+    return history[:, -1] - history[:, -1 - tau] < _MIXING_SLOPE * tau * temperature
 
 
 def _sweeps(
@@ -275,8 +276,25 @@ def _sweeps(
     U, L, g = (np.empty((n, cost.shape[side]), cost.dtype) for side in (0, 1, 0))
     history, energy = np.full((n, temperatures.shape[1]), np.nan), np.empty(n)
     kind, operand = cost.operand()
-    common = (operand, temperatures, tau, pinned, state.seed, threads)
-    getattr(kernels, f"run_{kind}")(*common, p, q, h, sweep, state.ids, U, L, g, history, energy)
+    getattr(kernels, f"run_{kind}")(
+        operand,
+        temperatures=temperatures,
+        tau=tau,
+        mixing_slope=_MIXING_SLOPE,
+        pinned=pinned,
+        seed=state.seed,
+        n_threads=threads,
+        p=p,
+        q=q,
+        ids=state.ids,
+        h=h,
+        sweep=sweep,
+        U=U,
+        L=L,
+        g=g,
+        values=history,
+        energy=energy,
+    )
     value = history[np.arange(n), sweep - state.sweep - 1]
     return replace(state, h=h, sweep=sweep), Info(U, L, g, value, energy, history)
 

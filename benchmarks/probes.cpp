@@ -1,11 +1,11 @@
-// What this machine can do at best, for the benchmarks: additions with minima in registers, and reading memory.
-#pragma once
-
+// The limits of this machine: additions with minima in registers, and reading memory. engine.py compiles this file.
 #include <chrono>
 
 #include "simd.hpp"
 
-namespace gibbsot {
+using namespace gibbsot;
+
+namespace {
 
 template <class Work>
 inline double seconds(Work work) {
@@ -14,7 +14,7 @@ inline double seconds(Work work) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Keeps a value that the compiler must take for a new one.
+// Makes the compiler treat a value as modified, so that it cannot remove a loop.
 template <class V>
 inline void forget(V& v) {
 #if defined(__x86_64__) && defined(__AVX512F__)
@@ -29,7 +29,7 @@ inline void forget(V& v) {
 #endif
 }
 
-// Pairs of an addition and a minimum a second, from registers alone.
+// Pairs of an addition and a minimum per second, in registers.
 template <class T>
 double add_min_peak(std::size_t rounds) {
     constexpr std::size_t N = 10;
@@ -47,7 +47,7 @@ double add_min_peak(std::size_t rounds) {
     return static_cast<double>(rounds * N * kLanes<T>) / time;
 }
 
-// Bytes a second, reading n entries once.
+// Bytes per second of reading n entries once.
 template <class T>
 double read_bandwidth(const T* data, std::size_t n) {
     constexpr std::size_t N = 4;
@@ -61,4 +61,7 @@ double read_bandwidth(const T* data, std::size_t n) {
     return static_cast<double>(n * sizeof(T)) / time;
 }
 
-}  // namespace gibbsot
+}  // namespace
+
+extern "C" double add_min_peak_float32(std::size_t rounds) { return add_min_peak<float>(rounds); }
+extern "C" double read_bandwidth_float32(const float* data, std::size_t n) { return read_bandwidth(data, n); }

@@ -1,0 +1,138 @@
+// Operations on a cost: c-transforms, nearest points, means.
+#include <nanobind/stl/vector.h>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "nearest.hpp"
+#include "parallel.hpp"
+#include "sweep.hpp"
+
+namespace gibbsot {
+namespace {
+
+// For each x of the batch: out_i = min_j (M_ij + x_j) by rows, else out_j = min_i (M_ij + x_i).
+template <class T, class CostArray>
+void c_transform(const CostArray& cost, bool by_rows, const Matrix<const T>& x, const Matrix<T>& out,
+                 std::size_t n_threads) {
+    const std::size_t from = x.shape(1), to = out.shape(1), m1 = by_rows ? to : from;
+    check_cost<T>(cost, m1, by_rows ? from : to);
+    check_shape("out", out, x.shape(0), to);
+    check_threads(n_threads);
+    const auto factory = operator_factory<T>(cost, m1);
+    nb::gil_scoped_release release;
+    parallel_for(x.shape(0), n_threads, [&] {
+        auto M = factory();
+        Workspace<T> work(M);
+        return [&, from, to, by_rows, M = std::move(M), work = std::move(work)](std::size_t b) mutable {
+            const T* in = x.data() + b * from;
+            T* result = out.data() + b * to;
+            if (by_rows) {
+                M.set_columns(in);
+                std::fill(work.h.get(), work.h.get() + M.column_length(), kInf<T>);
+                M.pack_columns(in, work.h.get());
+                M.transform_to_rows(work.h.get(), work.U.get(), work.scratch.get());
+                M.unpack_rows(work.U.get(), result);
+            } else {
+                M.set_columns();
+                std::fill(work.minus_g.get(), work.minus_g.get() + M.row_length(), kInf<T>);
+                M.pack_rows(in, work.minus_g.get());
+                M.transform_to_columns(work.minus_g.get(), work.minus_L.get(), work.scratch.get());
+                M.unpack_columns(work.minus_L.get(), result);
+            }
+        };
+    });
+}
+
+template <class T>
+void find_nearest(const Matrix<const T>& Mt, bool by_rows, const Vector<const T>& x, const Matrix<std::int64_t>& out) {
+    const DenseMatrix<T> M{Mt.data(), Mt.shape(1)};
+    if (by_rows) {
+        nearest_of_rows(M, out.shape(0), Mt.shape(0), x.data(), out.shape(1), out.data());
+    } else {
+        Buffer<T> rows(M.stride);
+        std::fill(rows.get(), rows.get() + M.stride, kInf<T>);
+        std::copy(x.data(), x.data() + x.shape(0), rows.get());
+        nearest_of_columns(M, Mt.shape(0), rows.get(), out.shape(1), out.data());
+    }
+}
+
+template <class T>
+void find_nearest(const Axes<T>& axes, bool by_rows, const Vector<const T>& x, const Matrix<std::int64_t>& out) {
+    std::vector<MatrixView<T>> matrices = views<T>(axes);
+    Shape shape;
+    for (auto& matrix : matrices) {
+        if (!by_rows) matrix = matrix.transposed();
+        shape.push_back(matrix.columns);
+    }
+    const GridLayout<T> grid(shape);
+    Buffer<T> stored(grid.capacity());
+    std::fill(stored.get(), stored.get() + grid.capacity(), kInf<T>);
+    grid.pack(x.data(), stored.get());
+    nearest_on_grid(matrices, stored.get(), out.shape(1), out.data());
+}
+
+// out holds the indices of the k smallest sums of each row (x over the columns) or column (x over the rows).
+template <class T, class CostArray>
+void nearest(const CostArray& cost, bool by_rows, const Vector<const T>& x, const Matrix<std::int64_t>& out) {
+    const std::size_t from = x.shape(0), to = out.shape(0), k = out.shape(1);
+    check_cost<T>(cost, by_rows ? to : from, by_rows ? from : to);
+    if (k < 1 || k > from)
+        fail("out: expected 1 to ", from, " columns, one per nearest point, got ", k);
+    nb::gil_scoped_release release;
+    find_nearest<T>(cost, by_rows, x, out);
+}
+
+// sum_ij p_i q_j M_ij / sum_ij p_i q_j over the finite costs, for each problem
+template <class T>
+void means_dense(const Matrix<const T>& Mt, const Matrix<const T>& p, const Matrix<const T>& q,
+                 const Vector<double>& out, std::size_t n_threads) {
+    const std::size_t n = p.shape(0), m1 = p.shape(1), m2 = q.shape(1), stride = Mt.shape(1);
+    check_cost<T>(Mt, m1, m2);
+    check_shape("q", q, n, m2);
+    check_shape("out", out, n);
+    check_threads(n_threads);
+    nb::gil_scoped_release release;
+    parallel_for(n, n_threads, [&] {
+        return [&, m1, m2, stride, weights = Buffer<T>(stride), finite = Buffer<T>(stride),
+                ones = Buffer<T>(stride)](std::size_t b) mutable {
+            std::copy(p.data() + b * m1, p.data() + (b + 1) * m1, weights.get());
+            std::fill(ones.get(), ones.get() + stride, T(1));
+            double total = 0, mass = 0;
+            for (std::size_t j = 0; j < m2; ++j) {
+                const double w = q.data()[b * m2 + j];
+                if (!(w > 0)) continue;
+                const T* column = Mt.data() + j * stride;
+                for (std::size_t i = 0; i < stride; ++i) finite[i] = column[i] < kInf<T> ? weights[i] : T(0);
+                total += w * weighted_sum(finite.get(), column, stride);
+                mass += w * weighted_sum(ones.get(), finite.get(), stride);
+            }
+            out.data()[b] = total / mass;
+        };
+    });
+}
+
+template <class T, class CostArray>
+void bind_cost(nb::module_& m, const std::string& kind, const char* cost) {
+    using namespace nb::literals;
+    m.def(("c_transform_" + kind).c_str(), &c_transform<T, CostArray>, nb::arg(cost), nb::kw_only(), "by_rows"_a,
+          "x"_a, output("out"), "n_threads"_a);
+    m.def(("nearest_" + kind).c_str(), &nearest<T, CostArray>, nb::arg(cost), nb::kw_only(), "by_rows"_a, "x"_a,
+          output("out"));
+}
+
+template <class T>
+void bind_precision(nb::module_& m) {
+    using namespace nb::literals;
+    bind_cost<T, Matrix<const T>>(m, "dense", "Mt");
+    bind_cost<T, Axes<T>>(m, "grid", "axes");
+    m.def("means_dense", &means_dense<T>, "Mt"_a, nb::kw_only(), "p"_a, "q"_a, output("out"), "n_threads"_a);
+}
+
+}  // namespace
+
+void bind_costs(nb::module_& m) {
+    bind_precision<float>(m);
+    bind_precision<double>(m);
+}
+
+}  // namespace gibbsot
