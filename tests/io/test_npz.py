@@ -140,7 +140,7 @@ def test_every_truncation_is_noticed(path):
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"path: .*a\.npz is damaged or no file of gibbsot's"):
+        with pytest.raises(ValueError, match=r"path: .*a\.npz is damaged or not a gibbsot file"):
             npz.load(path, "numbers")
 
 
@@ -167,7 +167,7 @@ def test_a_file_that_claims_to_be_encrypted(path):
     content = bytearray(path.read_bytes())
     content[content.index(b"PK\x01\x02") + 8] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"path: .*a\.npz is damaged or no file of gibbsot's"):
+    with pytest.raises(ValueError, match=r"path: .*a\.npz is damaged or not a gibbsot file"):
         npz.load(path, "numbers")
 
 
@@ -191,21 +191,21 @@ def npy(shape: str) -> bytes:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda path: path.write_bytes(b""), "damaged or no file of gibbsot's"),
-        (lambda path: path.write_bytes(b"garbage" * 100), "damaged or no file of gibbsot's"),
-        (lambda path: path.write_bytes(np.random.default_rng(0).bytes(5000)), "damaged or no file of gibbsot's"),
-        (lambda path: path.write_bytes(pickle.dumps({"x": 1})), "damaged or no file of gibbsot's"),
-        (write_npy, "damaged or no file of gibbsot's"),
-        (lambda path: np.savez(path, format="gibbsot/1 numbers", x=np.array([{}])), "damaged or no file of gibbsot's"),
-        (lambda path: write_zip(path, format=b"gibbsot/1 numbers"), "damaged or no file of gibbsot's"),
-        (lambda path: write_zip(path, x=npy("(3,")), "damaged or no file of gibbsot's"),
-        (lambda path: write_zip(path, x=npy("(1" + 30 * "0" + ",)")), "damaged or no file of gibbsot's"),
-        (lambda path: write_zip(path, x=npy("(1000000000000000,)")), "damaged or no file of gibbsot's"),
-        (lambda path: write_zip(path), "holds 'no format at all'; expected 'gibbsot/1 numbers'"),
-        (lambda path: np.savez(path, x=np.ones(3)), "holds 'no format at all'; expected 'gibbsot/1 numbers'"),
+        (lambda path: path.write_bytes(b""), "damaged or not a gibbsot file"),
+        (lambda path: path.write_bytes(b"garbage" * 100), "damaged or not a gibbsot file"),
+        (lambda path: path.write_bytes(np.random.default_rng(0).bytes(5000)), "damaged or not a gibbsot file"),
+        (lambda path: path.write_bytes(pickle.dumps({"x": 1})), "damaged or not a gibbsot file"),
+        (write_npy, "damaged or not a gibbsot file"),
+        (lambda path: np.savez(path, format="gibbsot/1 numbers", x=np.array([{}])), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path, format=b"gibbsot/1 numbers"), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path, x=npy("(3,")), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path, x=npy("(1" + 30 * "0" + ",)")), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path, x=npy("(1000000000000000,)")), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path), "holds 'no format'; expected 'gibbsot/1 numbers'"),
+        (lambda path: np.savez(path, x=np.ones(3)), "holds 'no format'; expected 'gibbsot/1 numbers'"),
         (lambda path: np.savez(path, format="gibbsot/2 numbers"), "holds 'gibbsot/2 numbers'; expected"),
         (lambda path: npz.save(path, "letters", OLD), "holds 'gibbsot/1 letters'; expected 'gibbsot/1 numbers'"),
-        (lambda path: path.mkdir(), "damaged or no file of gibbsot's"),
+        (lambda path: path.mkdir(), "damaged or not a gibbsot file"),
     ],
     ids=[
         *("empty", "text", "noise", "pickle", "npy", "objects", "zip", "header", "overflow", "petabytes"),

@@ -370,7 +370,7 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
         arrays = {name: file[name] for name in file.files}
     for length in (0, 10, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:length])
-        with pytest.raises(ValueError, match=r"path: .*model\.npz is damaged or no file of gibbsot's"):
+        with pytest.raises(ValueError, match=r"path: .*model\.npz is damaged or not a gibbsot file"):
             WassersteinNMF.load(path)
     for name in arrays.keys() - {"format"}:
         np.savez(path, **{key: x for key, x in arrays.items() if key != name})

@@ -1,98 +1,117 @@
-"""What the subcommands of ``gibbsot`` have in common: their measures, costs and results."""
+"""Shared by the subcommands: option types, reading data, costs, printing, and interrupts."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
 
-from .. import __version__, datasets, plots
-from ..core import native
+from .. import datasets
 from ..core.costs import Cost, DenseCost, GridCost, PointCost
-from ..distributed import fixed_point
-from ..io import readers, writers
-from ..io.readers import Array, Collection, Measure
-from ..solvers import evaluation
+from ..io import atomic, readers, strict_json
+from ..io.readers import Collection, Measure
 
-_ALWAYS = ("components.npy", "memberships.npy", "model.npz", "report.json", "convergence.png")
-_OF_IMAGES = ("components.png", "reconstruction.png")
-_PARTS = 3  # for a thread of a worker
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+# Options
 
-class Interrupt:
-    """Turns the first Ctrl-C into a wish to stop after the epoch; the second one stops at once."""
-
-    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
-        self.told, self.wanted = told, False
-
-    def __enter__(self) -> Interrupt:
-        self.before = signal.signal(signal.SIGINT, self.note)
-        return self
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted:
-            signal.default_int_handler(number, frame)
-        self.wanted = True
-        self.told()
-
-    def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self.before)
+_PANEL = "Common options"
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", rich_help_panel=_PANEL)]
+Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.", rich_help_panel=_PANEL)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.", rich_help_panel=_PANEL)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=_PANEL)]
+Key = Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an .npz file.")]
+Size = Annotated[tuple[int, int] | None, typer.Option(metavar="HEIGHT WIDTH", help="Shrink images to this size.")]
+Invert = Annotated[bool, typer.Option("--invert", help="Dark pixels have the weight, for ink on paper.")]
+Power = Annotated[float, typer.Option(help="The cost is |x - y|^POWER, summed over the axes.")]
+CostFile = Annotated[Path | None, typer.Option("--cost", metavar="FILE", help="A cost matrix (.npy, .npz, .csv).")]
 
 
-def again(words: Sequence[str], *more: str) -> str:
-    """Return the command line that goes on with an interrupted one."""
-    return shlex.join([*words, *(word for word in more if word not in words)])
+def check_seed(seed: int) -> None:
+    """Raise ValueError for a seed that scikit-learn would not accept as random_state."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"--seed: expected a number from 0 to 2**32 - 1, got {seed}")
 
 
-def named_or_read(
-    data: str,
-    *,
-    key: str | None = None,
-    shape: tuple[int, int] | None = None,
-    size: tuple[int, int] | None = None,
-    label: int | None = None,
-    labels: Path | None = None,
-    limit: int | None = None,
-    invert: bool = False,
-) -> Collection:
-    """Return the data set of a name, or that of a file or folder."""
-    if data not in ("fives", "digits", "faces"):
+# Data
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which measures to read.
+
+    Attributes
+    ----------
+    source : str
+        The name of a data set (fives, digits, faces), or a file or folder.
+    key, shape, labels, label, limit, invert
+        As in `readers.collection`.
+    size : (height, width), optional
+        Shrink images to this size.
+    """
+
+    source: str
+    key: str | None = None
+    shape: tuple[int, int] | None = None
+    size: tuple[int, int] | None = None
+    label: int | None = None
+    labels: Path | None = None
+    limit: int | None = None
+    invert: bool = False
+
+
+def read_collection(options: DataOptions) -> Collection:
+    """Return the measures of a named data set, of a file or of a folder."""
+    name, size, limit = options.source, options.size, options.limit
+    if name not in ("fives", "digits", "faces"):
         return readers.collection(
-            data, key=key, shape=shape, labels=labels, label=label, limit=limit, invert=invert, resize=resize(size)
+            name,
+            key=options.key,
+            shape=options.shape,
+            labels=options.labels,
+            label=options.label,
+            limit=limit,
+            invert=options.invert,
+            resize=resize(size),
         )
     if limit is not None and limit < 1:
         raise ValueError(f"--limit: expected at least 1, got {limit}")
-    for name, given in (("key", key), ("shape", shape), ("labels", labels), ("invert", invert or None)):
-        if given is not None:
-            raise ValueError(f"--{name}: is for files; {data} has its own (a folder of this name is ./{data})")
-    if label is not None and data != "digits":
-        raise ValueError(f"--label: {data} has no labels")
-    if data == "faces":
-        sides = size or (32, 27)
-        return Collection(datasets.faces(shape=sides)[:limit], sides)
-    rows, sides = (datasets.mnist_fives(), (28, 28)) if data == "fives" else (datasets.digits(label), (8, 8))
+    for option in ("key", "shape", "labels", "invert"):
+        if getattr(options, option) not in (None, False):
+            raise ValueError(f"--{option}: is for files, not for the data set {name} (a folder of this name: ./{name})")
+    if options.label is not None and name != "digits":
+        raise ValueError(f"--label: {name} has no labels")
+    if name == "faces":
+        shape = size or (32, 27)
+        return Collection(datasets.faces(shape=shape)[:limit], shape)
+    rows, shape = (datasets.mnist_fives(), (28, 28)) if name == "fives" else (datasets.digits(options.label), (8, 8))
     if size is not None:
-        rows, sides = datasets.shrink(rows.reshape(-1, *sides), size).reshape(len(rows), -1), size
-    return Collection(rows[:limit], sides)
+        rows, shape = datasets.shrink(rows.reshape(-1, *shape), size).reshape(len(rows), -1), size
+    return Collection(rows[:limit], shape)
 
 
 def resize(size: tuple[int, int] | None) -> readers.Resize | None:
-    """Return the function that shrinks images to a size, if one is wanted."""
+    """Return the function that shrinks images to a size, or None without a size."""
     return None if size is None else lambda images: datasets.shrink(images, size)
 
 
+# Costs
+
+
 def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], file: Path | None, power: float) -> Cost:
-    """Return the cost between two measures."""
-    sizes = len(first.weights), len(second.weights)
+    """Return the cost between two measures: that of a file, or of their points, or of their grid."""
     if file is not None:
-        return _matrix(file, sizes)
+        return _dense_cost(file, (len(first.weights), len(second.weights)))
     if first.points is not None and second.points is not None:
         metric = {1.0: "cityblock", 2.0: "sqeuclidean"}.get(power)
         if metric is None:
@@ -108,100 +127,98 @@ def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], file
 
 
 def cost_of_bins(m: int, shape: tuple[int, int] | None, file: Path | None, power: float) -> Cost:
-    """Return the cost between m bins."""
-    return GridCost(shape or (m,), power=power) if file is None else _matrix(file, (m, m))
+    """Return the cost between m bins: that of a file, or of a grid, or of a line."""
+    return GridCost(shape or (m,), power=power) if file is None else _dense_cost(file, (m, m))
+
+
+def _dense_cost(file: Path, shape: tuple[int, int]) -> Cost:
+    """Read a cost matrix of a given shape."""
+    matrix = readers.array(file)
+    if matrix.shape != shape:
+        raise ValueError(f"{file}: expected costs of shape {shape}, got {matrix.shape}")
+    return DenseCost(matrix)
 
 
 def same_cost(first: Cost, second: Cost) -> bool:
-    """Return whether two costs are made of the same numbers."""
+    """Return whether two costs have equal arrays."""
     a, b = first.arrays(), second.arrays()
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
-def _matrix(file: Path, sizes: tuple[int, int]) -> Cost:
-    matrix = readers.array(file)
-    if matrix.shape != sizes:
-        raise ValueError(f"{file}: expected costs of shape {sizes}, got {matrix.shape}")
-    return DenseCost(matrix)
+# Output
 
 
-def places(measure: Measure) -> Array | None:
-    """Return where the points are if it is in the plane."""
-    if measure.points is not None:
-        return measure.points if measure.points.shape[1] == 2 else None
-    if measure.shape is None or len(measure.shape) != 2:
-        return None
-    return np.indices(measure.shape)[::-1].reshape(2, -1).T.astype(np.float64)
+def stderr_console(quiet: bool) -> Console:
+    """Return a console for messages, which prints nothing if quiet."""
+    return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True, markup=False)
 
 
-def summary(model: Any, shape: tuple[int, int] | None, data: str) -> dict[str, Any]:
-    """Return what there is to say of a fit."""
-    D = model.components_.astype(np.float64)
-    return {
-        "data": data,
-        "measures": sum(fact.size for fact in model._run.shards.facts),
-        "shape": list(shape or (D.shape[1],)),
-        "components": len(D),
-        "epochs": model.n_iter_,
-        "cost": model.reconstruction_err_,
-        "sample": len(evaluation.sample(model._run.n)),
-        "effective_bins": float(np.mean(1 / (D**2).sum(axis=1))),  # of a uniform component as concentrated
-        "usage": model.usage_.tolist(),
-        "seconds": model.history_[-1].seconds,
-        "seed": model.random_state,
-        "kernel": native.name(),
-        "version": __version__,
-        "files": [*_ALWAYS, *(_OF_IMAGES if shape else ())],
-    }
+def print_json(report: dict[str, Any]) -> None:
+    """Print a report as one line of JSON."""
+    print(strict_json.dumps(report))
 
 
-def write(model: Any, shape: tuple[int, int] | None, report: dict[str, Any], out: Path) -> None:
-    """Write all that a fit leaves."""
-    with writers.Together() as written:
-        with written.open(out / "components.npy") as file:
-            np.save(file, model.components_)
-        with written.open(out / "memberships.npy") as file:
-            writers.rows(file, model.memberships_)
-        pictures(written, model, shape, out)
-        with written.open(out / "report.json") as file:
-            file.write(json.dumps(writers.finite(report), indent=1).encode() + b"\n")
-        with written.path(out / "model.npz") as path:
-            model.save(path)
+def print_table(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows as a table without header and lines."""
+    table = Table(show_header=False, box=None)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
 
 
-def pictures(written: writers.Together, model: Any, shape: tuple[int, int] | None, out: Path) -> None:
-    """Draw a fit and, of images, its components, the most used first, and some mixtures of them beside the data."""
-    canvas = writers.figure(8, 4.5)
-    plots.convergence(canvas.subplots(), model.history_)
-    written.picture(out / "convergence.png", canvas)
-    if shape is None:
-        return
-    some, D = evaluation.sample(model._run.n), fixed_point.components(model.components_)
-    X, P = map(np.concatenate, zip(*model._run.shards.each("shown", some, D, True), strict=True))
-    style = "gray_r" if np.median(X) == 0 else "gray"  # ink on empty ground, or light all over
-    canvas = writers.figure(10, 6)
-    plots.components(canvas, model.components_[np.argsort(-model.usage_)], shape, cmap=style)
-    written.picture(out / "components.png", canvas)
-    canvas = writers.figure(10, 6)
-    plots.reconstruction(canvas, X, P, shape, cmap=style)
-    written.picture(out / "reconstruction.png", canvas)
+def print_files(out: Path, names: Sequence[str]) -> None:
+    """Print which files were written."""
+    Console().print(f"in {out}: {', '.join(names)}", highlight=False, soft_wrap=True, markup=False)
 
 
-@contextmanager
-def computers(scheduler: str | None, workers: int | None) -> Iterator[Any]:
-    """Give a client of a Dask scheduler, or of a cluster of so many processes here; None if neither is wanted."""
-    if scheduler is None and workers is None:
-        yield None
-        return
-    from ..distributed.dask import connected
-
-    with connected(scheduler, workers) as client:
-        yield client
+def save_png(files: atomic.FileGroup, path: Path, figure: Figure) -> None:
+    """Write a figure as PNG."""
+    with files.open(path) as file:
+        figure.savefig(file, format="png", dpi=120, bbox_inches="tight")
 
 
-def in_parts(rows: Array, client: Any, model: Any = None) -> list[Array]:
-    """Return rows in parts for the workers of a client: those of a model, or a few for each of their threads."""
-    if model is not None:
-        return np.split(rows, np.cumsum([fact.size for fact in model._run.shards.facts])[:-1])
-    threads = max(1, sum(client.nthreads().values()))
-    return np.array_split(rows, min(len(rows), _PARTS * threads))
+# Interrupts
+
+
+class Interrupt:
+    """Context in which the first Ctrl-C requests a stop after the epoch, and the second one stops immediately.
+
+    Parameters
+    ----------
+    notify : callable
+        Called without arguments at the first Ctrl-C.
+
+    Attributes
+    ----------
+    requested : bool
+        Whether there was a Ctrl-C.
+    """
+
+    def __init__(self, notify: Callable[[], None] = lambda: None) -> None:
+        self._notify, self.requested = notify, False
+
+    def __enter__(self) -> Interrupt:
+        self._previous = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            signal.default_int_handler(number, frame)
+        self.requested = True
+        self._notify()
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self._previous)
+
+
+def resume_command(words: Sequence[str], *options: str) -> str:
+    """Return the command line that resumes an interrupted one."""
+    return shlex.join([*words, *(option for option in options if option not in words)])
+
+
+def interrupted(console: Console, message: str, command: str, report: dict[str, Any] | None) -> int:
+    """Print how to resume, with a report as JSON if there is one, and return the exit code of an interrupt."""
+    if report is not None:
+        print_json(report | {"status": "interrupted", "resume": command})
+    console.print(f"{message}; to resume:\n{command}")
+    return 130

@@ -1,4 +1,4 @@
-"""The command ``gibbsot``: `commands` does the work, here what goes wrong becomes one line and an exit code."""
+"""Entry point of the command line: registers the subcommands, and turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -6,16 +6,30 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
+
+# Each is a module of this package with a function of the same name and the EPILOG of its help.
+_SUBCOMMANDS = ("ot", "nmf", "reproduce", "info")
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, 2 for bad input, 130 after Ctrl-C.
+    """Run the command line.
 
     Parameters
     ----------
     args : sequence of str, optional
-        By default those of the process.
+        The arguments; by default those of the process.
+
+    Returns
+    -------
+    int
+        The exit code: 0, 2 for invalid input, 130 after Ctrl-C.
+
+    Examples
+    --------
+    >>> main(["info", "--seed", "1"])  # prints an error to stderr
+    2
     """
     try:
         return _run(args)
@@ -24,40 +38,74 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _run(args: Sequence[str] | None) -> int:
+    """Run a subcommand; errors that the user can correct become an exit code."""
     words = list(sys.argv[1:] if args is None else args)
     if args is None:
-        for backend in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):  # POT would load them all, for seconds, to no use here
+        for backend in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):  # POT would import all that are installed: seconds
             os.environ.setdefault(f"POT_BACKEND_DISABLE_{backend}", "1")
     try:
-        from typer.main import get_command
-
-        from .commands import app
+        command = _command()
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("typer", "rich", "click"):
             raise
         return _fail("the command line needs typer and rich: pip install 'gibbsot[cli]'")
     with warnings.catch_warnings():
-        warnings.showwarning = _warn  # one line, without the place in the code
+        warnings.showwarning = _warn  # one line, without the source location
         try:
-            code = get_command(app).main(words or ["--help"], "gibbsot", standalone_mode=False, obj=words)
+            code = command.main(words or ["--help"], "gibbsot", standalone_mode=False, obj=words)
         except OSError as error:
             named = error.filename is not None and error.strerror
             return _fail(f"{error.filename}: {error.strerror}" if named else error)
         except (ImportError, MemoryError, TypeError, ValueError) as error:
             return _fail(error)
         except Exception as error:
-            if type(error).__name__ == "Abort":  # older versions of typer make this of Ctrl-C
+            if type(error).__name__ == "Abort":  # raised for Ctrl-C by older versions of typer
                 return 130
-            if not hasattr(error, "format_message"):  # no complaint of typer's about the arguments
+            if not hasattr(error, "format_message"):  # not an error of typer about the arguments
                 raise
             return _fail(error.format_message())
     return int(code or 0)
 
 
+def _command() -> Any:
+    """Return the command with all subcommands; typer is imported here, so that its absence can be reported."""
+    import typer
+    from typer.main import get_command
+
+    from .. import __version__
+
+    app = typer.Typer(
+        epilog="Each command has examples: gibbsot ot --help",
+        add_completion=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def print_version(requested: bool) -> None:
+        if requested:
+            print(__version__)
+            raise typer.Exit
+
+    @app.callback()
+    def options(
+        version: bool = typer.Option(
+            False, "--version", help="Print the version.", callback=print_version, is_eager=True
+        ),
+    ) -> None:
+        """Optimal transport by an annealed Gibbs sampler: costs with certified bounds, and Wasserstein NMF."""
+
+    for name in _SUBCOMMANDS:
+        module = import_module(f".{name}", __package__)
+        app.command(epilog=module.EPILOG)(getattr(module, name))
+    return get_command(app)
+
+
 def _fail(error: Any) -> int:
+    """Print an error as one line and return its exit code."""
     print("error:", " ".join(str(error).split()), file=sys.stderr)
     return 2
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line."""
     print("warning:", " ".join(str(message).split()), file=sys.stderr)

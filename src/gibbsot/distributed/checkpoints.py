@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def _inside(folder: Folder, name: str) -> str:
-    return f"{npz.place(folder)}/{name}"
+    return f"{npz.absolute(folder)}/{name}"
 
 
 def _names(folder: Folder) -> list[str]:

@@ -220,7 +220,7 @@ class Cluster(Shards):
         if isinstance(source, Delayed | dask.array.Array):
             return self.client.compute(source)
         if isinstance(source, str | os.PathLike):
-            return npz.place(source)
+            return npz.absolute(source)
         if source is None:
             return None
         return self._scatter(source, workers=[self._places[number]])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..io.writers import Together, finite
+from ..io import atomic, strict_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,9 +56,9 @@ class Outcome(NamedTuple):
 
 def picture(figure: Figure, out: Path, name: str) -> Path:
     """Write a figure as PNG and PDF, and return the former's path."""
-    with Together() as both:
+    with atomic.FileGroup() as files:
         for kind in ("pdf", "png"):
-            with both.open(out / f"{name}.{kind}") as file:
+            with files.open(out / f"{name}.{kind}") as file:
                 figure.savefig(file, format=kind, dpi=150)
     return out / f"{name}.png"
 
@@ -80,10 +79,10 @@ def record(data: Any, out: Path, name: str) -> Path:
 
 def as_json(data: Any) -> str:
     """Return what `record` writes."""
-    return json.dumps(finite(data), indent=1, allow_nan=False) + "\n"
+    return strict_json.dumps(data, indent=1) + "\n"
 
 
 def _written(text: str, path: Path) -> Path:
-    with Together() as one, one.open(path) as file:
+    with atomic.FileGroup() as files, files.open(path) as file:
         file.write(text.encode())
     return path

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import __version__, datasets
 from ..core import native, validation
-from ..io import progress, writers
+from ..io import atomic, progress
 from .outcome import Claim, Outcome, as_json, record
 from .page import page
 
@@ -66,7 +66,7 @@ def reproduce(
         "kernel": native.name(),
     }
     done: dict[str, Outcome] = {}
-    with writers.folder(Path(out)) as folder:
+    with atomic.output_folder(Path(out)) as folder:
         try:
             with progress.bar("reproducing", verbose) as advance:
                 for name in wanted:
@@ -160,7 +160,7 @@ def _write(done: dict[str, Outcome], folder: Path, settings: dict[str, Any]) -> 
     known = [found for name in NAMES if (found := done.get(name) or _stored(name, folder, settings)) is not None]
     summary = {"settings": settings, "experiments": [_plain(found, folder) for found in known]}
     text = page(known, folder, quick=settings["quick"], seed=settings["seed"], version=settings["version"])
-    with writers.Together() as both:
+    with atomic.FileGroup() as files:
         for name, content in (("summary.json", as_json(summary)), ("report.html", text)):
-            with both.open(folder / name) as file:
+            with files.open(folder / name) as file:
                 file.write(content.encode())

@@ -1,86 +1,91 @@
-"""Files written whole or not at all, and arrays in them: npz without pickle."""
+"""Arrays in npz files: atomic writes, no pickle, a named format; local paths and URLs."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import os
-import secrets
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import atomic
+
 _FORMAT = "gibbsot/1 "
 
-# What Python's and NumPy's readers raise for files that are damaged: any of these, according to where.
-DAMAGE = (
+# What the readers of Python and NumPy raise for damaged files, depending on the damaged bytes.
+READ_ERRORS = (
     OSError, ValueError, TypeError, SyntaxError, EOFError, KeyError, RuntimeError, OverflowError, MemoryError,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file for writing, which takes the place of the old one when all of it is on the disk.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(folder + "/a.txt") as file:
-    ...         _ = file.write(b"all of it")
-    ...     Path(folder, "a.txt").read_text()
-    'all of it'
-    """
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with open(part, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
 def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> str:
-    """Write arrays to a file, which is the old one until all of the new one is on the disk; return its checksum.
+    """Write arrays to a file, atomically on a local path.
 
     Parameters
     ----------
     path : path or URL
+        The file.
     kind : str
-        What the file holds; `load` asks for the same.
+        What the file contains; `load` expects the same.
     arrays : mapping of str to array, number or str
+        The entries of the file.
+
+    Returns
+    -------
+    str
+        The SHA-256 checksum of the file.
+
+    Raises
+    ------
+    TypeError
+        If an entry would need pickle.
     """
     entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
     for key, entry in entries.items():
         if entry.dtype.hasobject:
-            raise TypeError(f"{key}: expected an array, a number or words, got {arrays[key]!r}")
-    whole = io.BytesIO()
-    np.savez(whole, format=_FORMAT + kind, **entries)
-    content = whole.getbuffer()
+            raise TypeError(f"{key}: expected an array, a number or a string, got {arrays[key]!r}")
+    buffer = io.BytesIO()
+    np.savez(buffer, format=_FORMAT + kind, **entries)
+    content = buffer.getbuffer()
     if remote(path):
         system, inside = filesystem(path)
         system.makedirs(os.path.dirname(inside), exist_ok=True)
         system.pipe_file(inside, bytes(content))
     else:
-        with replacing(path) as file:
+        with atomic.replace_file(path) as file:
             file.write(content)
     return hashlib.sha256(content).hexdigest()
 
 
 def load(path: str | os.PathLike[str], kind: str, checksum: str | None = None) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file that `save` wrote, if it has the checksum.
+    """Read a file that `save` wrote.
+
+    Parameters
+    ----------
+    path : path or URL
+        The file.
+    kind : str
+        What the file must contain.
+    checksum : str, optional
+        The SHA-256 checksum that it must have.
+
+    Returns
+    -------
+    dict of str to array
+        The entries.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, of another kind or version, or has another checksum.
 
     Examples
     --------
@@ -93,18 +98,18 @@ def load(path: str | os.PathLike[str], kind: str, checksum: str | None = None) -
     try:
         content = _content(path)
         if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
-            raise ValueError("its checksum is another")
+            raise ValueError("the checksum differs")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             arrays = {}
             for entry in archive.namelist():
-                with archive.open(entry) as part:
-                    arrays[entry.removesuffix(".npy")] = np.lib.format.read_array(part, allow_pickle=False)
-                    part.read()  # to the end, where the checksum is
+                with archive.open(entry) as member:
+                    arrays[entry.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
+                    member.read()  # to its end, where zipfile checks the CRC
     except FileNotFoundError:
         raise
-    except DAMAGE as error:
-        raise ValueError(f"path: {os.fspath(path)} is damaged or no file of gibbsot's ({error})") from None
-    found = str(arrays.pop("format", "no format at all"))
+    except READ_ERRORS as error:
+        raise ValueError(f"path: {os.fspath(path)} is damaged or not a gibbsot file ({error})") from None
+    found = str(arrays.pop("format", "no format"))
     if found != _FORMAT + kind:
         raise ValueError(f"path: {os.fspath(path)} holds {found!r}; expected {_FORMAT + kind!r}")
     return arrays
@@ -118,17 +123,17 @@ def _content(path: str | os.PathLike[str]) -> bytes:
 
 
 def remote(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path is a URL."""
+    """Return whether a path is a URL."""
     return "://" in os.fspath(path)
 
 
-def place(path: str | os.PathLike[str]) -> str:
-    """Return a URL as it is, and the absolute path of anything else: other processes are elsewhere."""
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return a path that other processes can use: a URL without its last slash, or the absolute path."""
     return os.fspath(path).rstrip("/") if remote(path) else os.path.abspath(path)
 
 
 def filesystem(url: str | os.PathLike[str]) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path in it."""
+    """Return the fsspec file system of a URL and the path in it."""
     try:
         import fsspec
     except ImportError:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import validation
-from .npz import DAMAGE
+from .npz import READ_ERRORS
 
 Array = NDArray[np.float64]
 Source = str | os.PathLike[str]
@@ -221,7 +221,7 @@ def image(path: Source, *, invert: bool = False) -> Array:
                     ground = Image.new("RGBA", picture.size, "white" if invert else "black")
                     picture = Image.alpha_composite(ground, picture.convert("RGBA"))
                 grey = np.asarray(picture.convert("L"), np.float64)
-    except (*DAMAGE, Image.DecompressionBombError):  # what Pillow raises depends on the format
+    except (*READ_ERRORS, Image.DecompressionBombError):  # what Pillow raises depends on the format
         raise ValueError(f"{path}: is damaged or no image") from None
     if not invert:
         return grey
@@ -258,7 +258,7 @@ def matrix(path: Source) -> Any:
     where = Path(path)
     _exists(where)
     if where.suffix.lower() == ".npz":
-        with suppress(*DAMAGE):  # not a sparse one; what is damaged will be told below
+        with suppress(*READ_ERRORS):  # not a sparse one; what is damaged will be told below
             return sparse.csr_array(sparse.load_npz(where))
     found = array(where)
     if found.ndim < 2:
@@ -287,7 +287,7 @@ def _numpy(path: Path) -> NDArray[Any]:
             return np.lib.format.read_array(file, allow_pickle=False)
     except PermissionError:
         raise
-    except DAMAGE as error:
+    except READ_ERRORS as error:
         raise ValueError(f"{path}: is damaged or no array of numbers ({error})") from None
 
 
@@ -300,7 +300,7 @@ def _archive(path: Path, key: str | None) -> NDArray[Any]:
                 return np.asarray(file[name])
     except PermissionError:
         raise
-    except (*DAMAGE, AttributeError) as error:  # the last: another kind of file under this name
+    except (*READ_ERRORS, AttributeError) as error:  # the last: another kind of file under this name
         raise ValueError(f"{path}: is damaged or no npz file of numbers ({error})") from None
     if key is None:
         raise ValueError(f"{path}: has the arrays {', '.join(names) or '(none)'}; say with the key which one to take")
@@ -353,7 +353,7 @@ def _idx(path: Path) -> NDArray[Any]:
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
-        except DAMAGE:
+        except READ_ERRORS:
             raise ValueError(f"{path}: is damaged, it does not unpack") from None
     if content[:3] != b"\0\0\x08" or len(content) < 4:
         raise ValueError(f"{path}: is of no known kind; expected {_KINDS}")

@@ -1,0 +1,385 @@
+"""``gibbsot nmf``: Wasserstein NMF of a collection of measures, with checkpoints and interrupts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+
+from .. import __version__, plots
+from ..core import native
+from ..core.costs import Cost
+from ..distributed import fixed_point
+from ..io import atomic, readers, strict_json
+from ..solvers import evaluation
+from . import _common
+from ._common import CostFile, DataOptions, Interrupt, Invert, Jobs, Json, Key, Power, Quiet, Seed, Size
+
+if TYPE_CHECKING:
+    from ..models.nmf import WassersteinNMF
+
+EPILOG = (
+    "Examples:\n\n"
+    "  gibbsot nmf fives --components 40 --out fives\n\n"
+    "  gibbsot nmf photos/ --size 32 27 --components 20 --out faces\n\n"
+    "  gibbsot nmf train-images-idx3-ubyte.gz --labels train-labels-idx1-ubyte.gz --label 5 "
+    "--components 40 --out fives\n\n"
+    "  gibbsot nmf fives --out fives --resume   (after Ctrl-C or a kill; --epochs 400 for more epochs)\n\n"
+    "  gibbsot nmf shards/ --shape 28 28 --components 40 --scheduler tcp://head:8786 --out run"
+)
+
+_FILES = ("components.npy", "memberships.npy", "model.npz", "report.json", "convergence.png")
+_IMAGE_FILES = ("components.png", "reconstruction.png")
+_SHARDS_PER_THREAD = 3
+
+
+def nmf(
+    ctx: typer.Context,
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A folder of images; a matrix with one measure per row (.npy, .npz, .csv, .parquet), or a folder of "
+            "them; an idx file of MNIST; or fives, digits, faces.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.", show_default=False)],
+    components: Annotated[
+        int | None, typer.Option(metavar="K", help="Number of components.", show_default=False)
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data at most (default: 200).")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume the model in DIR; the result is that of an uninterrupted run.")
+    ] = False,
+    checkpoint: Annotated[float, typer.Option(metavar="SECONDS", help="Save the model this often.")] = 30.0,
+    shape: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="HEIGHT WIDTH", help="Rows of a matrix are images of this shape.")
+    ] = None,
+    size: Size = None,
+    label: Annotated[int | None, typer.Option(help="Only measures with this label; digits have labels.")] = None,
+    labels: Annotated[Path | None, typer.Option(metavar="FILE", help="The labels, one per measure.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N measures.")] = None,
+    cost_file: CostFile = None,
+    power: Power = 2.0,
+    invert: Invert = False,
+    key: Key = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Compute on the workers of this Dask scheduler.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Compute on a local Dask cluster of N processes.")
+    ] = None,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> int:
+    """Approximate measures by mixtures of a few components, with the least transport cost.
+
+    Writes components.npy, memberships.npy, model.npz, report.json and figures.
+
+    Ctrl-C saves the model after the current epoch and prints the command that resumes.
+
+    On a cluster, components are updated once per epoch, and the workers read the files of a folder: all of them need
+    access to these and to DIR, where they write checkpoints.
+    """
+    options = Options(
+        data=DataOptions(data, key=key, shape=shape, size=size, label=label, labels=labels, limit=limit, invert=invert),
+        out=out,
+        components=components,
+        epochs=epochs,
+        resume=resume,
+        checkpoint=checkpoint,
+        cost_file=cost_file,
+        power=power,
+        scheduler=scheduler,
+        workers=workers,
+        seed=seed,
+        jobs=jobs,
+        given=frozenset(name for name in ctx.params if _is_given(ctx, name)),
+    )
+    options.check()
+    native.threads(jobs)
+    inputs = _read(options)
+    plots.new_figure(1, 1)  # raises early if matplotlib is missing
+    console = _common.stderr_console(quiet)
+    with (
+        atomic.output_folder(out),
+        _client(options) as client,
+        Interrupt(lambda: console.print("stopping after this epoch; Ctrl-C again stops immediately")) as interrupt,
+    ):
+        try:
+            model = _fit(options, inputs, client, interrupt, verbose=not quiet)
+        except KeyboardInterrupt:
+            if options.model_path.exists():
+                console.print(f"stopped; --resume resumes from the last checkpoint in {options.model_path}")
+            raise
+        report = _report(model, inputs.shape, data)
+        if interrupt.requested:
+            if not options.distributed:
+                model.save(options.model_path)
+            return _common.interrupted(
+                console,
+                f"stopped after {model.n_iter_} epochs, the model is in {options.model_path}",
+                _common.resume_command(["gibbsot", *ctx.obj], "--resume"),
+                report if as_json else None,
+            )
+        _write(model, inputs.shape, report, out)
+    if as_json:
+        _common.print_json(report)
+    elif not quiet:
+        _print(report, inputs.shape, out)
+    return 0
+
+
+def _is_given(ctx: typer.Context, name: str) -> bool:
+    """Return whether an option is on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``gibbsot nmf`` that the fit depends on; `given` has the names of those on the command line."""
+
+    data: DataOptions
+    out: Path
+    components: int | None
+    epochs: int | None
+    resume: bool
+    checkpoint: float
+    cost_file: Path | None
+    power: float
+    scheduler: str | None
+    workers: int | None
+    seed: int
+    jobs: int
+    given: frozenset[str]
+
+    @property
+    def distributed(self) -> bool:
+        """Whether a Dask cluster computes."""
+        return self.scheduler is not None or self.workers is not None
+
+    @property
+    def model_path(self) -> Path:
+        """The model file, or the folder of the checkpoints of a cluster."""
+        return self.out / ("checkpoints" if self.distributed else "model.npz")
+
+    def check(self) -> None:
+        """Raise for options that are wrong whatever the data are."""
+        _common.check_seed(self.seed)
+        if not self.checkpoint >= 0:
+            raise ValueError(f"--checkpoint: expected seconds >= 0, got {self.checkpoint}")
+        if self.workers is not None and (self.workers < 1 or self.scheduler is not None):
+            raise ValueError(f"--workers: expected at least 1, and not together with --scheduler; got {self.workers}")
+        if not self.resume and (self.model_path.exists() or (self.out / "model.npz").exists()):
+            raise FileExistsError(
+                f"{self.model_path}: exists already; use --resume to resume it, or remove it, or choose another --out"
+            )
+
+
+# Reading
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The data and their cost.
+
+    Attributes
+    ----------
+    X : array of shape (n, m), or list of Path
+        The measures, or the files that the shards read.
+    shape : (height, width), optional
+        The shape of images.
+    cost : Cost
+        The cost between the m bins.
+    """
+
+    X: NDArray[np.float64] | list[Path]
+    shape: tuple[int, int] | None
+    cost: Cost
+
+
+def _read(options: Options) -> Inputs:
+    """Read the measures, or find the files with them, and make the cost."""
+    data, n, K = options.data, None, options.components
+    X: Any = readers.matrices(data.source)
+    if X:
+        for name in ("size", "label", "labels", "limit", "invert", "key"):
+            if name in options.given:
+                raise ValueError(f"--{name}: is for a single file; {data.source} is a folder of matrices")
+        (_, m), shape = readers.matrix(X[0]).shape, data.shape
+        if shape is not None and m != shape[0] * shape[1]:
+            raise ValueError(f"--shape: expected the shape of rows of {m}, got {shape[0]} x {shape[1]}")
+    else:
+        X, shape = _common.read_collection(data)
+        n, m = X.shape
+    if K is None and not options.resume:
+        raise ValueError("--components: expected the number of components")
+    if K is not None and not 1 <= K <= (n or K):
+        raise ValueError(f"--components: expected a number from 1 to {n}, the number of measures, got {K}")
+    return Inputs(X, shape, _common.cost_of_bins(m, shape, options.cost_file, options.power))
+
+
+# Fitting
+
+
+@contextmanager
+def _client(options: Options) -> Iterator[Any]:
+    """Yield a client of the Dask scheduler or of a local cluster; None if neither is wanted."""
+    if not options.distributed:
+        yield None
+        return
+    from ..distributed.dask import connected
+
+    with connected(options.scheduler, options.workers) as client:
+        yield client
+
+
+def _fit(options: Options, inputs: Inputs, client: Any, interrupt: Interrupt, verbose: bool) -> WassersteinNMF:
+    """Fit a new model or resume a saved one, with checkpoints, until it has converged or an interrupt is requested."""
+    from ..models.nmf import WassersteinNMF  # imports scikit-learn
+
+    path = options.model_path
+    callbacks: list[Any] = [lambda _: interrupt.requested]
+    parameters: dict[str, Any] = {"verbose": verbose, "callbacks": callbacks}
+    if options.epochs is not None:
+        parameters["max_epochs"] = options.epochs
+    if options.distributed:
+        parameters |= {"client": client, "update": "full", "n_jobs": None, "checkpoint": path}
+        parameters["checkpoint_seconds"] = max(options.checkpoint, 1e-3)
+    else:
+        parameters["n_jobs"] = options.jobs
+        callbacks.insert(0, _Checkpoints(path, options.checkpoint))
+    if not options.resume:
+        model = WassersteinNMF(options.components or 0, cost=inputs.cost, random_state=options.seed, **parameters)
+        return model.fit(_shards(inputs.X, client))
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file, so nothing to resume")
+    model = WassersteinNMF.load(path, client=client)
+    _check_same(options, inputs.cost, model)
+    return model.set_params(**parameters).resume(_shards(inputs.X, client, model))
+
+
+class _Checkpoints:
+    """Callback that saves the model at most once in so many seconds."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self.path, self.seconds, self.last = path, seconds, time.monotonic()
+
+    def __call__(self, model: Any) -> None:
+        if time.monotonic() - self.last >= self.seconds:
+            model.save(self.path)
+            self.last = time.monotonic()
+
+
+def _check_same(options: Options, cost: Cost, model: Any) -> None:
+    """Raise ValueError for options on the command line that differ from those of the model to resume."""
+    path = options.model_path
+    for name, value, saved in (
+        ("components", options.components, model.n_components),
+        ("seed", options.seed, model.random_state),
+    ):
+        if name in options.given and value != saved:
+            raise ValueError(f"--{name}: the model in {path} has {saved}, not {value}")
+    for name, option in (("cost_file", "--cost"), ("power", "--power")):
+        if name in options.given and not _common.same_cost(cost, model.cost):
+            raise ValueError(f"{option}: the model in {path} has another cost")
+
+
+def _shards(X: Any, client: Any, model: Any = None) -> Any:
+    """Return data as the model takes them: on a cluster an array is split, as that of the saved model was."""
+    if client is None or not isinstance(X, np.ndarray):
+        return X
+    if model is not None:
+        return np.split(X, np.cumsum([fact.size for fact in model._run.shards.facts])[:-1])
+    threads = max(1, sum(client.nthreads().values()))
+    return np.array_split(X, min(len(X), _SHARDS_PER_THREAD * threads))
+
+
+# Results
+
+
+def _report(model: Any, shape: tuple[int, int] | None, data: str) -> dict[str, Any]:
+    """Return the content of report.json."""
+    D = model.components_.astype(np.float64)
+    return {
+        "data": data,
+        "measures": sum(fact.size for fact in model._run.shards.facts),
+        "shape": list(shape or (D.shape[1],)),
+        "components": len(D),
+        "epochs": model.n_iter_,
+        "cost": model.reconstruction_err_,
+        "sample": len(evaluation.sample(model._run.n)),
+        "effective_bins": float(np.mean(1 / (D**2).sum(axis=1))),  # of a uniform component as concentrated
+        "usage": model.usage_.tolist(),
+        "seconds": model.history_[-1].seconds,
+        "seed": model.random_state,
+        "kernel": native.name(),
+        "version": __version__,
+        "files": [*_FILES, *(_IMAGE_FILES if shape else ())],
+    }
+
+
+def _write(model: Any, shape: tuple[int, int] | None, report: dict[str, Any], out: Path) -> None:
+    """Write all files of a fit; they are renamed after all of them are written."""
+    with atomic.FileGroup() as files:
+        with files.open(out / "components.npy") as file:
+            np.save(file, model.components_)
+        with files.open(out / "memberships.npy") as file:
+            _write_rows(file, model.memberships_)
+        draw(files, model, shape, out)
+        with files.open(out / "report.json") as file:
+            file.write(strict_json.dumps(report, indent=1).encode() + b"\n")
+        with files.path(out / "model.npz") as path:
+            model.save(path)
+
+
+def _write_rows(file: BinaryIO, matrix: Any) -> None:
+    """Write a matrix as .npy; a Dask array block by block."""
+    header = {"descr": np.lib.format.dtype_to_descr(matrix.dtype), "fortran_order": False, "shape": matrix.shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    for block in matrix.blocks if hasattr(matrix, "blocks") else [matrix]:
+        file.write(np.ascontiguousarray(block).tobytes())
+
+
+def draw(files: atomic.FileGroup, model: Any, shape: tuple[int, int] | None, out: Path) -> None:
+    """Draw the convergence and, of images, the components by decreasing usage and some data with their mixtures."""
+    figure = plots.new_figure(8, 4.5)
+    plots.convergence(figure.subplots(), model.history_)
+    _common.save_png(files, out / "convergence.png", figure)
+    if shape is None:
+        return
+    rows, D = evaluation.sample(model._run.n), fixed_point.components(model.components_)
+    X, P = map(np.concatenate, zip(*model._run.shards.each("shown", rows, D, True), strict=True))
+    cmap = "gray_r" if np.median(X) == 0 else "gray"  # ink on an empty background, or light everywhere
+    figure = plots.new_figure(10, 6)
+    plots.components(figure, model.components_[np.argsort(-model.usage_)], shape, cmap=cmap)
+    _common.save_png(files, out / "components.png", figure)
+    figure = plots.new_figure(10, 6)
+    plots.reconstruction(figure, X, P, shape, cmap=cmap)
+    _common.save_png(files, out / "reconstruction.png", figure)
+
+
+def _print(report: dict[str, Any], shape: tuple[int, int] | None, out: Path) -> None:
+    """Print the result for a reader."""
+    kind = f"images of {shape[0]} x {shape[1]}" if shape else "measures"
+    title = f"{report['measures']} {kind} as mixtures of {report['components']} components"
+    Console().print(title, highlight=False)
+    _common.print_table(
+        [
+            ("mean transport cost", f"{report['cost']:.6g}", f"exact, of a sample of {report['sample']}"),
+            ("size of a component", f"{report['effective_bins']:.0f} {'pixels' if shape else 'bins'}"),
+            ("epochs", f"{report['epochs']}", f"{report['seconds']:.1f} s, kernels: {report['kernel']}"),
+        ]
+    )
+    _common.print_files(out, report["files"])

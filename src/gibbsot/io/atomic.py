@@ -1,0 +1,157 @@
+"""Atomic writes: write to a temporary file beside the target, fsync it, and rename it.
+
+`replace_file` writes one file, `FileGroup` several that are renamed after all of them are written. `output_folder` and
+`check_target` find out before a long computation whether its results can be written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file for an atomic write.
+
+    The block writes to a temporary file, which replaces the target at the end. If the block or the write fails, the
+    target is unchanged and the temporary file is removed.
+
+    Parameters
+    ----------
+    path : path
+        The target.
+
+    Yields
+    ------
+    binary file
+        Open for writing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replace_file(folder + "/a.txt") as file:
+    ...         _ = file.write(b"content")
+    ...     Path(folder, "a.txt").read_text()
+    'content'
+    """
+    target = Path(path)
+    temporary = _temporary(target)
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class FileGroup:
+    """Files that are renamed to their targets after all of them are written.
+
+    If the ``with`` block fails, all targets are unchanged and the temporary files are removed.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as home, suppress(ZeroDivisionError):
+    ...     try:
+    ...         with FileGroup() as files, files.open(Path(home, "a.txt")) as file:
+    ...             _ = file.write(b"incomplete")
+    ...             1 / 0
+    ...     finally:
+    ...         os.listdir(home)
+    []
+    """
+
+    def __init__(self) -> None:
+        self._temporary: dict[Path, Path] = {}
+
+    def __enter__(self) -> FileGroup:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None:
+                for target, temporary in self._temporary.items():
+                    os.replace(temporary, target)
+        finally:
+            for temporary in self._temporary.values():
+                temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def path(self, target: Path) -> Iterator[Path]:
+        """Yield the temporary path to write a target to; an OSError in the block names the target."""
+        check_target(target)
+        temporary = self._temporary[target] = _temporary(target)
+        try:
+            yield temporary
+        except OSError as error:
+            if error.errno is None:
+                raise
+            raise OSError(error.errno, error.strerror, str(target)) from None
+
+    @contextmanager
+    def open(self, target: Path) -> Iterator[BinaryIO]:
+        """Open a target for writing."""
+        with self.path(target) as temporary, replace_file(temporary) as file:
+            yield file
+
+
+@contextmanager
+def output_folder(path: Path) -> Iterator[Path]:
+    """Make a folder and check that it is writable; if the block fails, remove the new folders that are empty.
+
+    Parameters
+    ----------
+    path : Path
+        The folder. Missing parents are made too.
+
+    Yields
+    ------
+    Path
+        The folder.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as home, output_folder(Path(home, "a", "b")) as folder:
+    ...     folder.is_dir()
+    True
+    """
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "is a file; expected a folder", str(path))
+    created = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        yield path
+    except BaseException:
+        for folder in created:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def check_target(target: Path) -> None:
+    """Raise OSError if a file cannot be written to this path: it is a folder, or its parent does not exist."""
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; expected a file to write", str(target))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder to write to does not exist", str(target))
+
+
+def _temporary(target: Path) -> Path:
+    """Return a hidden path in the folder of the target, so that the rename stays in one file system."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")

@@ -1,0 +1,83 @@
+"""The entry point: help, errors, warnings and interrupts of all subcommands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cli_runs import fails
+from gibbsot import experiments
+from gibbsot.cli import main
+
+
+def test_missing_packages(blobs, tmp_path, monkeypatch, capfd):
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "matplotlib.figure", None)
+        line = fails(capfd, "nmf", blobs, "--components", "2", "--out", tmp_path / "out")
+        assert "pip install 'gibbsot[plots]'" in line
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "typer.main", None)
+        assert "pip install 'gibbsot[cli]'" in fails(capfd, "info")
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_one_line(tmp_path, capfd):
+    rows = np.random.default_rng(0).random((9, 6))
+    rows[3] = 0
+    np.save(tmp_path / "rows.npy", rows)
+    words = ["nmf", tmp_path / "rows.npy", "--components", "2", "--epochs", "1", "--out", tmp_path / "out", "--json"]
+    assert main([str(word) for word in words]) == 0
+    printed = capfd.readouterr()
+    said = json.loads(printed.out)
+    assert (said["measures"], said["sample"]) == (9, 8)
+    assert printed.err == "warning: X: 1 rows have no mass, the first is row 3; they are left out\n"
+
+
+@pytest.mark.parametrize("module", ["typer.main", "gibbsot.experiments.report"])
+def test_interrupted_while_modules_load(tmp_path, monkeypatch, capfd, module):
+    class Interrupting:
+        def find_spec(self, name, *_):
+            if name == module:
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    if module.startswith("gibbsot"):
+        monkeypatch.delattr(experiments, "report", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert main(["reproduce", "--out", str(tmp_path / "out")]) == 130
+    printed = capfd.readouterr()
+    assert printed.out == printed.err == ""
+
+
+@pytest.mark.parametrize("name", ["ot", "nmf", "reproduce", "info"])
+def test_help_has_an_example(name, capfd):
+    assert main([name, "--help"]) == 0
+    printed = capfd.readouterr().out
+    assert f"gibbsot {name} " in printed.partition("Example")[2]
+    for option in ("--jobs", "--quiet", "--json"):
+        assert option in printed
+    assert ("--seed" in printed) == (name != "info")
+
+
+def test_without_words_there_is_help(capfd):
+    assert main([]) == 0
+    assert "reproduce" in capfd.readouterr().out
+    assert "No such command 'otter'" in fails(capfd, "otter")
+
+
+def test_python_m_gibbsot():
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "gibbsot", *words], capture_output=True, text=True, check=False, timeout=120
+        )
+
+    done = run("info", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "kernel" in json.loads(done.stdout)
+    done = run("otter")
+    assert done.returncode == 2
+    assert "No such command 'otter'" in done.stderr

@@ -1,0 +1,220 @@
+"""``gibbsot nmf``."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+import signal
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli_runs import Image, check_picture, fails, installed, start, succeeds, wait_for
+from gibbsot.cli import main
+from gibbsot.core import native
+from gibbsot.models.nmf import WassersteinNMF
+
+NMF_FILES = {"components.npy", "memberships.npy", "model.npz", "report.json"}
+PICTURES = {"components.png", "reconstruction.png", "convergence.png"}
+
+
+def test_nmf_writes_its_results(blobs, tmp_path, capfd):
+    out = tmp_path / "a" / "out"
+    report = succeeds(capfd, "nmf", blobs, "--components", "3", "--epochs", "4", "--out", out)
+    assert set(os.listdir(out)) == NMF_FILES | PICTURES == set(report["files"])
+    assert json.loads((out / "report.json").read_text()) == report
+    assert (report["measures"], report["shape"], report["epochs"]) == (12, [8, 6], 4)
+    components, memberships = (np.load(out / f"{name}.npy") for name in ("components", "memberships"))
+    assert components.shape == (3, 48)
+    np.testing.assert_allclose(memberships.sum(axis=1), 1)
+    model = WassersteinNMF.load(out / "model.npz")
+    np.testing.assert_array_equal(model.components_, components)
+    assert model.reconstruction_err_ == report["cost"]
+    for name in PICTURES:
+        check_picture(out / name)
+
+
+def test_nmf_of_a_matrix_on_a_line(tmp_path, capfd):
+    rows = np.random.default_rng(0).random((9, 12)) ** 3
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",")
+    words = ["nmf", tmp_path / "rows.csv", "--components", "2", "--epochs", "2", "--out"]
+    assert main([*map(str, words), str(tmp_path / "line")]) == 0
+    assert "9 measures as mixtures of 2 components" in capfd.readouterr().out
+    assert set(os.listdir(tmp_path / "line")) == NMF_FILES | {"convergence.png"}
+    report = succeeds(capfd, *words, tmp_path / "images", "--shape", "3", "4", "--size", "2", "2", "--limit", "5")
+    assert (report["measures"], report["shape"]) == (5, [2, 2])
+
+
+def test_nmf_of_named_data(tmp_path, capfd):
+    words = ["nmf", "digits", "--label", "5", "--limit", "8", "--size", "4", "4", "--out", tmp_path / "out"]
+    report = succeeds(capfd, *words, "--components", "2", "--epochs", "2")
+    assert (report["measures"], report["shape"]) == (8, [4, 4])
+
+
+@installed
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+@pytest.mark.skipif(native.name() == "numpy", reason="slow without compiled kernels")
+def test_interrupted_or_killed_and_resumed(blobs, tmp_path, capfd):
+    words = ["nmf", blobs, "--components", "3", "--epochs", "150", "--checkpoint", "0", "--out"]
+    stopped, killed, whole = (tmp_path / name for name in ("stopped", "killed", "whole"))
+    process = start(*words, stopped)
+    wait_for(stopped / "model.npz", process)
+    process.send_signal(signal.SIGINT)
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in printed
+    assert set(os.listdir(stopped)) == {"model.npz"}
+    again = shlex.split(printed.splitlines()[-1])
+    assert again[0] == "gibbsot"
+    assert again[-1] == "--resume"
+
+    process = start(*words, killed)
+    wait_for(killed / "model.npz", process)
+    process.kill()
+    process.communicate(timeout=60)
+
+    epochs = [WassersteinNMF.load(folder / "model.npz").n_iter_ for folder in (stopped, killed)]
+    assert max(epochs) < 150
+    seldom = ("--quiet", "--checkpoint", "30")
+    assert main([*again[1:], *seldom]) == 0
+    assert main([str(word) for word in (*words, killed, "--resume", *seldom)]) == 0
+    assert main([str(word) for word in (*words, whole, *seldom)]) == 0
+    assert capfd.readouterr().out == ""
+    for folder in (stopped, killed):
+        for name in ("components.npy", "memberships.npy"):
+            np.testing.assert_array_equal(np.load(folder / name), np.load(whole / name))
+        assert (folder / "components.png").exists()
+
+
+def test_a_second_interrupt_stops_at_once(blobs, tmp_path, monkeypatch, capfd):
+    def epoch(*_, **__):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(WassersteinNMF, "_epoch", epoch)
+    out = tmp_path / "out"
+    assert main(["nmf", str(blobs), "--components", "2", "--out", str(out), "--json"]) == 130
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert "Ctrl-C again" in printed.err
+    assert not out.exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_resume_with_more_epochs_keeps_the_rest(blobs, tmp_path, capfd):
+    out = tmp_path / "out"
+    words = ["nmf", blobs, "--out", out]
+    succeeds(capfd, *words, "--components", "2", "--epochs", "2", "--seed", "4")
+    report = succeeds(capfd, *words, "--epochs", "5", "--resume")
+    assert (report["epochs"], report["components"], report["seed"]) == (5, 2, 4)
+    before = (out / "model.npz").read_bytes()
+    assert "has 2, not 3" in fails(capfd, *words, "--components", "3", "--resume")
+    assert "--seed: the model in" in fails(capfd, *words, "--seed", "0", "--resume")
+    assert "--power: the model in" in fails(capfd, *words, "--power", "1", "--resume")
+    np.save(tmp_path / "M.npy", np.ones((48, 48)))
+    assert "--cost: the model in" in fails(capfd, *words, "--cost", tmp_path / "M.npy", "--resume")
+    assert "differs from the data" in fails(capfd, *words, "--limit", "9", "--resume")
+    assert (out / "model.npz").read_bytes() == before
+    succeeds(capfd, *words, "--components", "2", "--seed", "4", "--power", "2", "--epochs", "5", "--resume")
+
+
+def test_a_model_is_never_written_over_unasked(blobs, tmp_path, capfd):
+    words = ["nmf", blobs, "--components", "2", "--epochs", "2", "--out", tmp_path]
+    (tmp_path / "model.npz").write_text("mine")
+    assert "model.npz: exists already; use --resume to resume it" in fails(capfd, *words)
+    assert (tmp_path / "model.npz").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nowhere", "--components", "2"), "nowhere: there is no such file"),
+        (("empty", "--components", "2"), "empty: has no images"),
+        (("mixed", "--components", "2"), "b.png: is 4 x 3, a.png is 5 x 5"),
+        (("fake", "--components", "2"), "a.png: is damaged or no image"),
+        (("blobs",), "--components: expected the number of components"),
+        (("blobs", "--components", "13"), "--components: expected a number from 1 to 12"),
+        (("blobs", "--components", "0"), "--components: expected a number from 1 to 12"),
+        (("blobs", "--components", "2", "--epochs", "0"), "max_epochs: expected at least 1"),
+        (("blobs", "--components", "2", "--size", "9", "9"), "0.png: shape: expected at most (8, 6)"),
+        (("blobs", "--components", "2", "--resume"), "model.npz: there is no such file, so nothing to resume"),
+        (("blobs", "--components", "2", "--checkpoint", "-1"), "--checkpoint: expected seconds"),
+        (("blobs", "--components", "2", "--cost", "nan.npy"), "nan.npy: expected costs of shape (48, 48)"),
+        (("nan.npy", "--components", "2"), "nan.npy: has a weight that is NaN, at (0, 0)"),
+        (("mixed/a.png", "--components", "2"), "a.png: is one image; expected a folder of them"),
+        (("header.npy", "--components", "2"), "header.npy: is damaged or no array of numbers"),
+        (("huge.npy", "--components", "2"), "huge.npy: is damaged or no array of numbers"),
+        (("zero.npy", "--components", "2"), "zero.npy: has no mass in any measure"),
+        (("fives", "--components", "2", "--key", "x"), "--key: is for files"),
+        (("fives", "--components", "2", "--label", "4"), "--label: fives has no labels"),
+        (("digits", "--components", "2", "--limit", "0"), "--limit: expected at least 1"),
+        (("digits", "--components", "2", "--label", "11"), "label: expected a digit"),
+    ],
+)
+def test_bad_input_of_nmf(blobs, tmp_path, monkeypatch, capfd, words, message):
+    monkeypatch.chdir(tmp_path)
+    np.save("nan.npy", np.full((4, 6), np.nan))
+    np.save("zero.npy", np.zeros((4, 6)))
+    content = Path("zero.npy").read_bytes()
+    Path("header.npy").write_bytes(content.replace(b"(4, 6)", b"(4, 6 "))
+    Path("huge.npy").write_bytes(content.replace(b"(4, 6), }" + 12 * b" ", b"(4, 6000000000000), }"))
+    for folder in ("empty", "mixed", "fake"):
+        Path(folder).mkdir()
+    Image.fromarray(np.ones((5, 5), np.uint8)).save("mixed/a.png")
+    Image.fromarray(np.ones((4, 3), np.uint8)).save("mixed/b.png")
+    Path("fake/a.png").write_text("not an image")
+    before = sorted(os.listdir())
+    assert message in fails(capfd, "nmf", *words, "--out", "new/out")
+    assert sorted(os.listdir()) == before
+
+
+def test_a_damaged_model_cannot_be_resumed(blobs, tmp_path, capfd):
+    words = ["nmf", blobs, "--resume", "--out", tmp_path]
+    (tmp_path / "model.npz").write_bytes(b"PK\x03\x04 but not really")
+    assert "model.npz is damaged" in fails(capfd, *words)
+    with zipfile.ZipFile(tmp_path / "model.npz", "w") as file:
+        file.writestr("format.npy", b"\x93NUMPY\1\0\4\0{'(\n")
+    assert "model.npz is damaged" in fails(capfd, *words)
+
+
+def test_a_full_disk_leaves_nothing_of_a_fit(blobs, tmp_path, full_disk, capfd):
+    before = sorted(os.listdir(tmp_path))
+    words = ["nmf", blobs, "--components", "2", "--epochs", "2", "--out", tmp_path / "new" / "out"]
+    assert "components.npy: No space left on device" in fails(capfd, *words)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_disk_that_fills_up_later_leaves_what_was_there(blobs, tmp_path, monkeypatch, capfd):
+    out = tmp_path / "out"
+    words = ["nmf", blobs, "--components", "2", "--epochs", "2", "--out", out]
+    succeeds(capfd, *words)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    calls, fsync = iter(range(100)), os.fsync
+
+    def nearly_full(file):
+        if next(calls) == 4:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", nearly_full)
+    fails(capfd, *words, "--epochs", "4", "--resume")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_an_output_that_is_a_file_or_not_writable(blobs, tmp_path, monkeypatch, capfd):
+    (tmp_path / "file").write_text("mine")
+    words = ["nmf", blobs, "--components", "2", "--epochs", "1", "--out"]
+    assert "file: is a file; expected a folder" in fails(capfd, *words, tmp_path / "file")
+    assert "Not a directory" in fails(capfd, *words, tmp_path / "file" / "below")
+
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "something inside")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", denied)
+    assert "out: Permission denied" in fails(capfd, *words, tmp_path / "out")
+    assert sorted(os.listdir(tmp_path)) == ["blobs", "file"]
+    assert (tmp_path / "file").read_text() == "mine"

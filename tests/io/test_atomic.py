@@ -1,0 +1,115 @@
+"""Atomic writes: a file is complete or the old one, and a group of files is replaced together."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from gibbsot.io import atomic
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with two files that were written earlier."""
+    for name in "ab":
+        (tmp_path / name).write_text("old")
+    return tmp_path
+
+
+def test_a_file_is_replaced_after_the_block(folder):
+    with atomic.replace_file(folder / "a") as file:
+        file.write(b"new")
+        assert (folder / "a").read_text() == "old"
+    assert contents(folder) == {"a": "new", "b": "old"}
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file(folder, monkeypatch, name):
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, full)
+        with pytest.raises(OSError, match="No space left"), atomic.replace_file(folder / "a") as file:
+            file.write(b"new")
+    assert contents(folder) == {"a": "old", "b": "old"}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failed_block_leaves_the_old_file(folder, error):
+    def write():
+        with atomic.replace_file(folder / "a") as file:
+            file.write(b"new")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert contents(folder) == {"a": "old", "b": "old"}
+
+
+def test_a_group_is_replaced_after_its_last_file(folder):
+    with atomic.FileGroup() as files:
+        with files.open(folder / "a") as file:
+            file.write(b"new")
+        with files.path(folder / "b") as path:
+            path.write_text("new")
+        assert {name: text for name, text in contents(folder).items() if len(name) == 1} == {"a": "old", "b": "old"}
+    assert contents(folder) == {"a": "new", "b": "new"}
+
+
+def test_a_group_that_fails_changes_nothing_and_names_the_target(folder, monkeypatch):
+    fsync, calls = os.fsync, []
+
+    def second(descriptor):
+        calls.append(descriptor)
+        (full if len(calls) == 2 else fsync)(descriptor)
+
+    def write():
+        with atomic.FileGroup() as files:
+            for name in "ab":
+                with files.open(folder / name) as file:
+                    file.write(b"new")
+
+    monkeypatch.setattr(os, "fsync", second)
+    with pytest.raises(OSError, match="No space left") as failure:
+        write()
+    assert failure.value.filename == str(folder / "b")
+    assert contents(folder) == {"a": "old", "b": "old"}
+
+
+def test_targets_are_checked(folder):
+    atomic.check_target(folder / "new")
+    with pytest.raises(IsADirectoryError, match="is a folder; expected a file"):
+        atomic.check_target(folder)
+    with pytest.raises(FileNotFoundError, match="the folder to write to does not exist"):
+        atomic.check_target(folder / "none" / "a")
+
+
+def interrupted(path: Path, files: list[str]) -> None:
+    with atomic.output_folder(path) as out:
+        for name in files:
+            (out / name).touch()
+        raise KeyboardInterrupt
+
+
+def test_an_output_folder_is_removed_if_the_work_fails(tmp_path):
+    with atomic.output_folder(tmp_path / "kept" / "a"):
+        pass
+    for name, files in (("new", []), ("used", ["file"])):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(tmp_path / name / "b", files)
+    assert sorted(os.listdir(tmp_path)) == ["kept", "used"]
+    assert os.listdir(tmp_path / "kept") == ["a"]
+
+
+def test_an_output_folder_that_is_a_file(folder):
+    with pytest.raises(NotADirectoryError, match="is a file; expected a folder"), atomic.output_folder(folder / "a"):
+        pytest.fail("not reached")
