@@ -25,10 +25,10 @@ from .solvers import evaluation
 from .solvers.chains import Chains
 from .solvers.oracle import Oracle
 
-_AWAY = 1e-3  # from one: a sum of weights that is further off is no measure
-_NEW = 2**62  # names of chains that are used once begin here, far from those of examples
+_SUM_TOLERANCE = 1e-3  # how far a sum of weights may be from one
+_NEW = 2**62  # ids of chains that are used once start here, far from those of examples
 _TRACKING = GapTracking()
-_NUMBERS = "cooling", "_follows", "_T", "_fresh"  # that a state_dict has, beside the chains
+_NUMBERS = "cooling", "_follows", "_T", "_fresh"  # attributes that a state_dict has beside the chains
 _losses: weakref.WeakValueDictionary[int, WassersteinLoss] = weakref.WeakValueDictionary()
 _handles = itertools.count()
 
@@ -40,50 +40,58 @@ class WassersteinLoss(torch.nn.Module):
         \nabla_p = U, \quad \nabla_q = -L
 
     Both gradients are centred, so that their entries sum to zero and a step along them stays on the simplex. The chain
-    of every example goes on where it was left when the example was met last.
+    of every example continues from its state in the last call with that example.
 
     Parameters
     ----------
     cost : Cost or array of shape (m1, m2)
-        Computed with in single precision if it is float32 itself; values and gradients have the type of the input.
+        The cost; its dtype is the precision of the computation. Values and gradients have the dtype of the input.
     temperature : "auto" or float
-        "auto" follows the loss: it is chosen at the first call, as for the models, and from then on it rises where V(z)
-        and the lower bound on W by its potentials are near each other, and falls where they are far apart, so that V(z)
-        stays somewhat above W. A number is the temperature itself, which stays; negative costs need one.
+        "auto" follows the loss: it is chosen at the first call, as for the models. From then on it rises where V(z) and
+        the lower bound of W by its potentials are close, and falls where they are far apart, so that V(z) stays
+        somewhat above W. A number is the temperature itself, which stays constant; negative costs need one.
     from_logits : bool
         Whether p comes as logits, of which the softmax is taken.
     reduction : {"mean", "sum", "none"}
+        What the rows' values are reduced to.
     tau : int
-        The lag of the chains' mixing test in sweeps; larger follows the model more closely.
+        The lag of the chains' mixing test in sweeps; with a larger one chains follow the model more closely.
     max_sweeps : int, optional
-        Of a chain in one call; ten times tau by default.
+        The largest number of sweeps of a chain in one call; ten times tau by default.
     capacity : int
-        How many examples' chains are kept; the least recently used are forgotten. It should be at least the number of
-        training examples, and needs m2 numbers for each.
+        The number of examples whose chains are kept; the least recently used are dropped. It should be at least the
+        number of training examples, and needs m2 numbers for each.
     by_position : bool
-        Whether chains without an index belong to the place in the batch; otherwise they start cold in every call.
+        Whether chains without an index belong to the position in the batch; otherwise they start anew in every call.
     seed : int
+        The seed of the chains' noise.
     n_jobs : int, optional
-        Threads over the rows.
+        Threads over the rows; results are bit-identical for every number.
 
     Attributes
     ----------
     temperature : float or None
-        Of the next call; None before the first one if it is "auto". Once it is set, it no longer follows the loss.
+        The temperature of the next call; None before the first one if it is "auto". After it is set to a number, it
+        no longer follows the loss.
     cooling : float
-        What a scheduler has left of a temperature that is given, or of the distance that "auto" keeps; 1 at first.
+        The factor by which a scheduler has lowered a given temperature, or the gap that "auto" keeps; 1 at first.
+    chains : Chains
+        The chains of the examples.
+    cost, from_logits, reduction, tau, max_sweeps, by_position, n_jobs
+        The parameters.
 
     Notes
     -----
-    In evaluation, in ``eval`` mode or without gradients (``torch.no_grad``), the temperature stays as it is, but for
-    "auto" in a first call. Chains move then too: give validation data numbers that no training example has, or none.
+    In evaluation, that is in ``eval`` mode or without gradients (``torch.no_grad``), the temperature does not change,
+    except that "auto" chooses one in a first call. Chains do change: give validation data an index that no training
+    example has, or none.
 
-    The sampler runs on the processor. Tensors on an accelerator are copied there, and values and gradients back:
-    4 (m1 + m2) bytes a row each way in single precision, and a synchronisation.
+    The sampler runs on the CPU. Tensors on an accelerator are copied to it, and values and gradients back:
+    4 (m1 + m2) bytes for each row and direction in single precision, and a synchronisation.
 
-    Of several processes (``DistributedDataParallel``) each has chains and, if it is "auto", a temperature of its own.
-    An example that another process gets in the next epoch finds the chain that was left there, or none: let the sampler
-    keep examples where they are, and save the ``state_dict`` of each process.
+    With several processes (``DistributedDataParallel``) each has its own chains and, if it is "auto", its own
+    temperature. An example that moves to another process in the next epoch uses the chain that this process has, if
+    any: let the data sampler keep examples in their process, and save the ``state_dict`` of each process.
 
     Examples
     --------
@@ -133,7 +141,7 @@ class WassersteinLoss(torch.nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._handle = next(_handles)  # a copy has chains of its own
+        self._handle = next(_handles)  # a copy has its own chains
         _losses[self._handle] = self
 
     @property
@@ -158,7 +166,12 @@ class WassersteinLoss(torch.nn.Module):
         q : tensor of shape (B, m2)
             Weights.
         index : tensor of int, shape (B,), optional
-            The numbers of the examples, which name their chains; each at most once in a batch.
+            The ids of the examples, which determine their chains; each at most once in a batch.
+
+        Returns
+        -------
+        tensor
+            Of shape (B,) for ``reduction="none"``, otherwise a scalar.
         """
         if not p.is_floating_point():
             raise TypeError(f"p: expected floating-point numbers, got {p.dtype}")
@@ -167,77 +180,93 @@ class WassersteinLoss(torch.nn.Module):
         if self.from_logits:
             # a softmax in half precision would not sum to one
             p = torch.softmax(p, dim=-1, dtype=torch.promote_types(p.dtype, torch.float32))
-        names = None if index is None else torch.as_tensor(index)
+        ids = None if index is None else torch.as_tensor(index)
         training = self.training and torch.is_grad_enabled()
-        value, _, _ = torch.ops.gibbsot.transport(p, q, names, self._handle, training)
+        value, _, _ = torch.ops.gibbsot.transport(p, q, ids, self._handle, training)
         if self.reduction == "none":
             return value
         return value.mean() if self.reduction == "mean" else value.sum()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return temperature and chains, for ``state_dict``."""
+        """Return temperature and chains, for ``state_dict``.
+
+        Returns
+        -------
+        dict
+            Numbers and tensors.
+        """
         arrays = {name: torch.from_numpy(x) for name, x in self.chains.arrays().items()}
         return {**{name: getattr(self, name) for name in _NUMBERS}, **arrays}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on with temperature and chains of a ``state_dict``."""
-        self.chains.adopt({name: state[name].cpu().numpy() for name in ("names", "h", "sweep")})
+        """Load temperature and chains from a ``state_dict``.
+
+        Parameters
+        ----------
+        state : dict
+            What `get_extra_state` returned, in this or an earlier version.
+        """
+        self.chains.load_state({name: x.cpu().numpy() for name, x in state.items() if name not in _NUMBERS})
         for name in _NUMBERS:
             setattr(self, name, state[name])
 
-    def _answer(self, p: Tensor, q: Tensor, index: Tensor | None, training: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the chains; keep them and follow their values only when all is well."""
-        pair = self._pair(p, q)
-        names = self._names(index, len(pair))
+    def _evaluate(self, p: Tensor, q: Tensor, index: Tensor | None, training: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Return values and gradients; chains and temperature change only after nothing can fail any more."""
+        pair = self._problem(p, q)
+        ids = self._ids(index, len(pair))
         T = self.temperature
         if T is None:
             T = self._initial_temperature(pair)
-        state = self.chains.state(names, pair)
+        state = self.chains.state(ids, pair)
         after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=self.tau, n_jobs=self.n_jobs)
         value, of_p = (torch.as_tensor(x).to(p) for x in (info.value, _centred(info.U)))
         of_q = torch.as_tensor(-_centred(info.L)).to(q)
         if self._follows:
             self._T = self._next_temperature(T, pair, info) if training else T
-        if names[0] >= _NEW:
-            self._fresh += len(names)
+        if ids[0] >= _NEW:
+            self._fresh += len(ids)
         else:
-            self.chains.keep(names, after)
+            self.chains.keep(ids, after)
         return value, of_p, of_q
 
-    def _pair(self, p: Tensor, q: Tensor) -> Problem:
-        arrays: list[NDArray[np.float64]] = []
-        for x, name, size in zip((p, q), "pq", self.cost.shape, strict=True):
-            if x.ndim != 2 or x.shape[1] != size:
-                raise ValueError(f"{name}: expected shape (B, {size}) to match the cost, got {tuple(x.shape)}")
-            array = x.detach().cpu().double().contiguous().numpy()  # of one layout, so that sums have the same bits
-            with np.errstate(invalid="ignore"):
-                sums = array.sum(axis=1)
-            wrong = np.flatnonzero(~((np.abs(sums - 1) <= _AWAY) & (array >= 0).all(axis=1)))
-            if len(wrong):
-                b = wrong[0]
-                what = (
-                    "has NaN or infinite entries"
-                    if not np.isfinite(array[b]).all()
-                    else "has negative entries"
-                    if (array[b] < 0).any()
-                    else f"sums to {sums[b]:.6g}"
-                )
-                hint = "; logits need from_logits=True" if name == "p" and not self.from_logits else ""
-                raise ValueError(f"{name}: row {b} {what}; expected weights >= 0 that sum to one{hint}")
-            arrays.append(array / sums[:, None])
+    def _problem(self, p: Tensor, q: Tensor) -> Problem:
+        arrays = [self._weights(x, name, size) for x, name, size in zip((p, q), "pq", self.cost.shape, strict=True)]
         if len(arrays[0]) != len(arrays[1]):
             raise ValueError(f"q: expected as many rows as p has ({len(arrays[0])}), got {len(arrays[1])}")
         return problem(arrays[0], arrays[1], self.cost, ("p", "q"))
 
-    def _names(self, index: Tensor | None, n: int) -> list[int]:
+    def _weights(self, x: Tensor, name: str, size: int) -> NDArray[np.float64]:
+        """Return a tensor as rows of weights that sum to one; half precision may miss that by a little."""
+        if x.ndim != 2 or x.shape[1] != size:
+            raise ValueError(f"{name}: expected shape (B, {size}) to match the cost, got {tuple(x.shape)}")
+        array: NDArray[np.float64] = (
+            x.detach().cpu().double().contiguous().numpy()
+        )  # one layout, for bit-identical sums
+        with np.errstate(invalid="ignore"):
+            sums = array.sum(axis=1)
+        wrong = np.flatnonzero(~((np.abs(sums - 1) <= _SUM_TOLERANCE) & (array >= 0).all(axis=1)))
+        if len(wrong):
+            b = wrong[0]
+            what = (
+                "has NaN or infinite entries"
+                if not np.isfinite(array[b]).all()
+                else "has negative entries"
+                if (array[b] < 0).any()
+                else f"sums to {sums[b]:.6g}"
+            )
+            hint = "; logits need from_logits=True" if name == "p" and not self.from_logits else ""
+            raise ValueError(f"{name}: row {b} {what}; expected weights >= 0 that sum to one{hint}")
+        return array / sums[:, None]
+
+    def _ids(self, index: Tensor | None, n: int) -> list[int]:
         if index is None:
             return [_NEW // 2 + b if self.by_position else self._fresh + b for b in range(n)]
         if index.shape != (n,) or index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
             raise ValueError(f"index: expected {n} integers, one for each row, got {index.dtype} {tuple(index.shape)}")
-        names = [int(name) for name in index.tolist()]
-        if len(set(names)) < n or min(names) < 0 or max(names) >= _NEW // 2:
+        ids = [int(id) for id in index.tolist()]
+        if len(set(ids)) < n or min(ids) < 0 or max(ids) >= _NEW // 2:
             raise ValueError("index: expected a different number >= 0 for each row")
-        return names
+        return ids
 
     def _initial_temperature(self, pair: Problem) -> float:
         some = evaluation.sample(len(pair))
@@ -252,7 +281,7 @@ class WassersteinLoss(torch.nn.Module):
 
 
 def _centred(potential: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return potentials less their means; a point that no finite cost leads to has a gradient of zero."""
+    """Return potentials minus their means; a point that only infinite costs lead to has a gradient of zero."""
     x = potential.astype(np.float64)
     finite = np.isfinite(x)
     if finite.all():
@@ -262,19 +291,29 @@ def _centred(potential: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 class GibbsTemperature:
-    """Lowers the temperature of a loss, in the style of ``torch.optim.lr_scheduler``: call ``step`` once an epoch.
+    r"""Lowers the temperature of a loss, in the style of ``torch.optim.lr_scheduler``: call ``step`` once an epoch.
 
-    A temperature that follows the loss needs none; for it, this lowers how far above W V(z) stays. Cold chains are
-    slow: a network that outruns them follows gradients of what it was. So the learning rate should fall with the
-    temperature, for example by ``CosineAnnealingLR``, or ``tau`` be larger.
+    .. math:: T_k = T_0 \max(\gamma^k, \mathrm{least})
+
+    A temperature that follows the loss needs no scheduler; for it, this lowers the gap between V(z) and W that it
+    keeps. Chains mix slowly at low temperatures: a network that changes faster uses outdated gradients. So the learning
+    rate should fall with the temperature, for example by ``CosineAnnealingLR``, or ``tau`` be larger.
 
     Parameters
     ----------
     loss : WassersteinLoss
+        The loss whose ``cooling`` is changed.
     gamma : float
-        What an epoch leaves of the temperature, or of the distance.
+        The factor of one epoch, at most 1.
     least : float
-        What is left at the end.
+        The lowest factor, at most 1.
+
+    Attributes
+    ----------
+    loss, gamma, least
+        The parameters.
+    last_epoch : int
+        The number of calls of `step`.
 
     Examples
     --------
@@ -295,20 +334,38 @@ class GibbsTemperature:
         self.last_epoch = 0
 
     def step(self) -> None:
-        """Lower the temperature, or that distance."""
+        """Lower the temperature, or the gap that is kept."""
         self.last_epoch += 1
         self.loss.cooling = GeometricDecay(self.gamma, self.least).at(self.last_epoch)
 
     def get_last_temperature(self) -> float | None:
-        """Return the temperature."""
+        """Return the temperature of the loss.
+
+        Returns
+        -------
+        float or None
+            None before the first call of a loss with temperature "auto".
+        """
         return self.loss.temperature
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all but the loss."""
+        """Return the state without the loss.
+
+        Returns
+        -------
+        dict
+            Numbers by name.
+        """
         return {name: value for name, value in self.__dict__.items() if name != "loss"}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a ``state_dict``."""
+        """Load a ``state_dict``.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` returned.
+        """
         self.__dict__.update(state)
 
 
@@ -316,8 +373,8 @@ class GibbsTemperature:
 def _transport(
     p: Tensor, q: Tensor, index: Tensor | None, handle: int, training: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    # an operator that the compiler looks at from outside; the loss is found by its handle
-    return _losses[handle]._answer(p, q, index, training)
+    # an operator that is opaque to the compiler; the loss is found by its handle
+    return _losses[handle]._evaluate(p, q, index, training)
 
 
 @_transport.register_fake

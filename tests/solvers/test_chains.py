@@ -35,12 +35,12 @@ def pairs(n: int, zeros: float = 0.0, seed: int = 0):
 @given(st.integers(1, 5), st.lists(st.lists(st.integers(0, 8), min_size=1, max_size=6, unique=True), max_size=20))
 def test_the_least_recently_used_are_forgotten(capacity, batches):
     chains, plain = Chains(COST, capacity), OrderedDict[int, float]()
-    for k, names in enumerate(batches):
-        marks = [100.0 * k + name for name in names]
-        chains.keep(names, marked(*marks))
-        for name, mark in zip(names, marks, strict=True):
-            plain.pop(name, None)
-            plain[name] = mark
+    for k, ids in enumerate(batches):
+        marks = [100.0 * k + id for id in ids]
+        chains.keep(ids, marked(*marks))
+        for id, mark in zip(ids, marks, strict=True):
+            plain.pop(id, None)
+            plain[id] = mark
             while len(plain) > capacity:
                 plain.popitem(last=False)
         assert list(chains) == list(plain)
@@ -86,7 +86,7 @@ def test_arrays_go_there_and_back():
         chains.keep([name], marked(name))
     other = Chains(COST, 3)
     other.keep([1, 2], marked(0, 0))
-    other.adopt(chains.arrays())
+    other.load_state(chains.arrays())
     assert list(other) == list(chains) == [2, 9, 7]
     for a, b in zip(chains.arrays().values(), other.arrays().values(), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -94,14 +94,14 @@ def test_arrays_go_there_and_back():
     assert list(other) == [9, 7, 8]
     np.testing.assert_array_equal(other.state([9, 7, 8], pairs(3)).h[:, 0], [9, 7, 8])
     small = Chains(COST, 2)
-    small.adopt(chains.arrays())
+    small.load_state(chains.arrays())
     assert list(small) == [9, 7], "the most recent of more than it can hold"
 
 
 def test_an_empty_store_goes_there_and_back():
     other = Chains(COST, 3)
     other.keep([1], marked(1))
-    other.adopt(Chains(COST, 3).arrays())
+    other.load_state(Chains(COST, 3).arrays())
     assert len(other) == 0
 
 
@@ -112,7 +112,7 @@ def test_arrays_of_another_shape_are_refused(name):
     arrays = chains.arrays()
     arrays[name] = arrays[name][..., :-1]
     with pytest.raises(ValueError, match="chains: have"):
-        chains.adopt(arrays)
+        chains.load_state(arrays)
     assert list(chains) == [4]
 
 

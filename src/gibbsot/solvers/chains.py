@@ -1,9 +1,9 @@
-"""Chains by name: those of examples that come and go, the least recently used forgotten first."""
+"""A bounded store of chains for examples that are used again and again, in any order."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,22 @@ from ..sampling import sampler
 
 
 class Chains:
-    """A bounded store of chains for examples that are named by numbers.
+    """Chains of examples, by the examples' ids; the least recently used are dropped first.
 
     Parameters
     ----------
     cost : Cost
+        The cost of all problems.
     capacity : int
-        The largest number of chains that are kept. Where more examples take turns, each comes back to find its chain
-        forgotten, so it should be at least their number.
+        The largest number of chains that are kept. It should be at least the number of examples: with more of them
+        taking turns, each chain is dropped before its example returns.
     seed : int
+        The seed of the chains' noise.
+
+    Attributes
+    ----------
+    cost, capacity, seed
+        The parameters.
 
     Examples
     --------
@@ -40,58 +47,96 @@ class Chains:
     def __init__(self, cost: Cost, capacity: int = 50_000, seed: int = 0) -> None:
         self.cost, self.capacity = cost, validation.count(capacity, "capacity")
         self.seed = validation.seed(seed)
-        self._places: OrderedDict[int, int] = OrderedDict()  # in the arrays, the least recently used first
-        self._used = 0  # places that have ever been taken; a number that stays right if `keep` is interrupted
+        self._rows: OrderedDict[int, int] = OrderedDict()  # of the arrays, by id, the least recently used first
+        self._used = 0  # rows that have ever been used; a number that stays right if `keep` is interrupted
         self._h = np.empty((0, cost.shape[1]), cost.dtype)
         self._sweep = np.empty(0, np.int64)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._places)
+        return iter(self._rows)
 
-    def state(self, names: Sequence[int], problem: Problem) -> sampler.State:
-        """Return the state of the chains of some examples, which may be new, for the measures they have now."""
-        state = sampler.init(problem, self.seed, np.asarray(names))
-        rows = [b for b, name in enumerate(names) if name in self._places]
-        if rows:
-            places = [self._places[names[b]] for b in rows]
-            h, q = self._h[places], problem.q[rows]
-            # a point that had no weight before holds nobody back: its own sweep finds its place
+    def state(self, ids: Sequence[int], problem: Problem) -> sampler.State:
+        """Return the state of the chains of some examples, for the measures that they have now.
+
+        Parameters
+        ----------
+        ids : sequence of int
+            The ids of the examples; the chain of a new one starts from h = 0.
+        problem : Problem
+            Their measures, in the same order.
+
+        Returns
+        -------
+        State
+        """
+        state = sampler.init(problem, self.seed, np.asarray(ids))
+        known = [b for b, id in enumerate(ids) if id in self._rows]
+        if known:
+            rows = [self._rows[ids[b]] for b in known]
+            h, q = self._h[rows], problem.q[known]
+            # a point that had no weight before must not constrain the others; its own sweep finds its value
             most = np.where(np.isfinite(h), h, -np.inf).max(axis=1, keepdims=True)
             h = np.where(np.isfinite(h), h, np.where(np.isfinite(most), most, 0))
-            state.h[rows] = np.where(q > 0, h, np.inf)
-            state.sweep[rows] = self._sweep[places]
+            state.h[known] = np.where(q > 0, h, np.inf)
+            state.sweep[known] = self._sweep[rows]
         return state
 
-    def keep(self, names: Sequence[int], state: sampler.State) -> None:
-        """Take the chains of some examples back."""
-        self._grow(self._used + sum(name not in self._places for name in names))
-        for name, h, sweep in zip(names, state.h, state.sweep, strict=True):
-            place = self._places.get(name, self._used)
-            if place == self.capacity:
-                _, place = self._places.popitem(last=False)
-            self._used = max(self._used, place + 1)
-            self._h[place], self._sweep[place] = h, sweep
-            self._places[name] = place
-            self._places.move_to_end(name)
+    def keep(self, ids: Sequence[int], state: sampler.State) -> None:
+        """Store the chains of some examples.
+
+        Parameters
+        ----------
+        ids : sequence of int
+            The ids of the examples.
+        state : State
+            Their chains, in the same order.
+        """
+        self._grow(self._used + sum(id not in self._rows for id in ids))
+        for id, h, sweep in zip(ids, state.h, state.sweep, strict=True):
+            row = self._rows.get(id, self._used)
+            if row == self.capacity:
+                _, row = self._rows.popitem(last=False)
+            self._used = max(self._used, row + 1)
+            self._h[row], self._sweep[row] = h, sweep
+            self._rows[id] = row
+            self._rows.move_to_end(id)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the chains, the least recently used first."""
-        places = list(self._places.values())
-        return {"names": np.array(list(self._places), np.int64), "h": self._h[places], "sweep": self._sweep[places]}
+        """Return copies of the chains, the least recently used first.
 
-    def adopt(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Hold the chains that `arrays` returned, and no others."""
-        names, h, sweep = arrays["names"], arrays["h"], arrays["sweep"]
-        if h.shape != (len(names), self.cost.shape[1]) or sweep.shape != names.shape:
-            raise ValueError(f"chains: have h of shape {h.shape}; expected {(len(names), self.cost.shape[1])}")
-        self._places.clear()
+        Returns
+        -------
+        dict
+            ``ids``, ``h`` and ``sweep``, one entry for each chain.
+        """
+        rows = list(self._rows.values())
+        return {"ids": np.array(list(self._rows), np.int64), "h": self._h[rows], "sweep": self._sweep[rows]}
+
+    def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Replace all chains by those that `arrays` returned.
+
+        Parameters
+        ----------
+        arrays : mapping
+            What `arrays` returned; earlier versions named the ids ``names``.
+
+        Raises
+        ------
+        ValueError
+            If the arrays have other shapes than the cost implies; the chains are then left as they were.
+        """
+        ids, h, sweep = arrays["ids" if "ids" in arrays else "names"], arrays["h"], arrays["sweep"]
+        if h.shape != (len(ids), self.cost.shape[1]) or sweep.shape != ids.shape:
+            raise ValueError(f"chains: have h of shape {h.shape}; expected {(len(ids), self.cost.shape[1])}")
+        self._rows.clear()
         self._used = 0
-        self.keep(names.tolist(), sampler.State(h, sweep, self.seed, names.astype(np.uint64)))
+        self.keep(ids.tolist(), sampler.State(h, sweep, self.seed, ids.astype(np.uint64)))
 
     def _grow(self, size: int) -> None:
+        """Make the arrays large enough for so many chains, by doubling."""
         old = len(self._h)
         size = min(size, self.capacity)
         if size > old:
