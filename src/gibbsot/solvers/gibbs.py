@@ -59,7 +59,7 @@ class GibbsSolver:
         if self.n_sweeps is not None:
             validation.count(self.n_sweeps, "n_sweeps")
         if self.diagnostics and self.pinned:
-            raise ValueError("diagnostics: the paper's appendix is about chains that are not pinned; use pinned=False")
+            raise ValueError("diagnostics: the theory is about chains that are not pinned; expected pinned=False")
         self._check_warm_start()
         if self.gap is not None:
             validation.positive(self.gap, "gap")
