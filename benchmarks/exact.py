@@ -2,13 +2,11 @@
 
     python benchmarks/exact.py
 
-Faces and fives need the folder of --data with ``orl_faces_400.npz`` and ``mnist_fives_200.npz``; without it only the
-clouds of points are timed.
+The faces are those that ``GIBBSOT_FACES`` names or that scikit-learn can download; without them that part is left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -23,10 +21,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import GridCost, PointCost, solve, solve_batch
+import data
+from gibbsot import GridCost, PointCost, datasets, solve, solve_batch
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 Weights = NDArray[np.float64]
+console = Console(width=120)
 
 
 def timed(work: Callable[[], Any], rounds: int = 1) -> tuple[float, Any]:
@@ -36,18 +35,6 @@ def timed(work: Callable[[], Any], rounds: int = 1) -> tuple[float, Any]:
         result = work()
         times.append(time.perf_counter() - start)
     return min(times), result
-
-
-def box_resize(images: NDArray[np.float64], shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Return images shrunk by averaging over the area of each new pixel."""
-    for axis, n in zip((1, 2), shape, strict=True):
-        old = images.shape[axis]
-        edges = np.linspace(0, old, n + 1)
-        cover = np.clip(
-            np.minimum(edges[1:, None], np.arange(1, old + 1)) - np.maximum(edges[:-1, None], np.arange(old)), 0, 1
-        )
-        images = np.moveaxis(np.tensordot(images, cover, axes=(axis, 1)), -1, axis)
-    return images
 
 
 def emd2_all(P: Weights, Q: Weights, M: NDArray[np.floating]) -> Weights:
@@ -63,12 +50,13 @@ def alone(p: Weights, q: Weights, shape: tuple[int, int]) -> tuple[float, float]
     return seconds, next(float(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def faces(table: Table, path: Path) -> None:
-    images = np.load(path)["images"].astype(np.float64)
+def faces(table: Table) -> None:
+    peer = np.nan
     for shape, asked in (((32, 27), "6"), ((56, 46), "12")):
-        pairs: Weights = box_resize(images[[0, 105, 20, 305]], shape).reshape(4, -1)
-        pairs = pairs[:2] if shape[0] > 50 else pairs
-        pairs /= pairs.sum(axis=1, keepdims=True)
+        images = data.faces(shape, console)
+        if images is None:
+            return
+        pairs = images[[0, 105, 20, 305][: 2 if shape[0] > 50 else 4]]
         cost = GridCost(shape)
         P, Q = pairs[::2], pairs[1::2]
         ours, result = timed(partial(solve_batch, P, Q, cost, exact=True), rounds=3)
@@ -77,30 +65,34 @@ def faces(table: Table, path: Path) -> None:
         assert np.allclose(exact, result.value, rtol=1e-9)
         name = f"{len(P)} pair(s) of faces {shape[0]} x {shape[1]}"
         table.add_row(name, f"{ours:.3g} s", f"{peer:.3g} s", f"{peer / ours:.3g}", f">= {asked}")
+        if shape == (32, 27):
+            against_sweeps(P[0], Q[0], cost)
 
     shape = (112, 92)
-    p, q = images[[0, 105]].reshape(2, -1)
+    images = data.faces(shape, console)
+    if images is None:
+        return
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        ours, megabytes = pool.submit(alone, p / p.sum(), q / q.sum(), shape).result()
+        ours, megabytes = pool.submit(alone, images[0], images[105], shape).result()
     name = f"1 pair of faces {shape[0]} x {shape[1]}"
     table.add_row(name, f"{ours:.3g} s", f"(56 x 46: {peer:.3g} s)", f"{peer / ours:.3g}", "> 1")
     table.add_row("   peak of the process", f"{megabytes:.0f} MB", "", "", "< 500 MB")
 
-    shape = (32, 27)
-    p, q = box_resize(images[[0, 105]], shape).reshape(2, -1)
+
+def against_sweeps(p: Weights, q: Weights, cost: GridCost) -> None:
+    """Print the time and the certified gap of one pair for several numbers of sweeps."""
     sweeps = Table(title="a pair of faces 32 x 27: time and certified relative gap against sweeps")
-    for column in ("sweeps", "annealing", "gap of the closed pair to the coupling", "with the simplex's potentials"):
+    for column in ("sweeps", "annealing", "gap of the sampled potentials", "gap with the simplex's potentials"):
         sweeps.add_column(column, justify="right")
     for n in (100, 300, 1000, 3000, 10_000):
-        seconds, result = timed(partial(solve, p / p.sum(), q / q.sum(), GridCost(shape), n_sweeps=n))
+        seconds, result = timed(partial(solve, p, q, cost, n_sweeps=n))
         sampled = 1 - result.lower_bound / result.upper_bound
         sweeps.add_row(f"{n:,}", f"{seconds * 1e3:.3g} ms", f"{sampled:.2%}", f"{result.gap:.1e}")
-    Console(width=120).print(sweeps)
+    console.print(sweeps)
 
 
-def fives(table: Table, path: Path) -> None:
-    Q = np.load(path)["images"].reshape(200, -1).astype(np.float64)
-    Q /= Q.sum(axis=1, keepdims=True)
+def fives(table: Table) -> None:
+    Q = datasets.mnist_fives()
     p = Q.mean(axis=0) + 1e-6
     p /= p.sum()
     cost = GridCost((28, 28))
@@ -132,18 +124,13 @@ def clouds(table: Table) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA, help="folder with the faces and the fives")
-    data = parser.parse_args().data
     table = Table(title="exact values: crossover against ot.emd2 on the full matrix")
     for column in ("problem", "ours", "POT", "ratio", "asked"):
         table.add_column(column, justify="left" if column == "problem" else "right")
-    if (data / "orl_faces_400.npz").exists():
-        faces(table, data / "orl_faces_400.npz")
-    if (data / "mnist_fives_200.npz").exists():
-        fives(table, data / "mnist_fives_200.npz")
+    faces(table)
+    fives(table)
     clouds(table)
-    Console(width=120).print(table)
+    console.print(table)
 
 
 if __name__ == "__main__":
