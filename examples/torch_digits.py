@@ -2,13 +2,13 @@
 
     python examples/torch_digits.py
 
-The cost of taking one digit for another is the distance between the mean images of their classes. Of the training
-labels a share is wrong, drawn from the digits near the right one in that cost; the labels to test on are right. What
-counts is the accuracy, the mean cost of the digit that was chosen, and the mean transport cost of the whole prediction.
+The cost between two digits is the distance between the mean images of their classes. A share of the training labels is
+wrong, drawn from the digits near the correct one in that cost; the test labels are correct. The figures are the
+accuracy, the mean cost of the predicted digit, and the mean transport cost of the whole prediction.
 
-Between a prediction and a single label the transport cost is linear. Alone it drives all predictions to the middle of
-the digits before they have come apart, and there the softmax lets next to no gradient through; so it joins the
-cross-entropy.
+Between a prediction and a single label the transport cost is linear in the prediction. Used alone, it moves all
+predictions to the digit of least mean cost early in the training, where the gradient of the softmax almost vanishes;
+therefore it is added to the cross-entropy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 class Data(NamedTuple):
-    """Images, labels, and what it costs to take one for another."""
+    """Images, labels, and the cost between digits."""
 
     X: Tensor
     noisy: Tensor
@@ -56,7 +56,7 @@ def prepared(wrong: float, seed: int) -> Data:
 
 
 def trained(data: Data, share: float, epochs: int, seed: int) -> torch.nn.Module:
-    """Return a network after some epochs, its loss to a share the Wasserstein loss."""
+    """Return a network trained with ``(1 - share) * cross-entropy + share * Wasserstein loss``."""
     torch.manual_seed(seed)
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     entropy = torch.nn.CrossEntropyLoss()
@@ -77,12 +77,12 @@ def trained(data: Data, share: float, epochs: int, seed: int) -> torch.nn.Module
 
 
 def scores(data: Data, network: torch.nn.Module) -> list[float]:
-    """Return the accuracy, the mean cost of the digits chosen and that of all of the predictions."""
+    """Return the accuracy, the mean cost of the predicted digits and that of the whole predictions."""
     with torch.no_grad():
         P = torch.softmax(network(data.X_test), dim=1).numpy()
     right = data.test.numpy()
     chosen = P.argmax(axis=1)
-    # to a single label all mass must go, so that the transport cost is a mean
+    # all mass is moved to a single label, so that the transport cost is a mean
     return [
         np.mean(chosen == right),
         np.mean(data.cost[chosen, right]),

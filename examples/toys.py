@@ -42,14 +42,14 @@ def main() -> None:
         "two electrons, Coulomb": datasets.coulomb_uniform(),
     }
     for ax, (name, (p, q, cost)) in zip(axes, problems.items(), strict=True):
-        # the paper's cooling, T from 2 / N; the authors' code ends it at T / l^3
+        # the paper's cooling from T = 2 / N; the authors' code ends it at T / l^3
         schedule = gibbsot.schedules.geometric(2 / len(p), sweeps, ratio=float(sweeps) ** -3)
         start = time.perf_counter()
         result = gibbsot.solve(p, q, cost, schedule=schedule, verbose=True)
         seconds = time.perf_counter() - start
 
         M = cost.matrix()
-        # POT takes no infinite costs; one that no optimal plan uses stands in for them
+        # POT takes no infinite costs; replace them by one that no optimal plan uses
         M[np.isinf(M)] = 1e3 * M[np.isfinite(M)].max()
         exact = ot.emd(p, q, M)
         value = float((exact * M).sum())
