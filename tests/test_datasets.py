@@ -94,7 +94,7 @@ def test_faces_from_a_folder(tmp_path):
         Image.fromarray(np.full((40 + k, 30), 7 + k, np.uint8)).save(tmp_path / f"{k}.pgm")
     np.testing.assert_allclose(datasets.faces(tmp_path), 1 / (32 * 27))
     Image.fromarray(np.zeros((40, 30), np.uint8)).save(tmp_path / "2.pgm")
-    with pytest.raises(ValueError, match="without mass"):
+    with pytest.raises(ValueError, match="row 2 has no mass"):
         datasets.faces(tmp_path)
 
 

@@ -403,11 +403,14 @@ def test_memory_stays_bounded_over_a_long_epoch():
 
 
 BAD = {
-    "p: row 1 has negative": lambda p, q: (p.index_put((torch.tensor(1), torch.tensor(0)), p.new_tensor(-0.5)), q),
+    "p: has negative weights, the first at row 1": lambda p, q: (
+        p.index_put((torch.tensor(1), torch.tensor(0)), p.new_tensor(-0.5)),
+        q,
+    ),
     "p: row 0 sums to 2": lambda p, q: (2 * p, q),
-    "q: row 0 sums to 0": lambda p, q: (p, 0 * q),
-    "p: row 2 has NaN": lambda p, q: (p.index_fill(0, torch.tensor(2), torch.nan), q),
-    "q: row 2 has NaN": lambda p, q: (p, q.index_fill(0, torch.tensor(2), torch.inf)),
+    "q: row 0 has no mass": lambda p, q: (p, 0 * q),
+    "p: has NaN weights, the first at row 2": lambda p, q: (p.index_fill(0, torch.tensor(2), torch.nan), q),
+    "q: has infinite weights, the first at row 2": lambda p, q: (p, q.index_fill(0, torch.tensor(2), torch.inf)),
     "q: expected as many rows as p": lambda p, q: (p, q[:5]),
     "p: expected shape": lambda p, q: (p[:, :19], q),
     "q: expected shape": lambda p, q: (p, q[0]),
@@ -433,11 +436,11 @@ def test_bad_measures_are_named_and_the_chains_left(what, temperature):
 
 
 def test_logits_where_weights_are_meant():
-    with pytest.raises(ValueError, match=r"p: row 0 has negative entries.*from_logits=True"):
+    with pytest.raises(ValueError, match=r"p: has negative weights, the first at row 0.*from_logits=True"):
         WassersteinLoss(GRID)(logits(), batch()[1])
     x = logits().detach()
     x[3, 2] = torch.nan
-    with pytest.raises(ValueError, match="p: row 3 has NaN") as error:
+    with pytest.raises(ValueError, match="p: has NaN weights, the first at row 3") as error:
         WassersteinLoss(GRID, from_logits=True)(x, batch()[1])
     assert "from_logits" not in str(error.value)
 

@@ -178,8 +178,7 @@ def faces(path: str | os.PathLike[str] | None = None, shape: tuple[int, int] = (
     path = path or os.environ.get("GIBBSOT_FACES")
     if path is not None:
         read = readers.collection(path, resize=lambda images: shrink(images, shape))
-        if not (read.rows.sum(axis=1) > 0).all():
-            raise ValueError(f"{path}: has an image without mass; expected a positive pixel in every image")
+        validation.check_weights(read.rows, str(path))
         return _rows(read.rows)
     from sklearn.datasets import fetch_olivetti_faces
 

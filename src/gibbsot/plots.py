@@ -330,8 +330,7 @@ def _tiles(images: ArrayLike, shape: tuple[int, int], name: str) -> NDArray[np.f
     if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != sides[0] * sides[1]:
         size = f"(n, {sides[0] * sides[1]}) for images of {sides[0]} x {sides[1]}"
         raise ValueError(f"{name}: expected shape {size}, got {rows.shape}")
-    if not np.isfinite(rows).all():
-        raise ValueError(f"{name}: expected finite weights, found NaN or infinity")
+    validation.check_weights(rows, name, empty_rows=True)
     # the heaviest tenth of the mass is clipped: one outlying pixel would make all others pale
     ordered = np.sort(rows, axis=1)
     heavy = np.cumsum(ordered, axis=1) >= 0.9 * ordered.sum(axis=1, keepdims=True)

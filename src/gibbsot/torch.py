@@ -121,15 +121,12 @@ class WassersteinLoss(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.cost = as_cost(cost)
-        if temperature != "auto":
-            validation.positive(temperature, "temperature")
-        elif self.cost.row_min(np.zeros((1, self.cost.shape[1]), self.cost.dtype)).min() < 0:
+        self._T = validation.initial_temperature(temperature)
+        if self._T is None and self.cost.row_min(np.zeros((1, self.cost.shape[1]), self.cost.dtype)).min() < 0:
             raise ValueError("temperature: 'auto' needs costs >= 0, and some are negative; expected a number")
         self.cooling = 1.0
-        self._follows = isinstance(temperature, str)
-        self._T: float | None = None if isinstance(temperature, str) else float(temperature)
-        if reduction not in ("mean", "sum", "none"):
-            raise ValueError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
+        self._follows = self._T is None
+        validation.choice(reduction, "reduction", ("mean", "sum", "none"))
         self.from_logits, self.reduction, self.by_position = from_logits, reduction, by_position
         self.tau = validation.count(tau, "tau")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
@@ -242,20 +239,14 @@ class WassersteinLoss(torch.nn.Module):
         array: NDArray[np.float64] = (
             x.detach().cpu().double().contiguous().numpy()
         )  # one layout, for bit-identical sums
-        with np.errstate(invalid="ignore"):
-            sums = array.sum(axis=1)
-        wrong = np.flatnonzero(~((np.abs(sums - 1) <= _SUM_TOLERANCE) & (array >= 0).all(axis=1)))
-        if len(wrong):
-            b = wrong[0]
-            what = (
-                "has NaN or infinite entries"
-                if not np.isfinite(array[b]).all()
-                else "has negative entries"
-                if (array[b] < 0).any()
-                else f"sums to {sums[b]:.6g}"
-            )
+        try:
+            sums = validation.check_weights(array, name)
+            if (np.abs(sums - 1) > _SUM_TOLERANCE).any():
+                b = np.flatnonzero(np.abs(sums - 1) > _SUM_TOLERANCE)[0]
+                raise ValueError(f"{name}: row {b} sums to {sums[b]:.6g}; expected weights that sum to one")
+        except ValueError as error:
             hint = "; logits need from_logits=True" if name == "p" and not self.from_logits else ""
-            raise ValueError(f"{name}: row {b} {what}; expected weights >= 0 that sum to one{hint}")
+            raise ValueError(f"{error}{hint}") from None
         return array / sums[:, None]
 
     def _ids(self, index: Tensor | None, n: int) -> list[int]:

@@ -144,7 +144,7 @@ def test_a_model_is_never_written_over_unasked(blobs, tmp_path, capfd):
         (("blobs", "--components", "2", "--resume"), "model.npz: there is no such file, so nothing to resume"),
         (("blobs", "--components", "2", "--checkpoint", "-1"), "--checkpoint: expected seconds"),
         (("blobs", "--components", "2", "--cost", "nan.npy"), "nan.npy: expected costs of shape (48, 48)"),
-        (("nan.npy", "--components", "2"), "nan.npy: has a weight that is NaN, at (0, 0)"),
+        (("nan.npy", "--components", "2"), "nan.npy: has NaN weights, the first at row 0, entry 0"),
         (("mixed/a.png", "--components", "2"), "a.png: is one image; expected a folder of them"),
         (("header.npy", "--components", "2"), "header.npy: is damaged or no array of numbers"),
         (("huge.npy", "--components", "2"), "huge.npy: is damaged or no array of numbers"),

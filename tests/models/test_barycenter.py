@@ -202,10 +202,10 @@ def test_rows_without_mass_are_left_out():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": [1.0]}, "weights: expected 2 numbers >= 0"),
-        ({"weights": [1.0, -1.0]}, "weights: expected 2 numbers >= 0"),
-        ({"weights": [0.0, 0.0]}, "weights: expected 2 numbers >= 0"),
-        ({"weights": [1.0, np.nan]}, "weights: expected 2 numbers >= 0"),
+        ({"weights": [1.0]}, "weights: expected 2 weights a measure, got shape"),
+        ({"weights": [1.0, -1.0]}, "weights: has negative weights, the first at row 0, entry 1"),
+        ({"weights": [0.0, 0.0]}, "weights: row 0 has no mass"),
+        ({"weights": [1.0, np.nan]}, "weights: has NaN weights, the first at row 0, entry 1"),
         ({"cost": GridCost(3)}, "cost: is for 3 x 3 points; expected 20 x 20"),
         ({"cost": np.full((SIZE, SIZE), np.inf)}, "cost: "),
         ({"max_epochs": 0}, "max_epochs"),

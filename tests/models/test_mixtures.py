@@ -80,11 +80,11 @@ def test_a_measure_without_mass_belongs_to_all():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"X": -X}, "Negative values in data passed to X"),
-        ({"X": X[0]}, "Expected 2D array"),
-        ({"components": COMPONENTS[:, 1:]}, r"components: expected shape \(K, 12\)"),
-        ({"components": -COMPONENTS}, "components: expected finite weights >= 0"),
-        ({"components": 0 * COMPONENTS}, "components: expected finite weights >= 0 with mass in every row"),
+        ({"X": -X}, "X: has negative weights, the first at row 0"),
+        ({"X": X[0]}, r"X: expected measures as rows, shape \(n, m\)"),
+        ({"components": COMPONENTS[:, 1:]}, "components: expected 12 weights a measure, got shape"),
+        ({"components": -COMPONENTS}, "components: has negative weights, .*; expected finite weights >= 0"),
+        ({"components": 0 * COMPONENTS}, "components: row 0 has no mass"),
         ({"cost": GridCost(5)}, "cost: is for 5 x 5 points"),
         ({"step_size": 0}, "step_size"),
         ({"tau": 0}, "tau: expected at least 1"),

@@ -74,12 +74,12 @@ def test_a_warm_start_cools_on_from_where_it_was():
         (
             lambda: schedules.temperatures([1.0, 0.0], None),
             ValueError,
-            "schedule: has temperatures that are not positive",
+            "schedule: expected positive numbers",
         ),
         (
             lambda: schedules.temperatures(lambda _: -1.0, 3),
             ValueError,
-            "schedule: has temperatures that are not positive",
+            "schedule: expected positive numbers",
         ),
         (lambda: schedules.temperatures(1.0, None), ValueError, "n_sweeps: expected the number of sweeps"),
         (

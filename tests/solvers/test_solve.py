@@ -291,7 +291,7 @@ def test_value_is_no_bound():
         ({"n_sweeps": 0}, ValueError, "n_sweeps: expected at least 1"),
         ({"n_sweeps": 2.5}, TypeError, "n_sweeps: expected an integer"),
         ({"schedule": 0.0, "n_sweeps": 3}, ValueError, "schedule: expected a positive number"),
-        ({"schedule": [1.0, -1.0]}, ValueError, "schedule: has temperatures that are not positive"),
+        ({"schedule": [1.0, -1.0]}, ValueError, "schedule: expected positive numbers"),
         ({"schedule": [1.0], "n_sweeps": 3}, ValueError, "n_sweeps: 3 differs"),
         ({"schedule": -1.0}, ValueError, "schedule: expected a positive number"),
         ({"seed": 1.5}, TypeError, "seed: expected an integer"),

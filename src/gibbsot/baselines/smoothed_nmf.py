@@ -28,7 +28,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from ..core import problems, validation
+from ..core import validation
 from ..core.costs import Cost, GridCost
 from ..models import _base
 
@@ -328,22 +328,19 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         for name in ("n_components", "max_iter", "max_inner"):
             validation.count(getattr(self, name), name)
         validation.positive(self.epsilon, "epsilon")
-        _base.tolerance(self.tol)
-        _base.callbacks(self.callbacks)
+        validation.nonnegative(self.tol, "tol")
+        validation.callbacks(self.callbacks)
         known = self.init in ("nmf", "random") if isinstance(self.init, str) else self.init is not None
         if not known or (isinstance(self.init, tuple) and len(self.init) != 2):
             raise ValueError(f"init: expected 'nmf', 'random', components or a pair of arrays, got {self.init!r}")
-        pair = self.rho if isinstance(self.rho, Sequence | np.ndarray) else (self.rho, self.rho)
-        if len(pair) != 2:
-            raise ValueError(f"rho: expected a number or one for memberships and one for components, got {self.rho!r}")
-        return validation.positive(pair[0], "rho"), validation.positive(pair[1], "rho")
+        return validation.positive_pair(self.rho, "rho", "memberships and one for components")
 
     def _data(self, X: Any) -> tuple[Array, Conjugate]:
         shape = np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X: expected measures as rows, shape (n, m), got shape {shape}")
         cost = _base.square_cost(self.cost, shape[1])
-        rows = problems.weights(X, "X", shape[1])
+        rows = validation.weights(X, "X", shape[1])
         rows = rows / rows.sum(axis=1, keepdims=True)
         return rows, Conjugate(rows, cost, self.epsilon)
 
@@ -352,9 +349,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         K = self.n_components
         random = check_random_state(self.random_state)
         if not isinstance(self.init, str):
-            D = validation.real(self.init[0] if isinstance(self.init, tuple) else self.init, "init").astype(np.float64)
-            if D.shape != (K, m) or not np.isfinite(D).all() or (D < 0).any() or not (D.sum(axis=1) > 0).all():
-                raise ValueError(f"init: expected components of shape {(K, m)}, nonnegative with mass in every row")
+            D = validation.weights(self.init[0] if isinstance(self.init, tuple) else self.init, "init", m, count=K)
         elif self.init == "random":
             D = random.dirichlet(np.ones(n), K) @ X
         else:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from . import validation
 from .costs import Cost, as_cost
@@ -37,46 +36,6 @@ class Problem:
         return Problem(self.p[rows], self.q[rows], self.cost)
 
 
-def weights(x: Any, name: str, size: int) -> Weights:
-    """Return measures as rows of weights, checked but not normalised.
-
-    Parameters
-    ----------
-    x : array, list or sparse matrix of shape (size,) or (n, size)
-    name : str
-        What the caller calls it.
-    size : int
-        The number of points.
-
-    Examples
-    --------
-    >>> weights([1, 0, 3], "p", 3)
-    array([[1., 0., 3.]])
-    """
-    if sparse.issparse(x):
-        x = x.toarray()
-    array = np.atleast_2d(validation.real(x, name).astype(np.float64, copy=False))
-    if array.size == 0:
-        raise ValueError(f"{name}: is empty; expected weights of shape ({size},) or (n, {size})")
-    if array.ndim != 2 or array.shape[1] != size:
-        hint = "; an image needs .ravel()" if array.size % size == 0 else ""
-        raise ValueError(f"{name}: expected {size} weights a measure to match the cost, got shape {np.shape(x)}{hint}")
-    for bad, what in ((~np.isfinite(array), "NaN or infinite"), (array < 0, "negative")):
-        if bad.any():
-            b, i = np.argwhere(bad)[0]
-            raise ValueError(
-                f"{name}: has {what} weights, the first at row {b}, entry {i}; expected finite weights >= 0"
-            )
-    with np.errstate(over="ignore"):
-        mass = array.sum(axis=1)
-    if not (mass > 0).all():
-        b = np.flatnonzero(mass == 0)[0]
-        raise ValueError(f"{name}: row {b} has no mass; expected a positive weight in every measure")
-    if np.isinf(mass).any():
-        raise ValueError(f"{name}: row {np.flatnonzero(np.isinf(mass))[0]} has a sum that overflows; scale the weights")
-    return array
-
-
 def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P", "Q")) -> Problem:
     """Check measures against a cost and each other, and normalise them.
 
@@ -96,7 +55,7 @@ def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P
            [0.25, 0.75]])
     """
     cost = as_cost(cost)
-    p, q = (weights(x, name, size) for x, name, size in zip((P, Q), names, cost.shape, strict=True))
+    p, q = (validation.weights(x, name, size) for x, name, size in zip((P, Q), names, cost.shape, strict=True))
     if len(p) != len(q) and 1 not in (len(p), len(q)):
         raise ValueError(f"{names[1]}: expected as many measures as {names[0]} has ({len(p)}), or one; got {len(q)}")
     n = max(len(p), len(q))

@@ -1,4 +1,9 @@
-"""What counts as good input: every error names the argument, what was wrong and what is expected."""
+"""The one place that decides what valid input is.
+
+`check_weights` decides what a valid set of weights is, for arrays, sparse rows, files, tensors and estimators alike;
+`sparse_rows` checks the structure of a sparse matrix before compiled code reads it. Every error names the argument,
+what was found and what is expected. This module does not load scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +18,208 @@ from scipy import sparse
 Array = NDArray[np.floating]
 
 
+# --- weights ---------------------------------------------------------------------------------------------------------
+
+
+def check_weights(rows: Any, name: str, empty_rows: bool = False) -> NDArray[np.float64]:
+    """Decide whether rows are valid weights: finite, nonnegative, with a positive sum that does not overflow.
+
+    Parameters
+    ----------
+    rows : array of shape (n, m), or CSR matrix that `sparse_rows` returned
+        The rows to check.
+    name : str
+        What the caller calls them.
+    empty_rows : bool
+        Whether a row may have no mass.
+
+    Returns
+    -------
+    array of shape (n,)
+        The sums of the rows.
+
+    Raises
+    ------
+    ValueError
+        If the rows are not valid weights.
+
+    Examples
+    --------
+    >>> check_weights(np.array([[1.0, 0.0, 3.0]]), "p")
+    array([4.])
+    """
+    values = rows.data if sparse.issparse(rows) else rows
+    # NaN propagates through min and max, so that these two comparisons cover every case
+    if values.size and not (values.min() >= 0 and values.max() < np.inf):
+        _raise_first_bad_weight(rows, values, name)
+    mass = masses(rows)
+    if np.isinf(mass).any():
+        row = np.flatnonzero(np.isinf(mass))[0]
+        raise ValueError(f"{name}: row {row} has a sum that overflows; scale the weights")
+    if not empty_rows and not (mass > 0).all():
+        row = np.flatnonzero(mass == 0)[0]
+        raise ValueError(f"{name}: row {row} has no mass; expected a positive weight in every measure")
+    return mass
+
+
+def _raise_first_bad_weight(rows: Any, values: Array, name: str) -> None:
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if sparse.issparse(rows):
+        entry = np.flatnonzero(bad)[0]
+        row, column, value = np.searchsorted(rows.indptr, entry, side="right") - 1, rows.indices[entry], values[entry]
+    else:
+        row, column = np.argwhere(bad)[0]
+        value = values[row, column]
+    what = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "negative"
+    raise ValueError(
+        f"{name}: has {what} weights, the first at row {row}, entry {column}; expected finite weights >= 0"
+    )
+
+
+def masses(rows: Any) -> NDArray[np.float64]:
+    """Return the sums of dense or sparse rows, inf where a sum overflows."""
+    with np.errstate(over="ignore"):
+        return np.asarray(rows.sum(axis=1, dtype=np.float64)).ravel()
+
+
+def weights(x: Any, name: str, size: int, *, count: int | None = None, empty_rows: bool = False) -> NDArray[np.float64]:
+    """Return measures as dense rows of valid weights, not normalised.
+
+    Parameters
+    ----------
+    x : array, list or sparse matrix of shape (size,) or (n, size)
+        The weights; a vector is one row.
+    name : str
+        What the caller calls them.
+    size : int
+        The number of weights in a row.
+    count : int, optional
+        The number of rows, if it is known.
+    empty_rows : bool
+        Whether a row may have no mass.
+
+    Returns
+    -------
+    array of shape (n, size)
+
+    Raises
+    ------
+    ValueError, TypeError
+        If x has another shape, or is not valid by `check_weights`.
+
+    Examples
+    --------
+    >>> weights([1, 0, 3], "p", 3)
+    array([[1., 0., 3.]])
+    """
+    given = real(sparse_rows(x, name).toarray() if sparse.issparse(x) else x, name)
+    array = np.atleast_2d(given).astype(np.float64, copy=False)
+    if array.size == 0:
+        raise ValueError(f"{name}: is empty; expected weights of shape ({size},) or (n, {size})")
+    if array.ndim != 2 or array.shape[1] != size:
+        hint = "; an image needs .ravel()" if array.size % size == 0 else ""
+        raise ValueError(f"{name}: expected {size} weights a measure, got shape {given.shape}{hint}")
+    if count is not None and len(array) != count:
+        raise ValueError(f"{name}: expected {count} rows of {size} weights, got shape {given.shape}")
+    check_weights(array, name, empty_rows)
+    return array
+
+
+def rows(x: Any, name: str) -> Any:
+    """Return data as rows of valid weights, dense or CSR, float32 or float64; rows without mass are allowed."""
+    found = sparse_rows(x, name) if sparse.issparse(x) else real(x, name)
+    if found.ndim != 2 or found.shape[1] == 0:
+        raise ValueError(f"{name}: expected measures as rows, shape (n, m), got shape {found.shape}")
+    check_weights(found, name, empty_rows=True)
+    return found
+
+
+def warn_of_empty(empty: int, first: int, count: int, depth: int) -> None:
+    """Warn the caller ``depth`` frames above of rows without mass; raise if no row has mass."""
+    if empty == count:
+        raise ValueError("X: has no mass in any row; expected measures")
+    if empty:
+        warnings.warn(f"X: {empty} rows have no mass, the first is row {first}; they are left out", stacklevel=depth)
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def sparse_rows(x: Any, name: str) -> sparse.csr_array:
+    """Return a sparse matrix in canonical CSR format (sorted, no duplicates), after a full check of its indices.
+
+    SciPy's compiled code does not check indices: a matrix whose index arrays were changed would make it read or write
+    out of bounds. Duplicate entries are summed. The argument itself is not changed.
+
+    Parameters
+    ----------
+    x : sparse matrix or array of any format
+        A vector becomes one row.
+    name : str
+        What the caller calls it.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of float32 or float64
+
+    Raises
+    ------
+    ValueError
+        If indices are out of range, pointers are not monotone, or lengths differ.
+
+    Examples
+    --------
+    >>> matrix = sparse.csr_array([[1.0, 0.0, 3.0]])
+    >>> matrix.indices[0] = 10**7
+    >>> sparse_rows(matrix, "p")
+    Traceback (most recent call last):
+        ...
+    ValueError: p: is no valid sparse matrix (indices must be < 3)
+    """
+    try:
+        found = _compressed(x) if x.format in ("csr", "csc", "bsr") else _coordinates(x)
+        if found.ndim == 1:
+            found = found.reshape(1, -1)
+        found = _compressed(sparse.csr_array(found))
+    except (ValueError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"{name}: is no valid sparse matrix ({error})") from None
+    if found.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected real numbers, got a matrix of {found.dtype}")
+    if found.dtype not in (np.float32, np.float64):
+        found = found.astype(np.float64)
+    if not found.has_canonical_format:
+        found = found.copy()
+        found.sum_duplicates()
+    return found
+
+
+def checked_structure(x: Any, name: str) -> Any:
+    """Return a sparse matrix as `sparse_rows` does and anything else as it is, for checks by scikit-learn."""
+    return sparse_rows(x, name) if sparse.issparse(x) else x
+
+
+def _compressed(x: Any) -> Any:
+    """Return a view of a CSR, CSC or BSR matrix whose structure has been checked, without cached properties."""
+    if x.indices.dtype.kind not in "iu" or x.indptr.dtype.kind not in "iu":
+        raise ValueError("indices must be integers")
+    view = type(x)((x.data, x.indices, x.indptr), shape=x.shape)
+    view.check_format(full_check=True)
+    if (np.diff(view.indptr) < 0).any():  # SciPy skips this where the last pointer is 0
+        raise ValueError("indptr must be a non-decreasing sequence")
+    return view
+
+
+def _coordinates(x: Any) -> sparse.coo_array:
+    """Return a matrix of another format by coordinates, which the constructor checks."""
+    coo = x.tocoo()
+    coordinates = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
+    if any(index.dtype.kind not in "iu" for index in coordinates):
+        raise ValueError("indices must be integers")
+    return sparse.coo_array((coo.data, coordinates), shape=coo.shape)
+
+
 def real(x: ArrayLike, name: str) -> Array:
-    """Return an array of float32 or float64: integers become float64."""
+    """Return a dense array of float32 or float64: integers become float64."""
     if sparse.issparse(x):
         raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
     try:
@@ -26,15 +231,8 @@ def real(x: ArrayLike, name: str) -> Array:
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
 
 
-def seed(x: int) -> int:
-    """Return a seed of the noise: an integer of 64 bits."""
-    if not 0 <= integer(x, "seed") < 2**64:
-        raise ValueError(f"seed: expected an integer from 0 to 2**64 - 1, got {x}")
-    return int(x)
-
-
 def precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
-    """Return the dtype asked for, or that of the arrays: float32 if all are, else float64."""
+    """Return the given dtype, by default float32 if all arrays have it, else float64."""
     if dtype is None:
         return np.dtype(np.float32 if arrays and all(a.dtype == np.float32 for a in arrays) else np.float64)
     try:
@@ -46,8 +244,29 @@ def precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
     return precision
 
 
+def ids(x: ArrayLike | None, n: int) -> NDArray[np.uint64]:
+    """Return the ids of n problems, which with the seed determine their noise; by default 0 to n - 1."""
+    found = np.arange(n) if x is None else np.asarray(x)
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"ids: expected integers, got {found.dtype}")
+    if found.shape != (n,) or (found < 0).any():
+        raise ValueError(f"ids: expected one number >= 0 for each of the {n} problems, got {x!r}")
+    return found.astype(np.uint64)
+
+
+def temperatures(x: ArrayLike, name: str, dtype: DTypeLike = np.float64) -> NDArray[np.float64]:
+    """Return temperatures as float64: positive numbers in the normal range of the precision to compute in."""
+    T, limits = real(x, name).astype(np.float64, copy=False), np.finfo(dtype)
+    if not ((limits.tiny <= T) & (limits.max >= T)).all():
+        raise ValueError(f"{name}: expected positive numbers in the range of {np.dtype(dtype)}")
+    return T
+
+
+# --- costs -----------------------------------------------------------------------------------------------------------
+
+
 def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
-    """Refuse NaN, -inf, rows and columns without a finite cost, and sizes beyond the precision."""
+    """Refuse NaN, -inf, rows and columns without a finite cost, and magnitudes beyond the precision."""
     finite = np.isfinite(M)
     if not finite.all():
         for value, found in (("NaN", np.isnan(M).any()), ("-inf", np.isneginf(M).any())):
@@ -61,13 +280,11 @@ def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
                 )
     largest, limits = np.abs(M).max(where=finite, initial=0.0), np.finfo(dtype)
     if largest > 1e-6 * limits.max or 0 < largest < 1e20 * limits.tiny:
-        raise ValueError(
-            f"{name}: the largest cost is {largest:.3g}, beyond what {dtype} computes with; scale the costs"
-        )
+        raise ValueError(f"{name}: the largest cost is {largest:.3g}, beyond the range of {dtype}; scale the costs")
 
 
 def points(X: ArrayLike, name: str) -> Array:
-    """Return points as rows; a vector stands for points on the line."""
+    """Return finite points as rows; a vector is a set of points on the line."""
     points = real(X, name)
     if points.ndim == 1:
         points = points[:, None]
@@ -79,7 +296,7 @@ def points(X: ArrayLike, name: str) -> Array:
 
 
 def sides(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the sides of a grid."""
+    """Return the sides of a grid in one to three dimensions."""
     sides = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in sides):
         raise TypeError(f"shape: expected integers, got {shape!r}")
@@ -89,7 +306,7 @@ def sides(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the distance of neighbours along each axis."""
+    """Return the distance of neighbours along each axis of a grid, by default one over the longest side."""
     if spacing is None:
         spacing = 1 / max(sides)
     try:
@@ -97,14 +314,17 @@ def spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) ->
     except (TypeError, ValueError):
         raise TypeError(f"spacing: expected numbers, got {spacing!r}") from None
     if values.ndim > 1 or (values.ndim == 1 and len(values) != len(sides)):
-        raise ValueError(f"spacing: expected one number or one an axis ({len(sides)}), got shape {values.shape}")
+        raise ValueError(f"spacing: expected one number or one per axis ({len(sides)}), got shape {values.shape}")
     if not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(f"spacing: expected positive numbers, got {spacing!r}")
     return np.broadcast_to(values, (len(sides),))
 
 
+# --- numbers and options ---------------------------------------------------------------------------------------------
+
+
 def integer(x: Any, name: str) -> int:
-    """Return an integer, which True is not."""
+    """Return an integer; a bool is refused."""
     if isinstance(x, bool) or not isinstance(x, int | np.integer):
         raise TypeError(f"{name}: expected an integer, got {x!r}")
     return int(x)
@@ -117,8 +337,15 @@ def count(x: Any, name: str) -> int:
     return int(x)
 
 
+def seed(x: int) -> int:
+    """Return a seed of the noise, an integer of 64 bits."""
+    if not 0 <= integer(x, "seed") < 2**64:
+        raise ValueError(f"seed: expected an integer from 0 to 2**64 - 1, got {x}")
+    return int(x)
+
+
 def number(x: Any, name: str) -> float:
-    """Return a real number, which True is not."""
+    """Return a real number; a bool is refused."""
     if isinstance(x, bool) or not isinstance(x, int | float | np.number):
         raise TypeError(f"{name}: expected a number, got {x!r}")
     return float(x)
@@ -131,34 +358,45 @@ def positive(x: Any, name: str) -> float:
     return float(x)
 
 
-def rows(X: Any, name: str) -> Any:
-    """Return data as rows of weights >= 0, dense or sparse, without an estimator."""
-    from sklearn.utils.validation import check_array, check_non_negative  # slow to load
-
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=0, input_name=name)
-    if X.shape[0]:
-        check_non_negative(X, name)
-    finite_masses(masses(X), name)
-    return X
+def nonnegative(x: Any, name: str) -> float:
+    """Return a finite number that is not negative."""
+    if not 0 <= number(x, name) < np.inf:
+        raise ValueError(f"{name}: expected a number >= 0, got {x!r}")
+    return float(x)
 
 
-def warn_of_empty(empty: int, first: int, count: int, depth: int) -> None:
-    """Warn the user, so many calls above, of rows without mass; raise if there are no others."""
-    if empty == count:
-        raise ValueError("X: has no mass in any row; expected measures")
-    if empty:
-        warnings.warn(f"X: {empty} rows have no mass, the first is row {first}; they are left out", stacklevel=depth)
+def positive_pair(x: Any, name: str, what: str) -> tuple[float, float]:
+    """Return two positive numbers, given as a pair or as one number for both."""
+    pair = (x, x) if isinstance(x, int | float | np.number) else x
+    if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
+        raise ValueError(f"{name}: expected a number or one for {what}, got {x!r}")
+    return positive(pair[0], name), positive(pair[1], name)
 
 
-def finite_masses(mass: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """Return sums of rows, if none of them overflows."""
-    if np.isinf(mass).any():
-        row = np.flatnonzero(np.isinf(mass))[0]
-        raise ValueError(f"{name}: row {row} has a sum that overflows; scale the weights")
-    return mass
+def initial_temperature(x: float | str) -> float | None:
+    """Return an initial temperature, None for "auto"."""
+    if isinstance(x, str):
+        if x != "auto":
+            raise ValueError(f"temperature: expected 'auto' or a positive number, got {x!r}")
+        return None
+    return positive(x, "temperature")
 
 
-def masses(X: Any) -> NDArray[np.float64]:
-    """Return the sums of rows."""
-    with np.errstate(over="ignore"):
-        return np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+def flag(x: Any, name: str) -> bool:
+    """Return True or False; other values are refused."""
+    if not isinstance(x, bool | np.bool_):
+        raise TypeError(f"{name}: expected True or False, got {x!r}")
+    return bool(x)
+
+
+def choice(x: Any, name: str, options: Sequence[str]) -> str:
+    """Return one of the options."""
+    if not isinstance(x, str) or x not in options:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, options))}, got {x!r}")
+    return x
+
+
+def callbacks(x: Any) -> None:
+    """Check the functions that are called after every epoch."""
+    if not isinstance(x, Sequence) or not all(map(callable, x)):
+        raise ValueError(f"callbacks: expected a sequence of functions, got {x!r}")

@@ -113,8 +113,7 @@ def measure(
         if values.ndim != 2:
             raise ValueError(f"{where}: expected an image to shrink, got shape {values.shape}")
         values = resize(values[None])[0]
-    weights = _positive(values, where).ravel()
-    return Measure(_normal(weights, where), values.shape, None)
+    return Measure(_normalised(values, where), values.shape, None)
 
 
 def collection(
@@ -185,11 +184,11 @@ def collection(
         if values.ndim != 3:
             raise ValueError(f"{where}: has rows of {values.shape[1]}, and only images can shrink; say their shape")
         values = resize(values)
-    _positive(values, where)
-    if not values.any():
+    rows = values.reshape(len(values), -1)
+    if not validation.check_weights(rows, str(where), empty_rows=True).any():
         raise ValueError(f"{where}: has no mass in any measure")
     sides = None if values.ndim == 2 else (values.shape[1], values.shape[2])
-    return Collection(values.reshape(len(values), -1), sides)
+    return Collection(rows, sides)
 
 
 def is_image(path: Path) -> bool:
@@ -258,8 +257,11 @@ def matrix(path: Source) -> Any:
     where = Path(path)
     _exists(where)
     if where.suffix.lower() == ".npz":
+        found = None
         with suppress(*READ_ERRORS):  # not a sparse one; what is damaged will be told below
-            return sparse.csr_array(sparse.load_npz(where))
+            found = sparse.load_npz(where)
+        if found is not None:
+            return validation.sparse_rows(found, str(where))
     found = array(where)
     if found.ndim < 2:
         raise ValueError(f"{where}: expected a matrix with a measure a row, got shape {found.shape}")
@@ -411,24 +413,12 @@ def _cloud(values: Array, path: Path, weighted: bool) -> Measure:
         raise ValueError(f"{path}: expected points as rows, shape {least}, got {values.shape}")
     weights = np.ones(len(points))
     if weighted:
-        points, weights = points[:, :-1], _positive(points[:, -1], path)
+        points, weights = points[:, :-1], points[:, -1]
     if not np.isfinite(points).all():
         raise ValueError(f"{path}: has NaN or infinite coordinates; expected finite ones")
-    return Measure(_normal(weights, path), None, np.ascontiguousarray(points))
+    return Measure(_normalised(weights, path), None, np.ascontiguousarray(points))
 
 
-def _positive(values: Array, path: Path) -> Array:
-    for what, wrong in (("NaN", np.isnan(values)), ("infinite", np.isinf(values)), ("negative", values < 0)):
-        if wrong.any():
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
-            raise ValueError(f"{path}: has a weight that is {what}, at {place}; expected finite weights >= 0")
-    return values
-
-
-def _normal(weights: Array, path: Path) -> Array:
-    with np.errstate(over="ignore"):
-        mass = weights.sum()
-    if not 0 < mass < np.inf:
-        what = "a sum that overflows; scale the weights" if mass else "no mass; expected a positive weight"
-        raise ValueError(f"{path}: has {what}")
-    return weights / mass
+def _normalised(weights: Array, path: Path) -> Array:
+    row = validation.weights(weights.ravel(), str(path), weights.size)[0]
+    return row / row.sum()

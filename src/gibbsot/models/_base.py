@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,9 +44,10 @@ class OfMeasures(BaseEstimator):  # type: ignore[misc]
 
 def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any:
     """Return data as rows of weights >= 0, dense or sparse, of which some have mass; warn of those that have none."""
+    X = validation.checked_structure(X, "X")  # before scikit-learn reads its indices
     X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-    check_non_negative(X, f"{type(estimator).__name__} (X)")
-    empty = validation.finite_masses(validation.masses(X), "X") == 0
+    check_non_negative(X, f"{type(estimator).__name__} (X)")  # check_estimator expects the words of scikit-learn
+    empty = validation.check_weights(X, "X", empty_rows=True) == 0
     validation.warn_of_empty(int(empty.sum()), int(empty.argmax()), len(empty), depth)
     return X
 
@@ -66,35 +66,14 @@ def square_cost(cost: Cost | ArrayLike | None, size: int) -> Cost:
 
 def parameters(estimator: Any) -> None:
     """Check the parameters that all models have."""
-    temperature(estimator.temperature)
-    tolerance(estimator.tol)
-    callbacks(estimator.callbacks)
+    validation.initial_temperature(estimator.temperature)
+    validation.nonnegative(estimator.tol, "tol")
+    validation.callbacks(estimator.callbacks)
 
 
 def stopped(estimator: Any) -> bool:
     """Call all of a model's callbacks; return whether one of them wants it to stop."""
     return True in [callback(estimator) for callback in estimator.callbacks]
-
-
-def temperature(value: float | str) -> None:
-    """Check a first temperature."""
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f"temperature: expected 'auto' or a positive number, got {value!r}")
-    else:
-        validation.positive(value, "temperature")
-
-
-def tolerance(value: float) -> None:
-    """Check a tolerance."""
-    if validation.number(value, "tol") < 0:
-        raise ValueError(f"tol: expected a number >= 0, got {value!r}")
-
-
-def callbacks(value: Any) -> None:
-    """Check what is called after every epoch."""
-    if not isinstance(value, Sequence):
-        raise ValueError(f"callbacks: expected a sequence of functions, got {value!r}")
 
 
 def seed(random_state: Any) -> int:

@@ -153,9 +153,7 @@ class WassersteinBarycenter(_base.OfMeasures):
         if self.weights is None:
             return None
         full = np.concatenate(parts.each("full"))
-        n, share = len(full), validation.real(self.weights, "weights").astype(np.float64)
-        if share.shape != (n,) or not np.isfinite(share).all() or (share < 0).any() or share.sum() <= 0:
-            raise ValueError(f"weights: expected {n} numbers >= 0, one for each measure, of which some are positive")
+        share = validation.weights(self.weights, "weights", len(full), count=1)[0]
         if not share[full].any():
             raise ValueError("weights: are zero for every measure with mass; expected a positive one")
         return np.asarray(share[full] / share[full].max())

@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from ..core import costs, validation
 from ..core.costs import Cost, as_cost
-from ..core.problems import weights
 from ..io import progress
 from ..sampling.annealing import PlateauCooling, PlateauState, Trend
 from ..solvers import evaluation
@@ -159,6 +158,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """
         start = time.perf_counter()
         self._check_parameters()
+        X, y = validation.checked_structure(X, "X"), validation.checked_structure(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
@@ -187,6 +187,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         X : array or sparse matrix of shape (n, d)
         """
         check_is_fitted(self)
+        X = validation.checked_structure(X, "X")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return softmax(X @ self.coef_.T + self.intercept_, axis=1)
 
@@ -224,7 +225,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if len(np.shape(y)) != 2 or np.shape(y)[1] == 1:
             return float(super().score(X, y, sample_weight))
         P = self.predict_proba(X)
-        Y = self._histograms(check_array(y, accept_sparse="csr", input_name="y"))
+        Y = self._histograms(check_array(validation.checked_structure(y, "y"), accept_sparse="csr", input_name="y"))
         if len(P) != len(Y):
             raise ValueError(f"y: expected {len(P)} histograms, one for each row of X; got {len(Y)}")
         P = np.where(P < evaluation.WEIGHT_THRESHOLD, 0, P)
@@ -237,8 +238,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             validation.count(getattr(self, name), name)
         validation.positive(self.step_size, "step_size")
         for name in ("alpha", "divergence"):
-            if not 0 <= validation.number(getattr(self, name), name) < np.inf:
-                raise ValueError(f"{name}: expected a number >= 0, got {getattr(self, name)!r}")
+            validation.nonnegative(getattr(self, name), name)
         _base.parameters(self)
 
     def _histograms(self, y: Any) -> Array:
@@ -246,7 +246,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         K = len(self.classes_)
         if y.ndim == 1:
             return np.eye(K)[np.searchsorted(self.classes_, y)]
-        Y = weights(y, "y", K)
+        Y = validation.weights(y, "y", K)
         return Y / Y.sum(axis=1, keepdims=True)
 
     def _pretrain(self, model: _Linear, Y: Array, rng: np.random.Generator) -> None:

@@ -78,17 +78,13 @@ def mixture_coordinates(
     array([[0.8, 0. , 0.2]])
     """
     X = validation.rows(X, "X")
-    D = validation.real(components, "components").astype(np.float64)
-    if D.ndim != 2 or D.shape[1] != X.shape[1] or len(D) == 0:
-        raise ValueError(f"components: expected shape (K, {X.shape[1]}) to match X, got {D.shape}")
-    if not np.isfinite(D).all() or (D < 0).any() or not (D.sum(axis=1) > 0).all():
-        raise ValueError("components: expected finite weights >= 0 with mass in every row")
+    D = validation.weights(components, "components", X.shape[1])
     validation.positive(step_size, "step_size")
     for name, value in (("tau", tau), ("batch_size", batch_size)):
         validation.count(value, name)
     cost = _base.square_cost(cost, X.shape[1])
     seed = _base.seed(random_state)
-    D /= D.sum(axis=1, keepdims=True)
+    D = D / D.sum(axis=1, keepdims=True)
     return coordinates(X, D, basis(fixed_point.components(D)), cost, tau, batch_size, seed, n_jobs, step_size)
 
 

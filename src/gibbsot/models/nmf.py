@@ -429,9 +429,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
     def _check_parameters(self) -> None:
         for name in ("n_components", "max_epochs", "batch_size", "tau"):
             validation.count(getattr(self, name), name)
-        for name, choices in (("cooling", ("adaptive", "paper")), ("update", ("online", "full"))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name}: expected one of {choices}, got {getattr(self, name)!r}")
+        validation.choice(self.cooling, "cooling", ("adaptive", "paper"))
+        validation.choice(self.update, "update", ("online", "full"))
         _base.parameters(self)
         validation.positive(self.checkpoint_seconds, "checkpoint_seconds")
         self._steps()
@@ -444,12 +443,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
             raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {self.init!r}")
 
     def _steps(self) -> tuple[float, float]:
-        steps: Any = self.step_size
-        if isinstance(steps, Real):
-            steps = steps, steps
-        if not isinstance(steps, Sequence | np.ndarray) or len(steps) != 2:
-            raise ValueError(f"step_size: expected a number or one for components and memberships, got {steps!r}")
-        return validation.positive(steps[0], "step_size"), validation.positive(steps[1], "step_size")
+        return validation.positive_pair(self.step_size, "step_size", "components and one for memberships")
 
     def _begin(self, parts: Shards) -> _Run:
         facts = parts.facts
@@ -484,10 +478,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         mean = np.asarray(X.sum(axis=0)).ravel() / n
         rng = np.random.default_rng(self.seed_)
         if not isinstance(self.init, str):
-            D, W = (validation.real(x, "init").astype(np.float64) for x in self.init)
-            for x, name, shape in ((D, "components", (K, m)), (W, "memberships", (count, K))):
-                if x.shape != shape or not np.isfinite(x).all() or (x < 0).any() or not (x.sum(axis=1) > 0).all():
-                    raise ValueError(f"init: expected {name} of shape {shape}, nonnegative with mass in every row")
+            D = validation.weights(self.init[0], "init[0]", m, count=K)
+            W = validation.weights(self.init[1], "init[1]", K, count=count)
         elif self.init == "random":
             D = np.asarray(rng.dirichlet(np.ones(n), K) @ X)
             W = rng.dirichlet(np.ones(K), n)

@@ -89,15 +89,9 @@ def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State
         The problems' numbers, by default their places in the batch. A problem's result depends on the seed and its own
         number, not on the batch it is in.
     """
-    seed = validation.seed(seed)
-    n = len(problem)
-    numbers = np.arange(n) if ids is None else np.asarray(ids)
-    if numbers.dtype.kind not in "iu":
-        raise TypeError(f"ids: expected integers, got {numbers.dtype}")
-    if numbers.shape != (n,) or (numbers < 0).any():
-        raise ValueError(f"ids: expected one number >= 0 for each of the {n} problems, got {ids!r}")
+    seed, n = validation.seed(seed), len(problem)
     h = np.where(problem.q > 0, 0.0, np.inf).astype(problem.cost.dtype)
-    return State(h, np.zeros(n, np.int64), seed, numbers.astype(np.uint64))
+    return State(h, np.zeros(n, np.int64), seed, validation.ids(ids, n))
 
 
 def draw(state: State, problem: Problem) -> tuple[Array, Array]:
@@ -152,10 +146,10 @@ def step(
     True
     """
     _check_state(state, problem)
-    _check_temperatures(np.asarray(temperature), "temperature", problem)
     cost = problem.cost
+    T = validation.temperatures(temperature, "temperature", cost.dtype)
     p, q = problem.p.astype(cost.dtype), problem.q.astype(cost.dtype)
-    T = np.broadcast_to(np.asarray(temperature, cost.dtype), (len(problem),))[:, None]
+    T = np.broadcast_to(T.astype(cost.dtype), (len(problem),))[:, None]
     theta_g, theta_h = noise
     U = cost.row_min(state.h)
     if not pinned:
@@ -203,11 +197,10 @@ def run(
     State, Info
     """
     _check_state(state, problem)
-    temperatures = np.atleast_2d(np.asarray(temperatures, np.float64))
+    temperatures = np.atleast_2d(validation.temperatures(temperatures, "temperatures", problem.cost.dtype))
     n, sweeps = len(problem), temperatures.shape[-1]
     if temperatures.ndim != 2 or len(temperatures) not in (1, n) or sweeps == 0:
         raise ValueError(f"temperatures: expected shape (sweeps,) or ({n}, sweeps), got {temperatures.shape}")
-    _check_temperatures(temperatures, "temperatures", problem)
     if state.sweep.max() + sweeps >= 2**31:
         raise ValueError("state: a chain ends after 2**31 sweeps, when its noise would repeat; start a new one")
     threads = native.threads(n_jobs)
@@ -329,9 +322,3 @@ def _check_state(state: State, problem: Problem) -> None:
     n = len(problem)
     if state.h.shape != problem.q.shape or state.sweep.shape != (n,) or state.ids.shape != (n,):
         raise ValueError(f"state: has h of shape {state.h.shape}; expected {problem.q.shape} to match the problem")
-
-
-def _check_temperatures(T: NDArray[np.float64], name: str, problem: Problem) -> None:
-    limits = np.finfo(problem.cost.dtype)
-    if not ((limits.tiny <= T) & (limits.max >= T)).all():
-        raise ValueError(f"{name}: expected positive numbers that {problem.cost.dtype} can hold")

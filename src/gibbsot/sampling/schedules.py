@@ -143,6 +143,4 @@ def temperatures(schedule: Given, n_sweeps: int | None) -> NDArray[np.float64]:
         raise ValueError(f"schedule: expected one temperature a sweep, got shape {result.shape}")
     if n_sweeps is not None and len(result) != n_sweeps:
         raise ValueError(f"n_sweeps: {n_sweeps} differs from the {len(result)} temperatures of schedule")
-    if not (np.isfinite(result) & (result > 0)).all():
-        raise ValueError("schedule: has temperatures that are not positive numbers; expected T > 0 for every sweep")
-    return result
+    return validation.temperatures(result, "schedule")

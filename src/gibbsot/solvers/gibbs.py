@@ -54,8 +54,7 @@ class GibbsSolver:
 
     def __post_init__(self) -> None:
         for name in ("pinned", "exact", "diagnostics"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise TypeError(f"{name}: expected True or False, got {getattr(self, name)!r}")
+            validation.flag(getattr(self, name), name)
         if self.n_sweeps is not None:
             validation.count(self.n_sweeps, "n_sweeps")
         if self.diagnostics and self.pinned:

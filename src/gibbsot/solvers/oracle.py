@@ -12,7 +12,7 @@ from scipy import sparse
 
 from ..core import costs, validation
 from ..core.costs import Cost, as_cost
-from ..core.problems import Problem, problem, weights
+from ..core.problems import Problem, problem
 from ..io import npz
 from ..sampling import sampler
 from . import certificates
@@ -92,12 +92,9 @@ class Oracle:
         self.tau = validation.count(tau, "tau")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
         self.n_jobs = n_jobs
-        self.targets = _rows(targets, self.cost)
-        n = len(self)
-        # only what the first call needs of it: seed and ids checked
-        empty = Problem(np.zeros((n, 0)), np.zeros((n, 0)), self.cost)
-        state = sampler.init(empty, seed, ids)
-        self.seed, self.ids, self.sweep = state.seed, state.ids, state.sweep
+        self.targets = _target_rows(targets, self.cost)
+        self.seed, self.ids = validation.seed(seed), validation.ids(ids, len(self))
+        self.sweep = np.zeros(len(self), np.int64)
         self._h = np.zeros(self.targets.nnz, self.cost.dtype)  # one for each weight of the targets
 
     def __len__(self) -> int:
@@ -223,10 +220,9 @@ class Oracle:
             raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
         return rows, pair
 
-    @staticmethod
-    def _temperatures(temperature: float | ArrayLike, n: int) -> NDArray[np.float64]:
+    def _temperatures(self, temperature: float | ArrayLike, n: int) -> NDArray[np.float64]:
         """Return temperatures of n chains as a column, of length one where they are the same."""
-        T = np.asarray(validation.real(temperature, "temperature"), np.float64)
+        T = validation.temperatures(temperature, "temperature", self.cost.dtype)
         if T.ndim > 1 or (T.ndim == 1 and len(T) not in (1, n)):
             raise ValueError(f"temperature: expected a number, or one for each of the {n} models; got shape {T.shape}")
         return T.reshape(-1, 1)
@@ -249,41 +245,34 @@ class Oracle:
         self.sweep[rows] = state.sweep
 
 
-def _rows(targets: Any, cost: Cost) -> sparse.csr_array:
-    """Return target measures as sparse rows, normalised, without the weights that the precision cannot tell from 0."""
+def _target_rows(targets: Any, cost: Cost) -> sparse.csr_array:
+    """Return target measures as normalised CSR rows; weights below the cost's precision are dropped."""
     m2 = cost.shape[1]
-    if (
-        isinstance(targets, Sequence)
-        and len(targets)
-        and all(isinstance(pair, tuple) and len(pair) == 2 for pair in targets)
-    ):
-        supports = [np.asarray(support) for support, _ in targets]
-        masses = [np.asarray(mass, np.float64) for _, mass in targets]
-        for b, (support, mass) in enumerate(zip(supports, masses, strict=True)):
-            if support.ndim != 1 or support.shape != mass.shape or support.dtype.kind not in "iu":
-                raise ValueError(f"targets: pair {b} is no support of column numbers with as many weights")
-            if len(support) == 0 or support.min() < 0 or support.max() >= m2 or len(np.unique(support)) < len(support):
-                raise ValueError(f"targets: pair {b} needs different columns from 0 to {m2 - 1}")
-        starts = np.concatenate([[0], np.cumsum([len(s) for s in supports])])
-        matrix = sparse.csr_array((np.concatenate(masses), np.concatenate(supports), starts), shape=(len(supports), m2))
+    pairs = isinstance(targets, Sequence) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in targets)
+    if pairs and len(targets):
+        matrix = _from_supports(targets, m2)
     elif sparse.issparse(targets):
-        matrix = sparse.csr_array(targets if targets.ndim == 2 else targets.reshape(1, -1), dtype=np.float64, copy=True)
+        matrix = validation.sparse_rows(targets, "targets").astype(np.float64)  # a copy
     else:
-        matrix = sparse.csr_array(weights(targets, "targets", m2))
+        matrix = sparse.csr_array(validation.weights(targets, "targets", m2))
     if matrix.shape[1] != m2 or matrix.shape[0] == 0:
         raise ValueError(f"targets: expected at least one row of {m2} weights to match the cost, got {matrix.shape}")
-    matrix.sum_duplicates()
-    if not (np.isfinite(matrix.data).all() and (matrix.data >= 0).all()):
-        raise ValueError("targets: has NaN, infinite or negative weights; expected finite weights >= 0")
-    with np.errstate(over="ignore"):
-        mass = np.asarray(matrix.sum(axis=1)).ravel()
-    if np.isinf(mass).any():
-        raise ValueError(
-            f"targets: row {np.flatnonzero(np.isinf(mass))[0]} has a sum that overflows; scale the weights"
-        )
-    if not (mass > 0).all():
-        raise ValueError(f"targets: row {np.flatnonzero(~(mass > 0))[0]} has no mass; expected some in every measure")
+    mass = validation.check_weights(matrix, "targets")
     matrix.data /= np.repeat(mass, np.diff(matrix.indptr))
     matrix.data[matrix.data < np.finfo(cost.dtype).tiny] = 0
     matrix.eliminate_zeros()
     return matrix
+
+
+def _from_supports(pairs: Sequence[tuple[ArrayLike, ArrayLike]], m2: int) -> sparse.csr_array:
+    """Return measures that are given by their supports as CSR rows."""
+    supports = [np.asarray(support) for support, _ in pairs]
+    masses = [np.asarray(mass, np.float64) for _, mass in pairs]
+    for b, (support, mass) in enumerate(zip(supports, masses, strict=True)):
+        if support.ndim != 1 or support.shape != mass.shape or support.dtype.kind not in "iu":
+            raise ValueError(f"targets: pair {b} is no support of column indices with as many weights")
+        if len(support) == 0 or support.min() < 0 or support.max() >= m2 or len(np.unique(support)) < len(support):
+            raise ValueError(f"targets: pair {b} needs different columns from 0 to {m2 - 1}")
+    starts = np.concatenate([[0], np.cumsum([len(s) for s in supports])])
+    rows = sparse.csr_array((np.concatenate(masses), np.concatenate(supports), starts), shape=(len(supports), m2))
+    return validation.sparse_rows(rows, "targets").copy()
