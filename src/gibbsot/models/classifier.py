@@ -1,4 +1,4 @@
-"""Classification with a Wasserstein loss: predictions are wrong by how far their labels are from the true ones."""
+"""Classification with a Wasserstein loss: an error counts by the cost between predicted and true labels."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     as in *Learning with a Wasserstein loss* (Frogner et al. 2015), where y_i is one label or a histogram over labels
     and :math:`\bar M` the mean cost. Gradients of W come from warm-started Gibbs samplers (`Oracle`), steps are Adam's.
-    Features are standardised inside, so that neither their units nor those of the cost matter; A in the penalty is
+    Features are standardised internally, so that neither their units nor those of the cost matter; A in the penalty is
     that of standardised features.
 
-    W alone is bounded and not convex: it gives up outliers, and has local minima, for which the fit begins with some
-    epochs of cross-entropy. Also, nothing in it ranks the labels that a sample does not have, and for a single label W
-    is linear in the prediction, which tends to the one label of the least expected cost. The share of the divergence
-    mends this. On the data of ``benchmarks/labels.py`` with several noisy labels a sample, both the histograms and the
-    most probable labels are then nearer to the true ones than those of cross-entropy; on those with one label the
-    histograms are, and the most probable label is about as near. Other data may differ: compare. Histograms lean
-    towards low costs: they are no calibrated probabilities.
+    W alone is bounded and not convex: it neglects outliers and has local minima; therefore the fit starts with some
+    epochs of cross-entropy. Also, W does not rank the labels that a sample does not have, and for a single label it is
+    linear in the prediction, which tends to the one label of the least expected cost. The divergence term corrects
+    this. On the data of ``benchmarks/labels.py`` with several noisy labels for each sample, both the histograms and the
+    most probable labels are then closer to the true ones than those of cross-entropy; on those with one label the
+    histograms are, and the most probable label is about as close. Other data may differ: compare. Histograms are biased
+    towards low costs: they are not calibrated probabilities.
 
     Parameters
     ----------
@@ -68,21 +68,21 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     max_epochs : int
         The largest number of passes over the data.
     step_size : float
-        Adam's, at first, for one feature; for d it is divided by the square root of d.
+        Adam's initial step size for one feature; for d features it is divided by the square root of d.
     temperature : "auto" or float
-        The first temperature; by default a hundredth of the mean cost, over the mean number of labels of a sample.
-        Where the objective has stalled the step is halved, and the temperature too if the chains follow; the fit ends
-        with the sixth time.
+        The initial temperature; by default a hundredth of the mean cost, divided by the mean number of labels of a
+        sample. Where the objective has stalled the step is halved, and the temperature too if the chains follow the
+        model; the fit ends at the sixth stall (`sampling.annealing.PlateauCooling`).
     batch_size : int
-        Samples a step, at the most: there are ten steps in an epoch if there are samples for them.
+        The largest number of samples in a step; an epoch has at least ten steps if there are enough samples.
     tau : int
         The lag of the chains' mixing test.
     tol : float
-        A gain of the objective in five epochs, relative to the mean cost, below which it has stalled.
+        The decrease of the objective in five epochs, relative to the mean cost, below which it has stalled.
     random_state : int, RandomState or None
-        The same integer gives the same bits.
+        The seed; results for an integer are deterministic.
     n_jobs : int, optional
-        Threads over the samples; the bits are the same for every number.
+        Threads over the samples; results are bit-identical for every number.
     verbose : bool
         Show a progress bar, on a terminal.
     callbacks : sequence of functions
@@ -91,16 +91,19 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     Attributes
     ----------
     classes_ : array of shape (K,)
-        The labels; for histograms the numbers of their columns.
+        The labels; for histograms the indices of their columns.
     coef_ : array of shape (K, d)
-        A, for features as they come.
+        A, for features that are not standardised.
     intercept_ : array of shape (K,)
+        b, for the same.
     objective_ : float
-        What is minimised, with V(z) for W, as a mean over the last epochs.
+        The objective, with V(z) for W, as a mean over the last epochs.
     n_iter_ : int
         The number of epochs.
     history_ : list of Epoch
-        What happened in each; ``lower`` and ``upper`` are of a sample of the data, before each cooling.
+        A record of each epoch; ``lower`` and ``upper`` are of a sample of the data, before each cooling.
+    n_features_in_ : int
+        The number of features, d.
 
     Examples
     --------
@@ -145,16 +148,22 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any) -> WassersteinClassifier:
-        """Learn from samples; a fit that is interrupted leaves the model as it is.
+        """Learn from samples; a fit that is interrupted keeps the model of the last step.
 
-        There are no weights of samples: they could only have the effect of repeated rows in the mean, as batches and
-        noise are drawn, and scikit-learn expects it exactly. Repeat rows.
+        There are no sample weights: as batches and noise are random they could equal repeated rows only on average, and
+        scikit-learn expects equality. Repeat rows instead.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
+            Features of the samples.
         y : array of shape (n,), or array or sparse matrix of shape (n, K)
             Labels; or histograms over labels, such as indicators of several, whose rows are normalised.
+
+        Returns
+        -------
+        WassersteinClassifier
+            The estimator itself.
         """
         start = time.perf_counter()
         self._check_parameters()
@@ -180,11 +189,16 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return self
 
     def predict_proba(self, X: Any) -> Array:
-        """Return the predicted histograms over labels, shape (n, K).
+        """Return the predicted histograms over labels.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
+            Features of the samples.
+
+        Returns
+        -------
+        array of shape (n, K)
         """
         check_is_fitted(self)
         X = validation.checked_structure(X, "X")
@@ -192,21 +206,32 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return softmax(X @ self.coef_.T + self.intercept_, axis=1)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable labels, shape (n,).
+        """Return the most probable labels.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
+            Features of the samples.
+
+        Returns
+        -------
+        array of shape (n,)
         """
         return self.predict_top(X, 1)[:, 0]
 
     def predict_top(self, X: Any, k: int) -> NDArray[Any]:
-        """Return the k most probable labels, shape (n, k), the most probable first.
+        """Return the k most probable labels, the most probable first.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
+            Features of the samples.
         k : int
+            The number of labels, at most K.
+
+        Returns
+        -------
+        array of shape (n, k)
         """
         P = self.predict_proba(X)
         if validation.count(k, "k") > P.shape[1]:
@@ -219,8 +244,15 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
+            Features of the samples.
         y : array of shape (n,), or array or sparse matrix of shape (n, K)
+            True labels or histograms.
         sample_weight : array of shape (n,), optional
+            Weights of the samples in the mean.
+
+        Returns
+        -------
+        float
         """
         if len(np.shape(y)) != 2 or np.shape(y)[1] == 1:
             return float(super().score(X, y, sample_weight))

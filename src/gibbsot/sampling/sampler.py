@@ -5,7 +5,7 @@ sampler draws (g, h) with density proportional to ``exp((<p, g> - <q, h>) / T)``
 ``U_i = min_j (M_ij + h_j)`` less an exponential variate of mean T / p_i, and the mirror image for h given g.
 
 `step` is the specification, in a dozen lines of NumPy; `run` does many steps with the compiled kernels, from the same
-noise and to the same result up to rounding. Everything here is a batch: arrays have one row a problem.
+noise and to the same result up to rounding. Everything here is a batch: arrays have one row for each problem.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from ..core.problems import Problem, inner
 
 Array = NDArray[np.floating]
 
-_CALL = (
-    4_000_000_000  # additions in one call of a kernel, about a fifth of a second: then Python looks for an interrupt
-)
+# Additions in one call of a kernel, about a fifth of a second: Python handles interrupts only between calls.
+_CALL = 4_000_000_000
 _MIXING_SLOPE = 0.01  # of the mixing test: the rise of V(z) per sweep, in units of the temperature
 
 
 @dataclass(frozen=True)
 class State:
-    """What a chain carries from sweep to sweep.
+    """The state of a batch of chains.
 
     Attributes
     ----------
@@ -41,7 +40,7 @@ class State:
     seed : int
         The run's seed, below 2**64.
     ids : array of uint64, shape (n,)
-        The problems' numbers. Seed, id and sweep are the key of the noise.
+        The problems' ids. Seed, id and sweep are the key of the noise.
     """
 
     h: Array
@@ -54,7 +53,7 @@ class State:
 
 
 class Info(NamedTuple):
-    """What a sweep lets one look at.
+    """What a sweep shows, beside the new state.
 
     Attributes
     ----------
@@ -64,7 +63,7 @@ class Info(NamedTuple):
     value : array of shape (n,)
         The estimate ``V(z) = <p, U> - <q, L>`` of W(p, q).
     energy : array of shape (n,)
-        ``V(g, h) = <p, g> - <q, h>``; it lies below W, and V(z) - V(g, h) is T times a Gamma(m1 + m2) variate.
+        ``V(g, h) = <p, g> - <q, h>``; it is below W, and V(z) - V(g, h) is T times a Gamma(m1 + m2) variate.
     history : array of shape (n, sweeps)
         V(z) of every sweep; NaN after a chain has stopped.
     """
@@ -78,16 +77,21 @@ class Info(NamedTuple):
 
 
 def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State:
-    """Return the state of chains that have not begun: h is zero on the support of q.
+    """Return the initial state of chains: h is zero on the support of q.
 
     Parameters
     ----------
     problem : Problem
+        The problems.
     seed : int
         From 0 to 2**64 - 1.
     ids : array of int, shape (n,), optional
-        The problems' numbers, by default their places in the batch. A problem's result depends on the seed and its own
-        number, not on the batch it is in.
+        The problems' ids, by default their indices in the batch. A problem's result depends on the seed and on its id,
+        not on the batch that it is in.
+
+    Returns
+    -------
+    State
     """
     seed, n = validation.seed(seed), len(problem)
     h = np.where(problem.q > 0, 0.0, np.inf).astype(problem.cost.dtype)
@@ -95,7 +99,19 @@ def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State
 
 
 def draw(state: State, problem: Problem) -> tuple[Array, Array]:
-    """Return the standard exponential variates of the next sweep, for g and for h."""
+    """Return the standard exponential variates of the next sweep, for g and for h.
+
+    Parameters
+    ----------
+    state : State
+        The chains.
+    problem : Problem
+        The problems.
+
+    Returns
+    -------
+    theta_g, theta_h : arrays of shape (n, m1) and (n, m2)
+    """
     keys = [(state.seed, int(i), int(s)) for i, s in zip(state.ids, state.sweep, strict=True)]
     theta_g, theta_h = (
         np.stack([philox.exponentials(*key, side, size, problem.cost.dtype) for key in keys])
@@ -118,15 +134,17 @@ def step(
         U_i = \min_j (M_{ij} + h_j), \quad g_i = U_i - \theta_i T / p_i, \qquad
         L_j = \max_i (g_i - M_{ij}), \quad h_j = L_j + \theta'_j T / q_j
 
-    The constant that g and h share is free and would wander: U is centred in every sweep. A point without weight is
-    masked, ``g_i = -inf`` or ``h_j = inf``.
+    A constant that is added to both g and h is free and would drift: U is centred in every sweep. A point without
+    weight is masked, ``g_i = -inf`` or ``h_j = inf``.
 
     Parameters
     ----------
     state : State
+        The chains before the sweep.
     problem : Problem
+        The problems.
     temperature : float or array of shape (n,)
-        Positive.
+        The temperature, positive.
     noise : pair of arrays of shape (n, m1) and (n, m2)
         Standard exponential variates, as `draw` returns.
     pinned : bool
@@ -134,7 +152,10 @@ def step(
 
     Returns
     -------
-    State, Info
+    state : State
+        The chains after the sweep.
+    info : Info
+        Bounds and values of the sweep.
 
     Examples
     --------
@@ -175,12 +196,14 @@ def run(
     n_jobs: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[State, Info]:
-    """Do one sweep for each temperature: what as many calls of `step` do with the noise that `draw` returns.
+    """Do one sweep for each temperature: the same as so many calls of `step` with the noise that `draw` returns.
 
     Parameters
     ----------
     state : State
+        The chains before the first sweep.
     problem : Problem
+        The problems.
     temperatures : array of shape (sweeps,) or (n, sweeps)
         Positive; for all problems, or for each its own.
     tau : int
@@ -188,13 +211,16 @@ def run(
     pinned : bool
         See `step`.
     n_jobs : int, optional
-        Threads over the problems; the result has the same bits for every number.
+        Threads over the problems; the result is bit-identical for every number.
     progress : callable, optional
-        Called now and then with the share of the work that has been done since it was called last.
+        Called repeatedly with the fraction of the work that has been done since the last call.
 
     Returns
     -------
-    State, Info
+    state : State
+        The chains after the last sweep.
+    info : Info
+        Bounds and values of each chain's last sweep, and the history of all.
     """
     _check_state(state, problem)
     temperatures = np.atleast_2d(validation.temperatures(temperatures, "temperatures", problem.cost.dtype))
@@ -205,7 +231,7 @@ def run(
         raise ValueError("state: a chain ends after 2**31 sweeps, when its noise would repeat; start a new one")
     threads = native.threads(n_jobs)
     work = problem.cost.work
-    # a chain under the mixing test runs in one call, as the test looks back
+    # a chain under the mixing test runs in one call, as the test needs earlier values
     length = sweeps if tau else max(1, min(sweeps, _CALL // work))
     width = max(threads, _CALL // (work * length))
     states, infos = [], []
@@ -228,18 +254,22 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
 
     .. math:: V(z^{2t}) - V(z^{2(t - \tau)}) < 0.01 \, \tau \, T
 
-    The paper prints ``0.01 tau T V(z^2t)`` on the right, which depends on the unit of the cost: on the left stands a
-    cost, on the right the square of one. In units of the current value, where V = 1 and T is T / V, the printed test is
-    the one above, which has no unit. V(z) here is that of the pair (U, L) at the end of a sweep.
+    The paper prints ``0.01 tau T V(z^2t)`` on the right, which depends on the unit of the cost: the left-hand side is a
+    cost, the right-hand side the square of one. In units of the current value, where V = 1 and T is T / V, the printed
+    test is the one above, which is scale-invariant. V(z) here is that of the pair (U, L) at the end of a sweep.
 
     Parameters
     ----------
     history : array of shape (n, sweeps)
-        V(z) of the sweeps up to now, one row a problem.
+        V(z) of the sweeps so far, one row for each problem.
     temperature : array of shape (n,)
         The temperature of the last sweep.
     tau : int
         The lag in sweeps.
+
+    Returns
+    -------
+    array of bool, shape (n,)
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Cooling schedules: the temperature of each sweep, as an array, or a rule that `solve` follows.
+"""Cooling schedules: the temperature of each sweep as an array, or a rule for `solve`.
 
-The sampler takes any array of temperatures; these functions make the ones in the paper.
+The sampler takes any array of temperatures; these functions return the schedules of the paper.
 """
 
 from __future__ import annotations
@@ -17,21 +17,26 @@ from ..core import validation
 
 @dataclass(frozen=True)
 class Adaptive:
-    r"""The paper's bound as a schedule, which needs no scale.
+    r"""The paper's bound on the temperature as a schedule, without a scale to be chosen.
 
     .. math:: T = \eta \, \mathcal T(z)
 
-    The chain is cooled in stages, each at this temperature for the z that the one before has come to. calT(z) is the
-    temperature at which V(z) stays as it is on average (`theory.temperature_bound`, here sampled by
-    `theory.sampled_bound`). A chain that has mixed has calT(z) = T but for noise, so that T falls by eta a stage; by
-    half of eta at the most, and it never rises. It starts about where the value of the nearest points would rise to
-    the mean cost, and ends where T = 6 V(z) / (m sqrt(sweeps)), with V(z) counted from the nearest points' value and m
-    the number of points with weight: there the rest of the sweeps are done.
+    The chain is cooled in stages, each at this temperature for the z that the stage before has reached. calT(z) is the
+    temperature at which V(z) stays unchanged on average (`theory.temperature_bound`, here estimated by
+    `theory.sampled_bound`). A chain that has mixed has calT(z) = T up to noise, so that T falls by the factor eta in a
+    stage, by eta / 2 at most, and never rises. It starts about where the value of the nearest points would rise to
+    the mean cost, and ends where T = 6 V(z) / (m sqrt(sweeps)), with V(z) measured from the nearest points' value and m
+    the number of points with weight: the remaining sweeps are done there.
 
     Parameters
     ----------
     eta : float
         From 0.1, a few long stages, to 0.9, many short ones.
+
+    Attributes
+    ----------
+    eta : float
+        The parameter.
 
     Examples
     --------
@@ -54,6 +59,17 @@ Schedule = Adaptive | Given
 def constant(T: float, n_sweeps: int) -> NDArray[np.float64]:
     """Return the same temperature for every sweep.
 
+    Parameters
+    ----------
+    T : float
+        The temperature.
+    n_sweeps : int
+        The number of sweeps.
+
+    Returns
+    -------
+    array of shape (n_sweeps,)
+
     Examples
     --------
     >>> constant(0.5, 3)
@@ -74,7 +90,11 @@ def geometric(T0: float, n_sweeps: int, ratio: float | None = None) -> NDArray[n
     n_sweeps : int
         The number of sweeps l.
     ratio : float, optional
-        The last temperature over ``T0``, r; the paper's 1 / l^4 by default.
+        The last temperature divided by ``T0``, r; the paper's 1 / l^4 by default.
+
+    Returns
+    -------
+    array of shape (n_sweeps,)
 
     Examples
     --------
@@ -103,6 +123,10 @@ def epoch_decay(T: float, m: int, m_bar: float) -> float:
     m_bar : float
         The mean number of points of the data's measures.
 
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> epoch_decay(1.0, 60, 40.0)
@@ -115,6 +139,22 @@ def epoch_decay(T: float, m: int, m_bar: float) -> float:
 
 def temperatures(schedule: Given, n_sweeps: int | None) -> NDArray[np.float64]:
     """Return the temperature of each sweep for a number, an array or a function of the sweep's number (from 1).
+
+    Parameters
+    ----------
+    schedule : float, array of shape (n_sweeps,), or callable
+        The temperature of all sweeps, of each, or as a function of the sweep's number.
+    n_sweeps : int, optional
+        The number of sweeps; an array has its own.
+
+    Returns
+    -------
+    array of shape (n_sweeps,)
+
+    Raises
+    ------
+    ValueError
+        If temperatures are not positive, or their number is not known or contradictory.
 
     Examples
     --------

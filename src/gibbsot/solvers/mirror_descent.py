@@ -1,7 +1,7 @@
 r"""Minimisation over products of simplices, in the log domain: one simplex a row.
 
-Mirror descent multiplies each weight by ``exp(-step gradient)`` and normalises. Kept as logarithms, with the largest of
-a row subtracted, nothing overflows and no weight is lost for ever.
+Mirror descent multiplies each weight by ``exp(-step gradient)`` and normalises. With logarithms, from which the largest
+of a row is subtracted, nothing overflows and no weight underflows to zero, from which it could not grow again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,21 @@ from scipy.special import log_softmax
 
 Array = NDArray[np.float64]
 
-_LEAST = -80.0  # a logarithm: less is nothing to any sum, would make products slow, and would be long in coming back
+# The lowest logarithm: smaller weights change no sum, make products slow (denormal numbers), and take long to regrow.
+_LEAST = -80.0
 
 
 def logarithms(x: ArrayLike) -> Array:
     """Return the logarithms of rows of weights, not less than -80.
+
+    Parameters
+    ----------
+    x : array of shape (n, k)
+        Rows of weights.
+
+    Returns
+    -------
+    array of shape (n, k)
 
     Examples
     --------
@@ -34,6 +44,20 @@ def mirror_step(log_x: Array, gradient: ArrayLike, step: float | Array) -> Array
 
     .. math:: x_k \propto x_k \exp(-s \, g_k)
 
+    Parameters
+    ----------
+    log_x : array of shape (n, k)
+        Logarithms of rows of weights.
+    gradient : array of shape (n, k)
+        The gradient g; a constant in a row makes no difference.
+    step : float or array of shape (n, 1)
+        The step s.
+
+    Returns
+    -------
+    array of shape (n, k)
+        Logarithms of rows that sum to one, not less than -80.
+
     Examples
     --------
     >>> import numpy as np
@@ -44,26 +68,31 @@ def mirror_step(log_x: Array, gradient: ArrayLike, step: float | Array) -> Array
 
 
 class AcceleratedMirrorDescent:
-    r"""Accelerated mirror descent (Krichene, Bayen and Bartlett 2015) with the entropy, restarted row by row.
+    r"""Accelerated mirror descent with the entropy, restarted row by row [1]_.
 
     .. math::
 
         x = \lambda z + (1 - \lambda) y, \; \lambda = \frac{3}{3 + k}, \qquad
         z \propto z \exp(-\tfrac{k s}{3} g(x)), \qquad y \propto x \exp(-s \, g(x))
 
-    A row starts anew, with k = 1 and z = y, when its last step has gone uphill: ``<g, y - y_before> > 0``.
+    A row is restarted, with k = 1 and z = y, when its last step went uphill: ``<g, y - y_before> > 0``.
 
     Parameters
     ----------
     x : array of shape (n, k)
-        Where to start; rows of weights.
+        The start; rows of weights.
 
     Attributes
     ----------
     x : array of shape (n, k)
-        Where the next gradient is wanted.
+        The point at which the next gradient is to be computed.
     y : array of shape (n, k)
-        The best guess of the minimum so far.
+        The current estimate of the minimum.
+
+    References
+    ----------
+    .. [1] W. Krichene, A. Bayen and P. Bartlett, "Accelerated mirror descent in continuous and discrete time", NeurIPS
+       2015.
 
     Examples
     --------
@@ -81,7 +110,15 @@ class AcceleratedMirrorDescent:
         self.x = self.y = np.exp(self._log_y)
 
     def step(self, gradient: ArrayLike, step: float | Array) -> None:
-        """Take a step with the gradient at x."""
+        """Take a step with the gradient at x.
+
+        Parameters
+        ----------
+        gradient : array of shape (n, k)
+            The gradient at x.
+        step : float or array of shape (n, 1)
+            The step s.
+        """
         g: Any = np.asarray(gradient, np.float64)
         self._k += 1
         before = self.y

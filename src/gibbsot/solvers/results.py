@@ -1,4 +1,4 @@
-"""What `solve` returns: an answer, and what can be said of it when one asks."""
+"""The result of `solve`: the estimate, and certificates that are computed when first used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False)
 class OTResult:
-    """What `solve` found for one problem, or `solve_batch` for many.
+    """The result of `solve` for one problem, or of `solve_batch` for many.
 
     For a batch every number is an array and every array has one more axis in front; ``result[b]`` is the result of
     problem b, and ``len(result)`` the number of problems.
@@ -33,20 +33,20 @@ class OTResult:
     potentials : pair of arrays of shape (m1,) and (m2,)
         U and L: gradients of the value with respect to p and, with a minus, to q.
     lower_bound : float
-        A certified lower bound of W(p, q); computed when first asked for.
+        A certified lower bound of W(p, q); computed when first used.
     plan : scipy.sparse.csr_array of shape (m1, m2)
         The paper's sparse plan, at most m1 + m2 entries. It is close to an optimal plan but its marginals are not
-        exactly p and q: off by a quarter of the mass in some cases. A list for a batch; computed when first asked for.
+        exactly p and q: in some cases a quarter of the mass is misplaced. A list for a batch; computed when first used.
     coupling : scipy.sparse.csr_array of shape (m1, m2)
         A plan whose marginals are p and q: the best one on the arcs that the potentials suggest, by one run of a
-        network simplex when first asked for.
+        network simplex when first used.
     upper_bound : float
         The cost of the coupling: W(p, q) is at most this.
     gap : float
-        The certified relative gap, ``(upper - lower) / abs(upper)``; what rounding alone may make of it, 1e-12 of
-        the potentials, counts as 0.
+        The certified relative gap, ``(upper - lower) / abs(upper)``; a difference below 1e-12 of the potentials, which
+        rounding alone may cause, counts as 0.
     status : str
-        "estimate"; where a gap was asked for "gap reached" or "budget ended"; after a crossover "optimal", or "simplex
+        "estimate"; with the option ``gap`` "gap reached" or "budget ended"; after a crossover "optimal", or "simplex
         failed", "gap open" or "rounds ran out", and then value, potentials and plan are those of the crossover.
     history : array of shape (sweeps,)
         V(z) of every sweep of this call; NaN for sweeps that were not needed.
@@ -55,10 +55,22 @@ class OTResult:
     temperature : float
         The last temperature.
     converged : bool
-        Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing. It does not see
-        a chain that climbs slowly, and says nothing of how far V(z) is from W.
-    diagnostics : theory.Trace, optional
-        What the paper's appendix says of the run, where it was asked for.
+        Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing. It does not
+        detect a chain that climbs slowly, and does not bound the distance of V(z) from W.
+    diagnostics : theory.Trace or None
+        The quantities of the paper's appendix, with the option ``diagnostics``.
+    problem : Problem
+        The problems, with normalised weights.
+    state : State
+        The chains, which a warm start continues.
+    info : Info
+        What the last sweep showed.
+    crossings : list of Crossover or None
+        The exact solutions, after a crossover.
+    wanted : float or None
+        The option ``gap``.
+    single : bool
+        Whether this is the result of one problem, not of a batch.
     """
 
     problem: Problem
@@ -157,7 +169,7 @@ class OTResult:
 
     @cached_property
     def _feasible(self) -> list[Crossover]:
-        """The crossings, or one round of a crossover where there are none."""
+        """The exact solutions, or one round of a crossover if there are none."""
         if self.crossings is not None:
             return self.crossings
         return cross(self.problem, self.info.U, max_rounds=1)
@@ -169,7 +181,7 @@ class OTResult:
     @property
     def upper_bound(self) -> Any:
         value = np.array([crossing.value for crossing in self._feasible])
-        # a cost that was rounded to the precision may have been that much larger
+        # the cost before it was rounded to this precision may have been larger by that much
         return self._number(value + 2 * np.finfo(self.problem.cost.dtype).eps * np.abs(value))
 
     @cached_property

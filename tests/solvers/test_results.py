@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from cases import batch, problems
+from gibbsot import GridCost, OTResult, solve, solve_batch
+from gibbsot.sampling.theory import Trace
+
+
+@pytest.fixture(scope="module")
+def many() -> OTResult:
+    pair = batch("grid2", n=3)
+    return solve_batch(pair.p, pair.q, pair.cost, n_sweeps=300)
+
+
+def test_shapes_of_a_batch(many):
+    m1, m2 = many.problem.cost.shape
+    U, L = many.potentials
+    assert U.shape == (3, m1)
+    assert L.shape == (3, m2)
+    for name in ("value", "lower_bound", "upper_bound", "gap", "temperature", "n_sweeps", "converged"):
+        assert np.shape(getattr(many, name)) == (3,), name
+    assert many.status == ["estimate"] * 3
+    assert [plan.shape for plan in many.plan] == [coupling.shape for coupling in many.coupling] == [(m1, m2)] * 3
+    assert many.history.shape[0] == 3
+
+
+def test_an_item_is_the_result_of_one_problem(many):
+    for b, one in enumerate(many):
+        assert one.single
+        assert isinstance(one.value, float)
+        assert one.status == "estimate"
+        for name in ("value", "lower_bound", "upper_bound", "gap", "temperature", "n_sweeps", "converged"):
+            assert getattr(one, name) == getattr(many, name)[b], name
+        for x, y in zip((*one.potentials, one.history), (*many.potentials, many.history), strict=True):
+            np.testing.assert_array_equal(x, y[b])
+        assert (one.plan != many.plan[b]).nnz == 0
+    assert many[-1].value == many[2].value
+
+
+def test_a_slice_is_a_batch(many):
+    part = many[1:]
+    assert len(part) == 2
+    assert part.value.tolist() == many.value[1:].tolist()
+    assert part[0].value == many[1].value
+
+
+def test_lengths_and_indices(many):
+    assert len(many) == len(list(many)) == 3
+    with pytest.raises(TypeError, match="one problem"):
+        len(many[0])
+    for index in (3, -4):
+        with pytest.raises(IndexError, match="of a batch of 3"):
+            many[index]
+
+
+def test_results_are_immutable(many):
+    with pytest.raises(FrozenInstanceError):
+        many.n_sweeps = 3
+
+
+def test_representations(many):
+    assert repr(many) == f"<OTResult of 3 problems, mean value {many.value.mean():.6g}>"
+    assert repr(many[0]).startswith(f"<OTResult value {many[0].value:.6g}, lower bound")
+
+
+def test_copies_and_pickles(many):
+    for other in (copy.deepcopy(many), pickle.loads(pickle.dumps(many))):
+        assert other.gap.tolist() == many.gap.tolist()
+
+
+@given(problems())
+def test_bounds_are_in_order(pair):
+    """The lower bound is at most the upper one, the coupling has the marginals, and its cost is the upper bound."""
+    result = solve_batch(pair.p, pair.q, pair.cost, n_sweeps=40)
+    for b, coupling in enumerate(result.coupling):
+        if np.isinf(result.upper_bound[b]):
+            assert result.gap[b] == np.inf
+            continue
+        assert result.lower_bound[b] <= result.upper_bound[b]
+        assert result.gap[b] >= 0
+        np.testing.assert_allclose(coupling.sum(axis=1), pair.p[b], atol=1e-6)
+        np.testing.assert_allclose(coupling.sum(axis=0), pair.q[b], atol=1e-6)
+        arcs = coupling.tocoo()
+        cost = (arcs.data * pair.cost.at(arcs.row, arcs.col)).sum()
+        assert cost == pytest.approx(result.upper_bound[b], rel=1e-5, abs=1e-9)
+
+
+def test_the_sparse_plan_has_mass_one_and_few_entries(many):
+    for plan in many.plan:
+        assert plan.sum() == pytest.approx(1)
+        assert plan.nnz <= sum(plan.shape)
+
+
+def test_a_crossover_replaces_value_potentials_and_plan():
+    pair = batch("grid2", n=2)
+    result = solve_batch(pair.p, pair.q, pair.cost, exact=True)
+    assert result.status == ["optimal"] * 2
+    assert result.value.tolist() == [crossing.value for crossing in result.crossings]
+    np.testing.assert_array_equal(result.potentials[0], np.stack([crossing.U for crossing in result.crossings]))
+    for plan, coupling in zip(result.plan, result.coupling, strict=True):
+        assert (plan != coupling).nnz == 0
+    np.testing.assert_allclose(result.gap, 0, atol=1e-5)
+    assert result[1].status == "optimal"
+
+
+def test_the_status_of_a_gap(many):
+    reached = replace(many, wanted=float(many.gap.max()))
+    assert reached.status == ["gap reached"] * 3
+    assert replace(many, wanted=-1.0)[0].status == "budget ended"
+    assert reached[0].status == "gap reached"
+
+
+def test_a_difference_of_rounding_is_no_gap():
+    cost = GridCost(5)
+    result = solve(np.eye(5)[0], np.eye(5)[0], cost, exact=True)
+    assert result.value == pytest.approx(0, abs=1e-12)
+    assert result.gap == 0
+
+
+def test_diagnostics_of_an_item():
+    pair = batch("grid1", n=2)
+    result = solve_batch(pair.p, pair.q, pair.cost, n_sweeps=5, diagnostics=True)
+    one = result[1].diagnostics
+    assert isinstance(one, Trace)
+    for x, y in zip(one, result.diagnostics, strict=True):
+        np.testing.assert_array_equal(x, y[1])
