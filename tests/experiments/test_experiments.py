@@ -72,8 +72,8 @@ def test_the_same_seed_gives_the_same_bytes(found, name, tmp_path):
 
 
 def test_figure1_is_a_run_of_the_sampler(found, folder):
-    looks = numbers(folder, "figure1")["looks"]
-    assert [look["sweeps"] for look in looks] == [20, 40, 60]
+    snapshots = numbers(folder, "figure1")["snapshots"]
+    assert [snapshot["sweeps"] for snapshot in snapshots] == [20, 40, 60]
     table = rows(folder, "figure1")
     assert len(table) == 3 * 128
     for row in table:
@@ -83,11 +83,11 @@ def test_figure1_is_a_run_of_the_sampler(found, folder):
     M = datasets.coulomb_uniform().cost.matrix()
     g, L = (np.array([float(row[name]) for row in table if row["sweeps"] == "60"]) for name in "gL")
     np.testing.assert_allclose(L, (g[:, None] - M).max(axis=0), rtol=1e-12)
-    for look in looks:
+    for snapshot in snapshots:
         # 2 x 128 x 100 exponentials, of which 95 % are in the band: five standard deviations
-        assert look["inside"] == pytest.approx(0.95, abs=5 * np.sqrt(0.95 * 0.05 / 25_600))
-        assert look["band"] == pytest.approx(np.log(20) * look["T"] * 128)
-        assert look["measured"] == pytest.approx([look["band"]] * 2, rel=0.1)
+        assert snapshot["inside"] == pytest.approx(0.95, abs=5 * np.sqrt(0.95 * 0.05 / 25_600))
+        assert snapshot["band"] == pytest.approx(np.log(20) * snapshot["T"] * 128)
+        assert snapshot["measured"] == pytest.approx([snapshot["band"]] * 2, rel=0.1)
     assert found["figure1"].claims[0].holds is True
 
 
@@ -397,18 +397,20 @@ def test_factorisations(tmp_path):
 
 @pytest.mark.parametrize(("ours", "holds"), [(0.04, True), (0.021, None), (0.001, False)])
 def test_noise_is_what_plain_nmf_has_not(ours, holds):
-    specks = {"NMF": 0.02, "smoothed W-NMF": 0.001, "Gibbs-OT": ours}
-    made = {name: factorisations.Found(np.ones((1, 1)), 1.0, 1.0, share, 1.0) for name, share in specks.items()}
+    outliers = {"NMF": 0.02, "smoothed W-NMF": 0.001, "Gibbs-OT": ours}
+    made = {
+        name: factorisations.Factorisation(np.ones((1, 1)), 1.0, 1.0, share, 1.0) for name, share in outliers.items()
+    }
     [claim] = figure5._noise(made)
     assert claim.holds is holds
-    assert all(f"{share:.2%}" in claim.measured for share in specks.values())
+    assert all(f"{share:.2%}" in claim.measured for share in outliers.values())
 
 
-def test_specks_stand_out_alone():
+def test_outliers_stand_out_alone():
     image = np.ones((6, 6))
     image[1, 1], image[0, 4], image[4, 4] = 0, 2, 1.05  # pepper, salt at the edge, and too little
     image[3, :2] = 5  # two together are a stroke
-    assert factorisations._specks(image) == pytest.approx(2 / 36)
+    assert factorisations._outliers(image) == pytest.approx(2 / 36)
 
 
 def test_data_that_is_not_there_is_said(tmp_path, monkeypatch):

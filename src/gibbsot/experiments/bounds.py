@@ -1,4 +1,4 @@
-"""The appendix: the concentration bounds beside what chains do, and the bound of the temperature along a run."""
+"""The appendix: the concentration bounds compared with chains, and the bound of the temperature along a run."""
 
 from __future__ import annotations
 
@@ -14,59 +14,58 @@ from ..sampling import sampler, schedules, theory
 from ..solvers.solve import solve
 from . import outcome
 from .outcome import Claim, Outcome
-from .plans import PINK, Array
+from .plans import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..solvers.results import OTResult
 
-_EPS = 0.01  # the right-hand bound's, for the steps that are larger than a_n
+_EPS = 0.01  # of the right-hand bound: probability of steps larger than a_n
 _CHANCE = 0.05
-_LIMIT = 4.0  # standard errors that a mean over chains may be off
+_LIMIT = 4.0  # standard errors that a mean over chains may differ
 
 
 def run(
     out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
 ) -> Outcome:
-    """Repeat a cooled chain on a small two-mode toy, and follow one run of `solve` half step by half step.
+    """Run many cooled chains on a small two-mode problem, and trace one run of `solve` in half steps.
 
-    The theorem's a_n are fixed beforehand. Its bound needs no more of them than the sum of their squares (see
-    `theory.concentration_probability`); here that is the largest of all chains', so that it speaks of every chain.
+    The a_n of the theorem are fixed in advance. Its bound depends only on the sum of their squares (see
+    `theory.concentration_probability`); here this is the largest of all chains, so that the bound holds for each chain.
     """
-    del n_jobs  # what is counted here is done by NumPy in one thread
+    del n_jobs  # the traces are computed by NumPy in one thread
     chains, n, sweeps = (200, 16, 12) if quick else (1000, 24, 30)
     p, q, cost = datasets.two_modes(n)
     pairs = problem(np.tile(p, (chains, 1)), q, cost)
     T = schedules.geometric(2 / n, sweeps, ratio=1e-2)
-    parts = []
-    width = 100  # chains at a time, for the memory
+    traces = []
+    width = 100  # chains at a time, to limit the memory
     for b in range(0, chains, width):
         rows = slice(b, b + width)
-        parts.append(theory.trace(sampler.init(pairs[rows], seed, np.arange(chains)[rows]), pairs[rows], T)[1])
+        traces.append(theory.trace(sampler.init(pairs[rows], seed, np.arange(chains)[rows]), pairs[rows], T)[1])
         advance(0.7 * width / chains, "chains")
-    seen = theory.Trace._make(np.concatenate(field) for field in zip(*parts, strict=True))
-    stray = seen.r[:, -1] - seen.r[:, 0]
+    seen = theory.Trace._make(np.concatenate(field) for field in zip(*traces, strict=True))
+    deviation = seen.r[:, -1] - seen.r[:, 0]
     left = _largest(seen.C * seen.T)
     right = _largest(np.stack([theory.right_steps(d, t, n, _EPS) for d, t in zip(seen.D, seen.T, strict=True)]))
-    sides = {"below": (-stray, left, 0.0), "above": (stray, right, _EPS)}
+    sides = {"below": (-deviation, left, 0.0), "above": (deviation, right, _EPS)}
     curves = {side: _curve(*given) for side, given in sides.items()}
 
     m, length = (24, 100) if quick else (64, 600)
     result = solve(*datasets.two_modes(m), n_sweeps=length, seed=seed, diagnostics=True)
     advance(0.3, "a run")
-    claims, numbers = _claims(seen, stray, left, right, curves, result.diagnostics)
-    figure = _drawn(stray, left, right, curves)
-    run_figure = _diagnosed(result)
+    claims, numbers = _claims(seen, deviation, left, right, curves, result.diagnostics)
+    figure = _draw(deviation, left, right, curves)
     table = [(side, *map(float, row)) for side, curve in curves.items() for row in curve]
     settings = {"seed": seed, "chains": chains, "points": n, "sweeps": sweeps, **numbers}
     return Outcome(
         "bounds",
-        "Concentration, and how cold a chain should be",
-        "How far the martingale strays beside what the theorem allows, to either side; and along a run, where the "
-        "temperature lies beside its bound calT(z), and what V(z) does there.",
+        "Concentration, and the temperature of a chain",
+        "The deviation of the martingale compared with the theorem, to either side; and along a run, the temperature "
+        "compared with its bound calT(z), and V(z).",
         claims,
-        [outcome.picture(figure, out, "bounds"), outcome.picture(run_figure, out, "bounds_run")],
+        [outcome.picture(figure, out, "bounds"), outcome.picture(_draw_run(result), out, "bounds_run")],
         [
             outcome.table(("side", "K", "measured", "bound"), table, out, "bounds"),
             outcome.record(settings, out, "bounds"),
@@ -79,33 +78,39 @@ def _largest(steps: Array) -> Array:
     return steps[np.argmax((steps**2).sum(axis=1))]
 
 
-def _curve(stray: Array, steps: Array, eps: float) -> Array:
-    """Return rows of K, how often chains strayed by more, and the bound of that."""
+def _curve(deviation: Array, steps: Array, eps: float) -> Array:
+    """Return rows of K, the share of chains that deviate by more, and its bound."""
     K = np.linspace(0, theory.concentration_width(2 * eps or _CHANCE / 10, steps, eps), 101)
-    return np.array([(k, (stray > k).mean(), theory.concentration_probability(k, steps, eps)) for k in K.tolist()])
+    return np.array([(k, (deviation > k).mean(), theory.concentration_probability(k, steps, eps)) for k in K.tolist()])
 
 
 def _within(curve: Array, chains: int) -> bool:
-    """Say whether the measured shares are below their bounds, but for what chance does to a share of that size."""
+    """Return whether the measured shares are below their bounds, up to the standard error of such a share."""
     _, share, bound = curve.T
     return bool((share <= bound + _LIMIT * np.sqrt(bound * (1 - bound) / chains)).all())
 
 
 def _errors(x: Array) -> float:
-    """Return how many standard errors the mean is from zero."""
+    """Return the mean in standard errors."""
     return float(x.mean() / x.std(ddof=1) * np.sqrt(len(x)))
 
 
 def _claims(
-    seen: theory.Trace, stray: Array, left: Array, right: Array, curves: dict[str, Array], followed: theory.Trace | None
+    seen: theory.Trace,
+    deviation: Array,
+    left: Array,
+    right: Array,
+    curves: dict[str, Array],
+    followed: theory.Trace | None,
 ) -> tuple[list[Claim], dict[str, float]]:
-    assert followed is not None
-    off = _errors(stray)
-    low, high = (float(x) for x in np.quantile(stray, [_CHANCE, 1 - _CHANCE]))
+    assert followed is not None  # solve was called with diagnostics=True
+    off = _errors(deviation)
+    low, high = (float(x) for x in np.quantile(deviation, [_CHANCE, 1 - _CHANCE]))
     K = theory.concentration_width(_CHANCE, left), theory.concentration_width(_CHANCE, right, _EPS)
     excess = {side: float((curve[:, 1] - curve[:, 2]).max()) for side, curve in curves.items()}
-    within = {side: _within(curve, len(stray)) for side, curve in curves.items()}
-    # whether a half step is cold is known before it: what V does in those, less what is expected, is a martingale too
+    within = {side: _within(curve, len(deviation)) for side, curve in curves.items()}
+    # whether T < calT(z) is known before a half step: the changes of V in those steps, minus their expectations, are
+    # a martingale too
     cold = seen.bound > seen.T
     changes = np.where(cold, np.diff(seen.value), 0).sum(axis=1)
     wanted = np.where(cold, seen.increment, 0).sum(axis=1)
@@ -129,24 +134,24 @@ def _claims(
         "expected_where_cold": expected,
         "apart_where_cold_in_standard_errors": apart,
     }
-    sums = "The a need bound only the sum of squares: it is the largest of all chains'."
+    sums = "Only the sum of a^2 matters: it is the largest of all chains."
     return [
         Claim(
             "r is a martingale.",
-            f"Over {len(stray):,} chains its mean after {seen.r.shape[1]} half steps is {off:+.1f} standard errors off "
-            "where it began.",
+            f"Over {len(deviation):,} chains its mean after {seen.r.shape[1]} half steps differs by {off:+.1f} "
+            "standard errors from the start.",
             bool(abs(off) < _LIMIT),
         ),
         Claim(
             "Pr(r < r1 - K) <= exp(-K^2 / 2 sum a^2) if C T <= a.",
-            f"One chain in twenty strays below by more than {-low:.2g}; the bound says {K[0]:.2g}, {K[0] / -low:.1f} "
-            f"times as much. Measured shares exceed it by {max(excess['below'], 0):.2g} at most. {sums}",
+            f"One chain in twenty deviates downwards by more than {-low:.2g}; the bound says {K[0]:.2g}, "
+            f"{K[0] / -low:.1f} times as much. Measured shares exceed it by {max(excess['below'], 0):.2g} at most. {sums}",
             within["below"],
         ),
         Claim(
             "Pr(r > r1 + K) <= exp(-K^2 / 2 sum a^2) + eps if log(2 N m / eps) T + D <= a.",
-            f"One chain in twenty strays above by more than {high:.2g}; the bound says {K[1]:.2g}, {K[1] / high:.0f} "
-            f"times as much. Measured shares exceed it by {max(excess['above'], 0):.2g} at most. {sums}",
+            f"One chain in twenty deviates upwards by more than {high:.2g}; the bound says {K[1]:.2g}, "
+            f"{K[1] / high:.0f} times as much. Measured shares exceed it by {max(excess['above'], 0):.2g} at most. {sums}",
             within["above"],
         ),
         Claim(
@@ -158,35 +163,34 @@ def _claims(
         ),
         Claim(
             "The temperature is often chosen around eta calT(z), eta in [0.1, 0.9].",
-            f"In a run with the cooling that adapts, T / calT(z) is {ratio:.2f} in the median, and in that range in "
-            f"{heuristic:.0%} of the half steps: a chain that has mixed brings calT(z) back to T.",
+            f"In a run with adaptive cooling, the median of T / calT(z) is {ratio:.2f}, and it is in that range in "
+            f"{heuristic:.0%} of the half steps: in a chain that has mixed calT(z) returns to T.",
             None,
         ),
     ], numbers
 
 
-def _drawn(stray: Array, left: Array, right: Array, curves: dict[str, Array]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
+def _draw(deviation: Array, left: Array, right: Array, curves: dict[str, Array]) -> Figure:
+    """Draw the distribution of the deviations, and its tails with their bounds."""
+    figure = plots.new_figure(10, 3.6)
     axes = figure.subplots(1, 3)
     edges = -theory.concentration_width(_CHANCE, left), theory.concentration_width(_CHANCE, right, _EPS)
-    span = 1.15 * max(-edges[0], float(np.abs(stray).max()))
-    axes[0].hist(stray, bins=np.linspace(-span, span, 61).tolist(), color="#a5e3bf")
-    axes[0].axvline(edges[0], color=PINK, linewidth=1.5, label="95 % bound,\nbelow")
+    span = 1.15 * max(-edges[0], float(np.abs(deviation).max()))
+    axes[0].hist(deviation, bins=np.linspace(-span, span, 61).tolist(), color=plots.PALE_GREEN)
+    axes[0].axvline(edges[0], color=plots.PINK, linewidth=1.5, label="95 % bound,\nbelow")
     if edges[1] < span:
-        axes[0].axvline(edges[1], color=PINK, linestyle="--", linewidth=1.5, label="95 % bound,\nabove")
+        axes[0].axvline(edges[1], color=plots.PINK, linestyle="--", linewidth=1.5, label="95 % bound,\nabove")
     axes[0].set(xlabel="martingale, from its start", ylabel="chains", xlim=(-span, span))
-    axes[0].set_title(f"{len(stray):,} chains (bound above: {edges[1]:.2g})", fontsize=10)
+    axes[0].set_title(f"{len(deviation):,} chains (bound above: {edges[1]:.2g})", fontsize=10)
     axes[0].legend(frameon=False, fontsize=9, loc="upper right")
-    floor = 0.3 / len(stray)
+    floor = 0.3 / len(deviation)
     for ax, (side, curve) in zip(axes[1:], curves.items(), strict=True):
-        ax.semilogy(curve[:, 0], curve[:, 2], color=PINK, linewidth=1.8, label="theorem")
+        ax.semilogy(curve[:, 0], curve[:, 2], color=plots.PINK, linewidth=1.8, label="theorem")
         ax.semilogy(
             curve[:, 0],
             np.where(curve[:, 1] > 0, curve[:, 1], np.nan),
             ".-",
-            color="#2a7f4f",
+            color=plots.GREEN,
             linewidth=1,
             markersize=4,
             label="measured",
@@ -194,16 +198,13 @@ def _drawn(stray: Array, left: Array, right: Array, curves: dict[str, Array]) ->
         ax.set(xlabel="K", ylim=(floor, 1.5), xlim=(0, None))
         ax.set_title(f"share of chains more than K {side}", fontsize=10)
         ax.legend(frameon=False, fontsize=9)
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
+    plots.hide_spines(axes)
     return figure
 
 
-def _diagnosed(result: OTResult) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 8.5), layout="constrained")
+def _draw_run(result: OTResult) -> Figure:
+    """Draw the diagnostics of a run."""
+    figure = plots.new_figure(9, 8.5)
     plots.diagnostics(figure, result)
-    for ax in figure.axes:
-        ax.spines[["top", "right"]].set_visible(False)
+    plots.hide_spines(figure.axes)
     return figure

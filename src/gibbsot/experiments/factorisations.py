@@ -1,4 +1,4 @@
-"""Components of images by three methods: what figures 4 and 5 share."""
+"""Components of images by three methods: shared by figures 4 and 5."""
 
 from __future__ import annotations
 
@@ -29,42 +29,46 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-EPSILON, RHO = 1 / 100, 1 / 200  # the paper's, of the smoothed W-NMF
-_MARGIN = 0.1  # of a component's mean pixel, by which a speck stands out
+EPSILON, RHO = 1 / 100, 1 / 200  # of the smoothed W-NMF in the paper
+_MARGIN = 0.1  # of the mean pixel, by which an outlier differs from its neighbours
 _NEIGHBOURS = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], bool)
 
 
-class Found(NamedTuple):
-    """What a method made of the images.
+class Factorisation(NamedTuple):
+    """The components that a method found, and their quality.
 
     Attributes
     ----------
+    components : array of shape (K, height * width)
+        The components as weights.
     cost : float
         The exact mean transport cost of the mixtures.
     pixels : float
         The mean effective number of pixels of a component, ``1 / sum(d^2)``; fewer is sharper.
-    specks : float
-        The share of pixels that stand out from all eight neighbours, up or down: salt and pepper.
+    outliers : float
+        The share of pixels that are larger or smaller than all eight neighbours: salt-and-pepper noise.
+    seconds : float
+        The time of the fit.
     """
 
     components: Array
     cost: float
     pixels: float
-    specks: float
+    outliers: float
     seconds: float
 
 
 def compare(
     X: Array, shape: tuple[int, int], K: int, *, quick: bool, seed: int, n_jobs: int | None, advance: Advance
-) -> dict[str, Found]:
-    """Return the components of plain NMF, of the smoothed Wasserstein NMF and of Gibbs-OT, from one start."""
-    cost, found = GridCost(shape), dict[str, Found]()
+) -> dict[str, Factorisation]:
+    """Return the factorisations of plain NMF, of the smoothed Wasserstein NMF and of Gibbs-OT, which start from NMF."""
+    cost, found = GridCost(shape), dict[str, Factorisation]()
 
-    def judge(name: str, D: NDArray[Any], W: NDArray[Any], begun: float) -> None:
+    def evaluate(name: str, D: NDArray[Any], W: NDArray[Any], begun: float) -> None:
         seconds = time.perf_counter() - begun
         exact = float(np.mean(solve_batch(W @ D, X, cost, exact=True, n_jobs=n_jobs).value))
-        specks = float(np.mean([_specks(image) for image in D.reshape(-1, *shape)]))
-        found[name] = Found(D, exact, float(np.mean(1 / (D**2).sum(axis=1))), specks, seconds)
+        outliers = float(np.mean([_outliers(image) for image in D.reshape(-1, *shape)]))
+        found[name] = Factorisation(D, exact, float(np.mean(1 / (D**2).sum(axis=1))), outliers, seconds)
 
     begun = time.perf_counter()
     with warnings.catch_warnings(), threadpool_limits(1):
@@ -72,31 +76,31 @@ def compare(
         plain = NMF(K, random_state=seed)
         W = plain.fit_transform(X) * plain.components_.sum(axis=1)
     D, W = (x / x.sum(axis=1, keepdims=True) for x in (plain.components_, W))
-    judge("NMF", D, W, begun)
+    evaluate("NMF", D, W, begun)
     advance(0.1, "smoothed W-NMF")
 
     begun = time.perf_counter()
     smoothed = SmoothedNMF(K, cost=cost, epsilon=EPSILON, rho=(RHO, RHO), max_iter=3 if quick else 10, init=(D, W))
     smoothed.fit(X)
-    judge("smoothed W-NMF", smoothed.components_, smoothed.memberships_, begun)
+    evaluate("smoothed W-NMF", smoothed.components_, smoothed.memberships_, begun)
     advance(0.5, "Gibbs-OT")
 
     begun = time.perf_counter()
     ours = WassersteinNMF(
         K, cost=cost, init=(D, W), max_epochs=40 if quick else 200, random_state=seed, n_jobs=n_jobs
     ).fit(X)
-    judge("Gibbs-OT", ours.components_, ours.memberships_, begun)
+    evaluate("Gibbs-OT", ours.components_, ours.memberships_, begun)
     advance(0.4)
     return found
 
 
-def _specks(image: Array) -> float:
-    """Return the share of pixels that stand out from all their neighbours.
+def _outliers(image: Array) -> float:
+    """Return the share of pixels that are larger or smaller than all their neighbours.
 
     Examples
     --------
     >>> ramp = np.add.outer(np.arange(5.0), np.arange(4.0))
-    >>> _specks(np.ones((5, 4))), _specks(ramp - 9 * (ramp == 7))
+    >>> _outliers(np.ones((5, 4))), _outliers(ramp - 9 * (ramp == 7))
     (0.0, 0.1)
     """
     margin = _MARGIN * image.mean()
@@ -107,31 +111,43 @@ def _specks(image: Array) -> float:
 
 def figure(
     name: str,
-    of: str,
+    subject: str,
     X: Array,
     shape: tuple[int, int],
     cmap: str,
     out: Path,
     *,
-    judged: Callable[[dict[str, Found]], Sequence[Claim]] | None = None,
+    more_claims: Callable[[dict[str, Factorisation]], Sequence[Claim]] | None = None,
     quick: bool,
     seed: int,
     n_jobs: int | None,
     advance: Advance,
 ) -> Outcome:
-    """Compare the methods on images, 60 of them in ten components to be quick, and write what was found.
+    """Compare the methods on images and write the results; 60 images and 10 components if quick.
 
     Parameters
     ----------
-    name, of : str
-        Such as "figure4", and what the images are of.
+    name : str
+        Such as "figure4".
+    subject : str
+        What the images show.
     X : array of shape (n, height * width)
-    shape : pair of int
+        The images as weights.
+    shape : (height, width)
+        The shape of an image.
     cmap : str
+        The colour map.
     out : Path
-    judged : callable, optional
-        Gives more claims.
+        The folder to write to.
+    more_claims : callable, optional
+        Returns further claims.
     quick, seed, n_jobs, advance
+        As in `run` of the experiments.
+
+    Returns
+    -------
+    Outcome
+        The claims and the files.
     """
     X, K = X[: 60 if quick else None], 10 if quick else 40
     found = compare(X, shape, K, quick=quick, seed=seed, n_jobs=n_jobs, advance=advance)
@@ -147,33 +163,33 @@ def figure(
             f"exact mean cost {ours.cost:.3g} against {smoothed.cost:.3g} (smoothed) and {plain.cost:.3g} (NMF)",
             ours.cost < min(smoothed.cost, plain.cost),
         ),
-        *(judged(found) if judged else ()),
+        *(more_claims(found) if more_claims else ()),
     ]
     sentence = (
-        "How blurred the components of each method are, and whether single pixels stand out; above them the exact cost "
-        "of their mixtures, where less is nearer to the data."
+        "Sharpness and noise of the components of each method; the titles have the exact mean transport cost of the "
+        "mixtures, where less is better."
     )
-    picture = outcome.picture(drawn(found, shape, cmap), out, name)
-    return Outcome(name, f"{K} components of {len(X)} {of}", sentence, claims, [picture], numbers(found, out, name))
+    picture = outcome.picture(draw(found, shape, cmap), out, name)
+    return Outcome(
+        name, f"{K} components of {len(X)} {subject}", sentence, claims, [picture], numbers(found, out, name)
+    )
 
 
-def drawn(found: dict[str, Found], shape: tuple[int, int], cmap: str) -> Figure:
-    """Return the components of each method under its name."""
-    from matplotlib.figure import Figure
-
+def draw(found: dict[str, Factorisation], shape: tuple[int, int], cmap: str) -> Figure:
+    """Draw the components of each method below its name."""
     columns = 10
     rows = sum(-(-len(each.components) // columns) for each in found.values())
-    figure = Figure(figsize=(8, 8 * rows * shape[0] / shape[1] / columns + 0.4 * len(found)), layout="constrained")
-    parts: Any = figure.subfigures(len(found), 1)
-    for part, (name, each) in zip(parts, found.items(), strict=True):
-        part.suptitle(f"{name}: exact mean cost {each.cost:.3g}, {each.pixels:.0f} effective pixels", fontsize=10)
-        plots.components(part, each.components, shape, columns=columns, cmap=cmap)
+    figure = plots.new_figure(8, 8 * rows * shape[0] / shape[1] / columns + 0.4 * len(found))
+    panels: Any = figure.subfigures(len(found), 1)
+    for panel, (name, each) in zip(panels, found.items(), strict=True):
+        panel.suptitle(f"{name}: exact mean cost {each.cost:.3g}, {each.pixels:.0f} effective pixels", fontsize=10)
+        plots.components(panel, each.components, shape, columns=columns, cmap=cmap)
     return figure
 
 
-def numbers(found: dict[str, Found], out: Path, name: str) -> list[Path]:
-    """Write what was measured, and the components themselves."""
-    header = ("method", "exact mean cost", "effective pixels", "specks", "seconds")
-    rows = [(method, each.cost, each.pixels, each.specks, f"{each.seconds:.2f}") for method, each in found.items()]
+def numbers(found: dict[str, Factorisation], out: Path, name: str) -> list[Path]:
+    """Write the measurements and the components."""
+    header = ("method", "exact mean cost", "effective pixels", "outlying pixels", "seconds")
+    rows = [(method, each.cost, each.pixels, each.outliers, f"{each.seconds:.2f}") for method, each in found.items()]
     components = {method: each.components.round(9).tolist() for method, each in found.items()}
     return [outcome.table(header, rows, out, name), outcome.record(components, out, f"{name}-components")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .. import datasets
+from .. import datasets, plots
 from ..baselines.badmm import snapshots
 from ..core.problems import problem
 from ..io.progress import Advance, silent
@@ -16,24 +16,38 @@ from ..solvers import certificates
 from ..solvers.solve import solve_batch
 from . import outcome, plans
 from .outcome import Claim, Outcome
-from .plans import Array, Look, listed
+from .plans import Array, Errors, listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BUDGETS = (1, 10, 50, 200, 1000, 5000)
 EPSILONS = (0.1, 0.5, 2.0)  # over N
-_AT = 200  # the budget that the claims are measured at
+_AT = 200  # the budget at which the claims are measured
 _OURS, _BADMM = "Gibbs-OT", "B-ADMM"
-_RHO = 10  # times the mean cost, where the paper has 2: for the value B-ADMM does better with it
+_RHO = 10  # times the mean cost, instead of the 2 of the paper: the value of B-ADMM is better with it
 
 
 class Cell(NamedTuple):
-    """One method at one budget: its error, what its dual lacks, how far its plan is, and the plan that is drawn."""
+    """One method at one budget.
+
+    Attributes
+    ----------
+    error : float
+        The relative error of the value.
+    dual : float
+        The relative error of the dual value, NaN without a dual.
+    plan_errors : Errors
+        The errors of the plan.
+    plan : array of shape (m1, m2)
+        The plan that is drawn.
+    how : str
+        How the plan was computed.
+    """
 
     error: float
     dual: float
-    look: Look
+    plan_errors: Errors
     plan: Array
     how: str
 
@@ -43,14 +57,14 @@ def run(
 ) -> Outcome:
     """Solve the toy by IBP (Sinkhorn) with three epsilons, B-ADMM and Gibbs-OT, at budgets of 1 to 5,000 iterations.
 
-    What a method says of W differs in kind. IBP and B-ADMM end with a plan that is not yet a coupling, whose cost can
-    lie anywhere; it counts after `plans.rounded` has made it one. Gibbs-OT is a method for the dual, and its value is
-    V(z). Like for like, the table has the dual error of the two that have potentials, what the closed dual
-    (`certificates.lower_bound`) lacks of W, and the rounded cost of every plan. The feasible ``coupling`` of a result
-    is left out, as a network simplex has found it.
+    The methods estimate W in different ways. IBP and B-ADMM end with a plan that is not yet a coupling, whose cost can
+    be above or below W; `plans.rounded` makes it a coupling first. Gibbs-OT is a dual method, and its value is V(z).
+    For a fair comparison the table has the dual error of the two methods with potentials, 1 - bound / W with the bound
+    of `certificates.lower_bound`, and the rounded cost of every plan. The feasible ``coupling`` of a result is not
+    used, because a network simplex computes it.
 
     Gibbs-OT starts at T = 2/N and ends at 1/l^3 of it after l sweeps. Its numbers are medians over chains that differ
-    in their noise, of which the first is drawn; its error is the median of the absolute ones.
+    in their noise; the first chain is drawn. Its error is the median of the absolute errors.
     """
     budgets = BUDGETS[:4] if quick else BUDGETS
     chains = 5 if quick else 25
@@ -62,16 +76,16 @@ def run(
         cells[name] = {}
         for budget in budgets:
             Z, U, how = plans.entropic(pair, c / n, budget)
-            seen = plans.look(Z, pair, optimum)
+            errors = plans.errors(Z, pair, optimum)
             dual = 1 - float(certificates.lower_bound(one, U[None])[0]) / optimum.value
-            cells[name][budget] = Cell(seen.rounded, dual, seen, Z, how)
+            cells[name][budget] = Cell(errors.rounded, dual, errors, Z, how)
         advance(0.1, name)
     cells[_BADMM] = {}
     for iterate in snapshots(*pair, budgets=budgets):
-        seen = plans.look(iterate.plan, pair, optimum)
-        cells[_BADMM][iterate.n_iter] = Cell(seen.rounded, np.nan, seen, iterate.plan, "rho = 2 mean(M)")
+        errors = plans.errors(iterate.plan, pair, optimum)
+        cells[_BADMM][iterate.n_iter] = Cell(errors.rounded, np.nan, errors, iterate.plan, "rho = 2 mean(M)")
     [other] = snapshots(*pair, budgets=[_AT], rho=_RHO * float(optimum.M.mean()))
-    tuned = plans.look(other.plan, pair, optimum)
+    tuned = plans.errors(other.plan, pair, optimum)
     advance(0.4, _BADMM)
     cells[_OURS] = {}
     for budget in budgets:
@@ -80,15 +94,15 @@ def run(
             np.tile(pair.p, (chains, 1)), pair.q, pair.cost, schedule=schedule, seed=seed, n_jobs=n_jobs
         )
         found = [Z.toarray() for Z in result.plan]
-        middle = Look._make(np.median([plans.look(Z, pair, optimum) for Z in found], axis=0).tolist())
+        medians = Errors._make(np.median([plans.errors(Z, pair, optimum) for Z in found], axis=0).tolist())
         error = float(np.median(np.abs(result.value / optimum.value - 1)))
         dual = 1 - float(np.median(result.lower_bound)) / optimum.value
-        cells[_OURS][budget] = Cell(error, dual, middle, found[0], f"V(z), {chains} chains")
+        cells[_OURS][budget] = Cell(error, dual, medians, found[0], f"V(z), {chains} chains")
         advance(0.3 / len(budgets), _OURS)
 
-    header = ("method", "iterations", "error", "dual_error", *(f"plan_{field}" for field in Look._fields), "how")
+    header = ("method", "iterations", "error", "dual_error", *(f"plan_{field}" for field in Errors._fields), "how")
     rows = [
-        (name, budget, cell.error, cell.dual, *cell.look, cell.how)
+        (name, budget, cell.error, cell.dual, *cell.plan_errors, cell.how)
         for name, column in cells.items()
         for budget, cell in column.items()
     ]
@@ -103,26 +117,28 @@ def run(
     return Outcome(
         "figure2",
         "Plans at a given number of iterations",
-        "Exact plan in green, approximations in pink: how sharp they are, and from how many iterations on they lie on "
-        "the line. Numbers: what the plan costs above W as a coupling, by rounding, and its total variation distance "
-        "from the exact one.",
+        "Exact plan in green, approximations in pink: how sharp they are, and after how many iterations they coincide. "
+        "Numbers: the relative excess cost of the plan rounded to a coupling, and its total variation distance from "
+        "the exact plan.",
         _claims(cells, tuned),
-        [outcome.picture(_drawn(cells, optimum.plan), out, "figure2")],
+        [outcome.picture(_draw(cells, optimum.plan), out, "figure2")],
         [outcome.table(header, rows, out, "figure2"), outcome.record(settings, out, "figure2")],
     )
 
 
-def _claims(cells: dict[str, dict[int, Cell]], tuned: Look) -> list[Claim]:
+def _claims(cells: dict[str, dict[int, Cell]], tuned: Errors) -> list[Claim]:
     ours, rivals = cells[_OURS], {name: column for name, column in cells.items() if name != _OURS}
     mine, others = ours[_AT], {name: column[_AT] for name, column in rivals.items()}
     duals = {name: column for name, column in rivals.items() if name != _BADMM}
 
     def against(field: str, form: str = ".2g") -> str:
-        return ", ".join(f"{getattr(cell.look, field):{form}} ({name})" for name, cell in others.items())
+        return ", ".join(f"{getattr(cell.plan_errors, field):{form}} ({name})" for name, cell in others.items())
 
     bound = [b for b, cell in ours.items() if all(cell.dual < column[b].dual for column in duals.values())]
     couple = [
-        b for b, cell in ours.items() if all(cell.look.rounded < column[b].look.rounded for column in rivals.values())
+        b
+        for b, cell in ours.items()
+        if all(cell.plan_errors.rounded < column[b].plan_errors.rounded for column in rivals.values())
     ]
     budgets = listed(list(ours), "d")
 
@@ -135,47 +151,46 @@ def _claims(cells: dict[str, dict[int, Cell]], tuned: Look) -> list[Claim]:
         ),
         Claim(
             "At a given budget Gibbs-OT is nearer to the optimum than IBP and B-ADMM (as the figure shows it): values.",
-            f"After {_AT} iterations its dual, made feasible, lacks {mine.dual:.2%} of W, against "
+            f"After {_AT} iterations its feasible dual is {mine.dual:.2%} below W, against "
             + ", ".join(f"{column[_AT].dual:.2%} ({name})" for name, column in duals.items())
             + f"; B-ADMM has a primal only. It is best at {listed(bound, 'd')} of {budgets} iterations.",
             _AT in bound,
         ),
         Claim(
             "At a given budget Gibbs-OT is nearer to the optimum than IBP and B-ADMM (as the figure shows it): plans.",
-            f"After {_AT} iterations its plan, rounded to a coupling, costs {mine.look.rounded:.1%} more than W, "
-            f"against {against('rounded', '.1%')}. It is best at {listed(couple, 'd')} of {budgets} iterations. B-ADMM "
+            f"After {_AT} iterations its plan, rounded to a coupling, costs {mine.plan_errors.rounded:.1%} more than "
+            f"W, against {against('rounded', '.1%')}. It is best at {listed(couple, 'd')} of {budgets} iterations. B-ADMM "
             f"has the paper's rho = 2 mean(M) here; with {_RHO} mean(M) it is {tuned.rounded:.1%}.",
             _AT in couple,
         ),
         Claim(
             "Its plan is sharper, and nearer to the exact one.",
-            f"In total variation, which counts mass one cell off as wholly wrong, it is {mine.look.variation:.2g} from "
-            f"the exact plan after {_AT} iterations, against {against('variation')}; with {_RHO} mean(M) B-ADMM's is "
-            f"{tuned.variation:.2g}. Partners are {mine.look.distance:.2g} cells off on average, against "
+            f"In total variation, which counts mass that is one cell off as entirely wrong, it is "
+            f"{mine.plan_errors.variation:.2g} from the exact plan after {_AT} iterations, against {against('variation')}; with {_RHO} mean(M) B-ADMM's is "
+            f"{tuned.variation:.2g}. Targets are {mine.plan_errors.distance:.2g} cells off on average, against "
             f"{against('distance')}.",
-            all(mine.look.variation < cell.look.variation for cell in others.values()),
+            all(mine.plan_errors.variation < cell.plan_errors.variation for cell in others.values()),
         ),
         Claim(
             "An approximate sparse primal solution can be recovered from the potentials.",
-            f"It is sparse, but no coupling: after {_AT} iterations its marginals are off by "
-            f"{mine.look.marginals:.2g}, against {against('marginals')}.",
+            f"It is sparse, but not a coupling: after {_AT} iterations its marginals are off by "
+            f"{mine.plan_errors.marginals:.2g}, against {against('marginals')}.",
             None,
         ),
     ]
 
 
-def _drawn(cells: dict[str, dict[int, Cell]], truth: Array) -> Figure:
-    from matplotlib.figure import Figure
-
+def _draw(cells: dict[str, dict[int, Cell]], truth: Array) -> Figure:
+    """Draw the plans, a column per method and a row per budget."""
     budgets = list(cells[_OURS])
-    figure = Figure(figsize=(9, 2.05 * len(budgets) + 0.3), layout="constrained")
+    figure = plots.new_figure(9, 2.05 * len(budgets) + 0.3)
     axes = figure.subplots(len(budgets), len(cells))
     for column, (name, found) in zip(axes.T, cells.items(), strict=True):
         column[0].set_title(name, fontsize=11)
         for ax, cell in zip(column, found.values(), strict=True):
             plans.draw(ax, cell.plan, truth)
-            label = f"{cell.look.rounded:+.1%}   TV {cell.look.variation:.2f}"
-            ax.set_xlabel(label, fontsize=8.5, color="#555555", labelpad=3)
+            label = f"{cell.plan_errors.rounded:+.1%}   TV {cell.plan_errors.variation:.2f}"
+            ax.set_xlabel(label, fontsize=8.5, color=plots.DARK_GREY, labelpad=3)
     for ax, budget in zip(axes[:, 0], budgets, strict=True):
         ax.set_ylabel(f"{budget:,}", fontsize=11)
     return figure

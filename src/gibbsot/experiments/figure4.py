@@ -13,7 +13,7 @@ from .outcome import Outcome
 def run(
     out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
 ) -> Outcome:
-    """Fit the fives and compare."""
+    """Fit the fives and compare the methods."""
     return factorisations.figure(
         "figure4",
         "handwritten fives",

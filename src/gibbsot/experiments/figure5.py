@@ -7,16 +7,16 @@ from pathlib import Path
 from .. import datasets
 from ..io.progress import Advance, silent
 from . import factorisations
-from .factorisations import Found
+from .factorisations import Factorisation
 from .outcome import Claim, Outcome
 
-_CLEAR = 1.5  # times as many: "clearly more"
+_CLEAR = 1.5  # factor that counts as clearly more
 
 
 def run(
     out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
 ) -> Outcome:
-    """Fit the faces and compare, also what looks like noise."""
+    """Fit the faces and compare the methods, also their noise."""
     shape = (32, 27)
     return factorisations.figure(
         "figure5",
@@ -25,7 +25,7 @@ def run(
         shape,
         "gray",
         out,
-        judged=_noise,
+        more_claims=_noise,
         quick=quick,
         seed=seed,
         n_jobs=n_jobs,
@@ -33,15 +33,16 @@ def run(
     )
 
 
-def _noise(found: dict[str, Found]) -> list[Claim]:
-    """Compare with plain NMF too, whose components are as sharp without any sampling."""
-    plain, smoothed, ours = (each.specks for each in found.values())
+def _noise(found: dict[str, Factorisation]) -> list[Claim]:
+    """Compare the noise, also with that of plain NMF, whose components are as sharp without sampling."""
+    plain, smoothed, ours = (each.outliers for each in found.values())
     more = ours > _CLEAR * plain
     return [
         Claim(
             "Components of Gibbs-OT have some salt-and-pepper noise, the smoothed ones have none",
-            f"{ours:.2%} of the pixels stand out from all their neighbours, against {smoothed:.2%} (smoothed) and "
-            f"{plain:.2%} (NMF, where all started)" + ("" if more else ": no clear sign of noise from the sampling"),
+            f"{ours:.2%} of the pixels differ from all their neighbours, against {smoothed:.2%} (smoothed) and "
+            f"{plain:.2%} (NMF, the initial components)"
+            + ("" if more else ": no clear sign of noise from the sampling"),
             True if more and ours > smoothed else None if ours > smoothed else False,
         )
     ]

@@ -1,4 +1,4 @@
-"""What an experiment leaves: pictures, numbers, and what they say of the paper's claims."""
+"""The outcome of an experiment: figures, numbers, and the claims of the paper compared with them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 
 class Claim(NamedTuple):
-    """A sentence of the paper beside what was measured.
+    """A claim of the paper and the measurement.
 
     Attributes
     ----------
-    paper, measured : str
+    paper : str
+        The claim.
+    measured : str
+        The measurement.
     holds : bool or None
-        None where the measurement neither supports it nor speaks against it.
+        None if the measurement neither confirms nor contradicts the claim.
     """
 
     paper: str
@@ -30,19 +33,24 @@ class Claim(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one experiment found.
+    """The claims and files of an experiment.
 
     Attributes
     ----------
-    name, title : str
-        Such as "figure1", and what it is of.
+    name : str
+        Such as "figure1".
+    title : str
+        The title in the report.
     sentence : str
-        Where to look.
+        What the figures show.
     claims : sequence of Claim
-    pictures, data : sequences of Path
-        The files that it wrote; of a picture the PNG, beside which lies a PDF.
+        The claims of the paper.
+    pictures : sequence of Path
+        The figures as PNG; each is also there as PDF.
+    data : sequence of Path
+        The files with the numbers.
     complete : bool
-        False where a part was not run, for want of data.
+        False if some of the experiment was not run because data were unavailable.
     """
 
     name: str
@@ -55,7 +63,7 @@ class Outcome(NamedTuple):
 
 
 def picture(figure: Figure, out: Path, name: str) -> Path:
-    """Write a figure as PNG and PDF, and return the former's path."""
+    """Write a figure as PNG and PDF, and return the path of the PNG."""
     with atomic.FileGroup() as files:
         for kind in ("pdf", "png"):
             with files.open(out / f"{name}.{kind}") as file:
@@ -64,25 +72,26 @@ def picture(figure: Figure, out: Path, name: str) -> Path:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], out: Path, name: str) -> Path:
-    """Write rows as CSV."""
+    """Write rows as CSV, and return the path."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(header)
     writer.writerows(rows)
-    return _written(text.getvalue(), out / f"{name}.csv")
+    return _write(text.getvalue(), out / f"{name}.csv")
 
 
 def record(data: Any, out: Path, name: str) -> Path:
-    """Write what JSON can hold, with null for numbers that are not finite."""
-    return _written(as_json(data), out / f"{name}.json")
+    """Write data as JSON, with null for numbers that are not finite, and return the path."""
+    return _write(as_json(data), out / f"{name}.json")
 
 
 def as_json(data: Any) -> str:
-    """Return what `record` writes."""
+    """Return data as indented JSON text."""
     return strict_json.dumps(data, indent=1) + "\n"
 
 
-def _written(text: str, path: Path) -> Path:
+def _write(text: str, path: Path) -> Path:
+    """Write a text file atomically."""
     with atomic.FileGroup() as files, files.open(path) as file:
         file.write(text.encode())
     return path

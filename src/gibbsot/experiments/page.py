@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: style and pictures are in it, and there is no script."""
+"""The report as one self-contained HTML page: style and figures are embedded, and there is no script."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
+from .. import plots
 from .outcome import Claim, Outcome
 
 _PAGE = Template("""<!doctype html>
@@ -19,7 +20,7 @@ _PAGE = Template("""<!doctype html>
 <title>$title</title>
 <link rel="icon" href="data:,">
 <style>
-:root { --ink: #24242a; --soft: #6b6b76; --paper: #fdfcfb; --line: #e6e2e0; --card: #ffffff; --pink: #d6176f;
+:root { --ink: #24242a; --soft: #6b6b76; --paper: #fdfcfb; --line: #e6e2e0; --card: #ffffff; --pink: $pink;
   --good: #1f7a4a; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e9e6e4; --soft: #a29da0; --paper: #17161a; --line: #34323a;
   --card: #1f1e23; --pink: #ff6fae; --good: #6fd39c; --bad: #ff8f86; } }
@@ -90,16 +91,25 @@ _VERDICTS = {True: ("yes", "holds"), False: ("no", "does not hold"), None: ("ope
 
 
 def page(outcomes: Sequence[Outcome], out: Path, *, quick: bool, seed: int, version: str) -> str:
-    """Return the report of what experiments found as HTML, with links to their data files in ``out``.
+    """Return the report of experiments as HTML, with links to their data files in ``out``.
 
     Parameters
     ----------
     outcomes : sequence of Outcome
+        The outcomes, in the order of the report.
     out : Path
-        The folder that the report will be in.
+        The folder of the report.
     quick : bool
+        Whether the experiments were quick ones.
     seed : int
+        Their seed.
     version : str
+        The version of the package.
+
+    Returns
+    -------
+    str
+        The page.
     """
     claims = [claim for found in outcomes for claim in found.claims]
     counts = {holds: sum(claim.holds is holds for claim in claims) for holds in _VERDICTS}
@@ -111,6 +121,7 @@ def page(outcomes: Sequence[Outcome], out: Path, *, quick: bool, seed: int, vers
     if quick:
         lead += " <strong>This was a quick run</strong>, on smaller problems with smaller budgets than the paper's."
     return _PAGE.substitute(
+        pink=plots.PINK,
         title="The paper&rsquo;s figures, measured again",
         lead=lead,
         links=" ".join(f'<a href="#{escape(found.name)}">{escape(_label(found.name))}</a>' for found in outcomes),
@@ -132,6 +143,7 @@ def _label(name: str) -> str:
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:
+    """Return the table of all claims."""
     rows = "\n".join(_row(found.name, claim) for found in outcomes for claim in found.claims)
     if not rows:
         return ""
@@ -140,6 +152,7 @@ def _table(outcomes: Sequence[Outcome]) -> str:
 
 
 def _row(name: str, claim: Claim) -> str:
+    """Return the row of a claim."""
     kind, words = _VERDICTS[claim.holds]
     return (
         f'<tr><td><a href="#{escape(name)}">{escape(_label(name))}</a></td>'
@@ -150,6 +163,7 @@ def _row(name: str, claim: Claim) -> str:
 
 
 def _section(found: Outcome, out: Path) -> str:
+    """Return the section of an experiment."""
     pictures = "\n".join(
         f'<figure><a href="{escape(_relative(path, out))}">'
         f'<img src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" '
@@ -161,9 +175,10 @@ def _section(found: Outcome, out: Path) -> str:
     return (
         f'<section id="{escape(found.name)}">\n<p class="label">{escape(_label(found.name))}</p>\n'
         f"<h2>{escape(found.title)}</h2>\n<p>{escape(found.sentence)}</p>\n{pictures}\n"
-        f'<p class="files">Pictures to print, and data: {links}</p>\n</section>'
+        f'<p class="files">Figures as PDF, and data: {links}</p>\n</section>'
     )
 
 
 def _relative(path: Path, out: Path) -> str:
+    """Return the link to a file."""
     return path.relative_to(out).as_posix() if path.is_relative_to(out) else path.name

@@ -1,4 +1,4 @@
-"""Plans of the methods that the paper compares, how far they are from the exact one, and pictures of them."""
+"""Plans of the methods that the paper compares: their errors relative to the exact plan, and figures of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from .. import plots
 from ..datasets import Pair
 
 if TYPE_CHECKING:
@@ -17,32 +18,40 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-PINK, GREEN = "#d6176f", "#a5e3bf"
-
 
 class Exact(NamedTuple):
-    """The optimum of a problem: its cost matrix, an optimal plan, and W."""
+    """The optimum of a problem.
+
+    Attributes
+    ----------
+    M : array of shape (m1, m2)
+        The cost matrix.
+    plan : array of shape (m1, m2)
+        An optimal plan.
+    value : float
+        The transport cost W.
+    """
 
     M: Array
     plan: Array
     value: float
 
 
-class Look(NamedTuple):
-    """How far a plan is from an optimal one.
+class Errors(NamedTuple):
+    """Errors of a plan Z relative to an optimal one.
 
     Attributes
     ----------
     cost : float
-        ``<M, Z> / W - 1`` of the plan as it is. Below zero it says only that mass is missing or misplaced.
+        ``<M, Z> / W - 1``; negative only if the marginals are wrong.
     rounded : float
-        The same of the coupling that `rounded` makes of it, which is never below zero.
+        The same of the coupling that `rounded` returns, which is never negative.
     marginals : float
-        Half of the absolute differences of both marginals from p and q: at most the mass that is misplaced, twice.
+        Half the sum of the absolute errors of both marginals.
     variation : float
-        The total variation distance from the exact plan, ``sum |Z - Z*| / 2``. A plan that is one cell off has 1.
+        The total variation distance from the exact plan, ``sum |Z - Z*| / 2``; 1 for a plan that is shifted by a cell.
     distance : float
-        How far a point's partner is from its exact one on average, in cells.
+        The mean distance between the target of a point and its exact target, in cells.
     """
 
     cost: float
@@ -53,24 +62,24 @@ class Look(NamedTuple):
 
 
 def exact(pair: Pair) -> Exact:
-    """Return the optimum, by POT's network simplex."""
+    """Return the optimum, by the network simplex of POT."""
     import ot
 
     M = np.asarray(pair.cost.matrix(), np.float64)
     finite = np.isfinite(M)
-    # POT takes no infinite costs; one that no optimal plan uses stands in for them
+    # POT accepts no infinite costs; they are replaced by one that no optimal plan uses
     plan = ot.emd(pair.p, pair.q, np.where(finite, M, 1e3 * M[finite].max()), numItermax=1_000_000)
-    return Exact(M, plan, spent(plan, M))
+    return Exact(M, plan, total_cost(plan, M))
 
 
-def spent(Z: Array, M: Array) -> float:
-    """Return ``<M, Z>``, where no mass costs nothing even if the cost is infinite."""
-    used = Z > 0
-    return float((Z[used] * M[used]).sum())
+def total_cost(Z: Array, M: Array) -> float:
+    """Return ``<M, Z>`` with 0 times infinity as 0."""
+    support = Z > 0
+    return float((Z[support] * M[support]).sum())
 
 
 def entropic(pair: Pair, epsilon: float, n_iter: int) -> tuple[Array, Array, str]:
-    """Return what so many Sinkhorn iterations make: a plan, a potential U, and the method of POT's that they took."""
+    """Return the plan and the potential U after n_iter Sinkhorn iterations, and the method of POT that was used."""
     import ot
 
     def solved(method: str) -> tuple[Array, Array, str]:
@@ -84,15 +93,32 @@ def entropic(pair: Pair, epsilon: float, n_iter: int) -> tuple[Array, Array, str
         warnings.simplefilter("error")
         try:
             return solved("sinkhorn")
-        except Warning:  # underflow, on which POT gives up and returns what it had
-            with np.errstate(over="ignore"):  # in numbers that are not asked for
+        except Warning:  # underflow: POT stops and returns the last iterate
+            with np.errstate(over="ignore"):  # in numbers that are not used
                 return solved("sinkhorn_log")
 
 
 def rounded(Z: Array, p: Array, q: Array) -> Array:
-    """Return a coupling of p and q near Z: algorithm 2 of Altschuler, Weed and Rigollet (2017).
+    """Return a coupling of p and q near Z.
 
-    Rows, then columns with too much mass are scaled down, and what is missing is filled by a matrix of rank one.
+    Rows, then columns with too much mass are scaled down, and a matrix of rank one adds the missing mass [1]_.
+
+    Parameters
+    ----------
+    Z : array of shape (m1, m2)
+        A plan with approximate marginals.
+    p, q : arrays of shape (m1,) and (m2,)
+        The marginals.
+
+    Returns
+    -------
+    array of shape (m1, m2)
+        A coupling of p and q.
+
+    References
+    ----------
+    .. [1] Altschuler, Weed and Rigollet, "Near-linear time approximation algorithms for optimal transport via Sinkhorn
+       iteration", NeurIPS 2017, algorithm 2.
 
     Examples
     --------
@@ -104,28 +130,28 @@ def rounded(Z: Array, p: Array, q: Array) -> Array:
     Z = Z * np.minimum(1, p / np.where(rows > 0, rows, 1))[:, None]
     columns = Z.sum(axis=0)
     Z = Z * np.minimum(1, q / np.where(columns > 0, columns, 1))
-    missing, wanting = (np.maximum(x, 0) for x in (p - Z.sum(axis=1), q - Z.sum(axis=0)))
-    mass = missing.sum()
-    return Z + np.outer(missing, wanting) / mass if mass > 0 else Z
+    rest_p, rest_q = (np.maximum(x, 0) for x in (p - Z.sum(axis=1), q - Z.sum(axis=0)))
+    mass = rest_p.sum()
+    return Z + np.outer(rest_p, rest_q) / mass if mass > 0 else Z
 
 
-def look(Z: Array, pair: Pair, optimum: Exact) -> Look:
-    """Compare a plan with the exact one."""
+def errors(Z: Array, pair: Pair, optimum: Exact) -> Errors:
+    """Return the errors of a plan."""
     p, q, _ = pair
     cells = np.arange(len(q))
-    partner = optimum.plan @ cells / p
+    target = optimum.plan @ cells / p
     marginals = np.abs(Z.sum(axis=1) - p).sum() + np.abs(Z.sum(axis=0) - q).sum()
-    return Look(
-        spent(Z, optimum.M) / optimum.value - 1,
-        spent(rounded(Z, p, q), optimum.M) / optimum.value - 1,
+    return Errors(
+        total_cost(Z, optimum.M) / optimum.value - 1,
+        total_cost(rounded(Z, p, q), optimum.M) / optimum.value - 1,
         float(marginals / 2),
         float(np.abs(Z - optimum.plan).sum() / 2),
-        float((Z * np.abs(cells - partner[:, None])).sum() / Z.sum()),
+        float((Z * np.abs(cells - target[:, None])).sum() / Z.sum()),
     )
 
 
 def listed(numbers: Sequence[float], form: str = ".3g") -> str:
-    """Return numbers as a sentence has them.
+    """Return numbers for a sentence, with commas and "and".
 
     Examples
     --------
@@ -137,21 +163,21 @@ def listed(numbers: Sequence[float], form: str = ".3g") -> str:
 
 
 def draw(ax: Axes, Z: Array, truth: Array) -> None:
-    """Draw a plan in pink over the exact one in green; both are made a little wider than a cell to show."""
+    """Draw a plan in pink over the exact one in green, both dilated to be visible."""
     from matplotlib.colors import to_rgb
 
     ordered = np.sort(Z, axis=None)
-    # the heaviest tenth of the mass is drawn alike, and roots let what is spread out be seen
+    # the heaviest tenth of the mass is clipped, and the square root makes diffuse mass visible
     full = ordered[np.searchsorted(np.cumsum(ordered), 0.9 * ordered.sum()).clip(max=ordered.size - 1)]
     shade = np.sqrt(np.clip(Z / full, 0, 1)) if full > 0 else np.zeros_like(Z)
     pixels = np.ones((*Z.shape, 3))
-    for layer, colour in ((_wider(truth > 0, 5), GREEN), (_wider(shade, 2), PINK)):
+    for layer, colour in ((_dilate(truth > 0, 5), plots.PALE_GREEN), (_dilate(shade, 2), plots.PINK)):
         pixels += layer[..., None] * (np.array(to_rgb(colour)) - pixels)
     ax.imshow(pixels.swapaxes(0, 1), origin="lower", extent=(0, 1, 0, 1), interpolation="nearest")
     ax.set(xticks=[], yticks=[])
-    ax.spines[:].set_color("#cccccc")
+    ax.spines[:].set_color(plots.PALE_GREY)
 
 
-def _wider(image: NDArray[np.generic], width: int) -> Array:
-    """Return at each pixel the largest of the square around it."""
+def _dilate(image: NDArray[np.generic], width: int) -> Array:
+    """Return the maximum over the square around each pixel."""
     return np.asarray(ndimage.maximum_filter(image.astype(np.float64), width, mode="nearest"))

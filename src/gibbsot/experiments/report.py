@@ -1,4 +1,4 @@
-"""All experiments of the paper, and one page that says what they found."""
+"""Runs the experiments of the paper and writes one page with their outcomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .outcome import Claim, Outcome, as_json, record
 from .page import page
 
 NAMES = ("figure1", "figure2", "figure3", "figure4", "figure5", "table", "bounds")
-_FACES = ("figure5", "table")  # those that depend on where the faces are from
+_FACES = ("figure5", "table")  # experiments that depend on GIBBSOT_FACES
 
 
 def reproduce(
@@ -30,25 +30,26 @@ def reproduce(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> list[Outcome]:
-    """Run experiments and write ``report.html`` and ``summary.json`` beside their pictures and data.
+    """Run experiments and write ``report.html`` and ``summary.json`` to the folder of their figures and data.
 
-    What an earlier call with the same folder, ``quick``, ``seed``, version and kernels has done is taken from there,
-    and is in the report also if it is not asked for now. After an interrupt the report has what was done before it, and
-    the next call goes on from there. An experiment that fails leaves the files that were there.
+    Outcomes of an earlier call with the same folder, ``quick``, ``seed``, version and kernels are reused, and are in
+    the report also if they are not in ``names``. After an interrupt the report has the finished experiments, and the
+    next call resumes there. An experiment that fails leaves the files of earlier calls unchanged.
 
     Parameters
     ----------
     names : sequence of str, optional
         Some of `NAMES`; all by default.
     out : path
-        A folder, made if there is none.
+        The folder, made if it does not exist.
     quick : bool
-        Smaller problems and budgets: a look at everything in about a minute.
+        Smaller problems and budgets: all experiments in about a minute.
     seed : int
+        The seed of all experiments.
     n_jobs : int, optional
         Threads.
     verbose : bool
-        Show a progress bar, on a terminal.
+        Show a progress bar on a terminal.
 
     Returns
     -------
@@ -78,7 +79,7 @@ def reproduce(
                     done[name] = found
         except BaseException:
             if done:
-                with suppress(OSError):  # the failure itself is what matters
+                with suppress(OSError):  # the first error is the one to report
                     _write(done, folder, settings)
             raise
         _write(done, folder, settings)
@@ -88,33 +89,34 @@ def reproduce(
 def _run(
     name: str, folder: Path, settings: dict[str, Any], n_jobs: int | None, advance: progress.Advance, share: float
 ) -> Outcome:
+    """Run an experiment in a temporary folder and move its files to the folder of the report."""
     done = 0.0
 
-    def part(of: float, note: str = "") -> None:
+    def advance_experiment(fraction: float, note: str = "") -> None:
         nonlocal done
-        of = min(of, 1 - done)
-        done += of
-        advance(of * share, f"{name} {note}".strip())
+        fraction = min(fraction, 1 - done)
+        done += fraction
+        advance(fraction * share, f"{name} {note}".strip())
 
-    part(0)
+    advance_experiment(0)
     module = import_module(f".{name}", __package__)
-    options = {"quick": settings["quick"], "seed": settings["seed"], "n_jobs": n_jobs, "advance": part}
-    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder, ignore_cleanup_errors=True) as place:
-        made = Path(place)  # where all of its files are written before the first takes its place
+    options = {"quick": settings["quick"], "seed": settings["seed"], "n_jobs": n_jobs, "advance": advance_experiment}
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder, ignore_cleanup_errors=True) as temporary:
+        made = Path(temporary)
         try:
             found: Outcome = module.run(made, **options)
             if found.complete:
                 record({"settings": _settings(name, settings), "outcome": _plain(found, made)}, made, f"{name}.outcome")
-            for path in sorted(made.iterdir(), key=lambda path: path.name == f"{name}.outcome.json"):  # that one last
+            for path in sorted(made.iterdir(), key=lambda path: path.name == f"{name}.outcome.json"):  # last
                 os.replace(path, folder / path.name)
         except datasets.UnavailableError as error:
-            claims = [Claim(f"All of {name}", "not run, for want of data", None)]
+            claims = [Claim(f"All of {name}", "not run: data unavailable", None)]
             return Outcome(name, "Not run", str(error), claims, [], [], complete=False)
         except OSError as error:
             if not isinstance(error.filename, str) or made not in Path(error.filename).parents:
                 raise
             raise OSError(error.errno, error.strerror, str(folder / Path(error.filename).relative_to(made))) from None
-    part(1)
+    advance_experiment(1)
     return found._replace(
         pictures=[folder / path.relative_to(made) for path in found.pictures],
         data=[folder / path.relative_to(made) for path in found.data],
@@ -122,12 +124,12 @@ def _run(
 
 
 def _settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return all that an experiment's outcome depends on."""
+    """Return all settings that the outcome of an experiment depends on."""
     return {**settings, "faces": os.environ.get("GIBBSOT_FACES")} if name in _FACES else settings
 
 
 def _stored(name: str, folder: Path, settings: dict[str, Any]) -> Outcome | None:
-    """Return what an earlier call left, or None where that is not all there or has other settings."""
+    """Return the outcome of an earlier call, or None if it is incomplete or has other settings."""
     try:
         kept = json.loads((folder / f"{name}.outcome.json").read_text("utf-8"))
         if kept["settings"] != _settings(name, settings):
@@ -147,6 +149,7 @@ def _stored(name: str, folder: Path, settings: dict[str, Any]) -> Outcome | None
 
 
 def _plain(found: Outcome, folder: Path) -> dict[str, Any]:
+    """Return an outcome as data for JSON."""
     return {
         **found._asdict(),
         "claims": [claim._asdict() for claim in found.claims],
@@ -156,7 +159,7 @@ def _plain(found: Outcome, folder: Path) -> dict[str, Any]:
 
 
 def _write(done: dict[str, Outcome], folder: Path, settings: dict[str, Any]) -> None:
-    """Write the report of what is done, now or by earlier calls."""
+    """Write the report of the experiments that this call and earlier ones finished."""
     known = [found for name in NAMES if (found := done.get(name) or _stored(name, folder, settings)) is not None]
     summary = {"settings": settings, "experiments": [_plain(found, folder) for found in known]}
     text = page(known, folder, quick=settings["quick"], seed=settings["seed"], version=settings["version"])

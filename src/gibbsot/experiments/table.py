@@ -1,6 +1,6 @@
-"""The seconds of an epoch on both data sets, beside the paper's and beside solving every transport problem exactly.
+"""The time of an epoch on both data sets, compared with the paper and with solving every transport problem exactly.
 
-Seconds are those of the processor, in one thread, which other work on the machine does not stretch.
+Times are CPU seconds in one thread, which do not depend on other processes.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from ..solvers.solve import solve_batch
 from . import outcome
 from .outcome import Claim, Outcome
 
-_TAU = 5  # the paper's
-_SOLVED = 10  # problems that are solved exactly, for the time of all
+_TAU = 5  # of the paper
+_SOLVED = 10  # problems that are solved exactly, to estimate the time of all
 
 
 class _Times(NamedTuple):
+    """CPU seconds of an epoch, and the mean sweeps per image."""
+
     paper: float
-    epoch: float  # with the paper's tau
-    default: float
+    epoch: float  # with the tau of the paper
+    default: float  # with the default tau
     sweeps: float
-    exact: float  # POT's simplex for every image
-    crossover: float  # ours
+    exact: float  # network simplex of POT for every image
+    crossover: float  # exact solver of this package
 
 
 def run(
     out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
 ) -> Outcome:
-    """Time epochs in one thread, whatever ``n_jobs`` is: the paper's single core."""
+    """Time epochs in one thread whatever ``n_jobs`` is, because the paper used a single core."""
     del n_jobs
     fives, faces = "200 fives 28 x 28", "400 faces 32 x 27"
     epochs, claims = 10 if quick else 40, list[Claim]()
@@ -52,7 +54,8 @@ def run(
             Claim(
                 f"{name}: {times.paper} s an epoch on a 3.3 GHz Core i5, K = 40",
                 f"{times.epoch:.3g} s in one thread of this machine, with {times.sweeps:.0f} sweeps an image; "
-                f"{times.default:.3g} s with our default of more sweeps. Other processors' seconds do not compare",
+                f"{times.default:.3g} s with our default of more sweeps. The processors differ, so the times are "
+                "not comparable",
                 None,
             )
         )
@@ -60,9 +63,9 @@ def run(
         claims.append(
             Claim(
                 f"{name}: about two magnitudes faster than solving all transport problems fully (Mosek)",
-                f"{ratio:.0f}x faster than POT's network simplex on the supports, {times.exact:.3g} s; our own exact "
+                f"{ratio:.0f}x faster than POT's network simplex on the supports, {times.exact:.3g} s; our exact "
                 f"solver takes {times.crossover:.3g} s. Against POT here, the paper's own {times.paper} s would be "
-                f"{times.exact / times.paper:.2g}x: its solver was slower",
+                f"{times.exact / times.paper:.2g}x: the solver of the paper was slower",
                 ratio >= 50,
             )
         )
@@ -74,6 +77,7 @@ def run(
 
 
 def _timed(X: NDArray[np.float64], shape: tuple[int, int], paper: float, epochs: int, seed: int) -> _Times:
+    """Measure the times on one data set."""
     import ot
 
     cost = GridCost(shape)
@@ -85,7 +89,7 @@ def _timed(X: NDArray[np.float64], shape: tuple[int, int], paper: float, epochs:
         with threadpool_limits(1):
             model.fit(X)
         spent = np.diff(ends)
-        usual = np.isnan([epoch.upper for epoch in model.history_[1:]])  # those without an exact look
+        usual = np.isnan([epoch.upper for epoch in model.history_[1:]])  # epochs without an exact evaluation
         seconds[tau] = float(spent[usual].mean())
         if tau == _TAU:
             sweeps = float(np.mean([epoch.sweeps for epoch in model.history_]))
