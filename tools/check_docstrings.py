@@ -33,7 +33,6 @@ CHECKS = {"GL08", "PR01", "PR02", "PR10", "RT01"}
 PENDING = (  # modules that are not complete yet
     "gibbsot.core.costs",
     "gibbsot.core.problems",
-    "gibbsot.io.readers",
     "gibbsot.models",
     "gibbsot.sampling",
     "gibbsot.solvers",

@@ -145,13 +145,15 @@ def _claims(
         Claim(
             "Pr(r < r1 - K) <= exp(-K^2 / 2 sum a^2) if C T <= a.",
             f"One chain in twenty deviates downwards by more than {-low:.2g}; the bound says {K[0]:.2g}, "
-            f"{K[0] / -low:.1f} times as much. Measured shares exceed it by {max(excess['below'], 0):.2g} at most. {sums}",
+            f"{K[0] / -low:.1f} times as much. Measured shares exceed it by "
+            f"{max(excess['below'], 0):.2g} at most. {sums}",
             within["below"],
         ),
         Claim(
             "Pr(r > r1 + K) <= exp(-K^2 / 2 sum a^2) + eps if log(2 N m / eps) T + D <= a.",
             f"One chain in twenty deviates upwards by more than {high:.2g}; the bound says {K[1]:.2g}, "
-            f"{K[1] / high:.0f} times as much. Measured shares exceed it by {max(excess['above'], 0):.2g} at most. {sums}",
+            f"{K[1] / high:.0f} times as much. Measured shares exceed it by "
+            f"{max(excess['above'], 0):.2g} at most. {sums}",
             within["above"],
         ),
         Claim(

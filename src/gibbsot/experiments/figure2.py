@@ -159,14 +159,15 @@ def _claims(cells: dict[str, dict[int, Cell]], tuned: Errors) -> list[Claim]:
         Claim(
             "At a given budget Gibbs-OT is nearer to the optimum than IBP and B-ADMM (as the figure shows it): plans.",
             f"After {_AT} iterations its plan, rounded to a coupling, costs {mine.plan_errors.rounded:.1%} more than "
-            f"W, against {against('rounded', '.1%')}. It is best at {listed(couple, 'd')} of {budgets} iterations. B-ADMM "
-            f"has the paper's rho = 2 mean(M) here; with {_RHO} mean(M) it is {tuned.rounded:.1%}.",
+            f"W, against {against('rounded', '.1%')}. It is best at {listed(couple, 'd')} of {budgets} iterations. "
+            f"B-ADMM has the paper's rho = 2 mean(M) here; with {_RHO} mean(M) it is {tuned.rounded:.1%}.",
             _AT in couple,
         ),
         Claim(
             "Its plan is sharper, and nearer to the exact one.",
             f"In total variation, which counts mass that is one cell off as entirely wrong, it is "
-            f"{mine.plan_errors.variation:.2g} from the exact plan after {_AT} iterations, against {against('variation')}; with {_RHO} mean(M) B-ADMM's is "
+            f"{mine.plan_errors.variation:.2g} from the exact plan after {_AT} iterations, "
+            f"against {against('variation')}; with {_RHO} mean(M) B-ADMM's is "
             f"{tuned.variation:.2g}. Targets are {mine.plan_errors.distance:.2g} cells off on average, against "
             f"{against('distance')}.",
             all(mine.plan_errors.variation < cell.plan_errors.variation for cell in others.values()),

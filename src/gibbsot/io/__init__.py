@@ -1,1 +1,1 @@
-"""Files that are read and written, and progress."""
+"""Reading measures, writing files atomically, and progress bars."""

@@ -1,4 +1,4 @@
-"""A progress bar that is quiet where there is no terminal."""
+"""A progress bar, shown on terminals only."""
 
 from __future__ import annotations
 
@@ -9,18 +9,31 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Advances a bar by a share of the whole; a note is shown beside it."""
+    """Function that advances a bar by a share of the whole and shows a note."""
 
     def __call__(self, share: float, note: str = "") -> None: ...
 
 
 def silent(share: float, note: str = "") -> None:
-    """Advance nothing."""
+    """Advance no bar."""
 
 
 @contextmanager
-def bar(what: str, wanted: bool) -> Iterator[Advance]:
-    """Show a bar if wanted and there is a terminal; yield the function that advances it."""
+def bar(label: str, wanted: bool) -> Iterator[Advance]:
+    """Show a bar on a terminal and yield the function that advances it.
+
+    Parameters
+    ----------
+    label : str
+        The text of the bar.
+    wanted : bool
+        Whether to show it.
+
+    Yields
+    ------
+    Advance
+        The function; it does nothing without a bar.
+    """
     if not wanted or not sys.stderr.isatty():
         yield silent
         return
@@ -32,5 +45,5 @@ def bar(what: str, wanted: bool) -> Iterator[Advance]:
 
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        task = display.add_task(what, total=1.0)
-        yield lambda share, note="": display.update(task, advance=share, description=f"{what} {note}".strip())
+        task = display.add_task(label, total=1.0)
+        yield lambda share, note="": display.update(task, advance=share, description=f"{label} {note}".strip())

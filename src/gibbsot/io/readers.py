@@ -1,11 +1,7 @@
-"""Measures from files: images, NumPy's arrays, CSV, Parquet and MNIST's idx."""
+"""Measures from files: one measure, a collection of them, or the matrices of a folder."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,32 +9,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import validation
+from .formats import IMAGES, PARQUET, TABLES, Array, Source, array, check_file, image, is_image
 from .npz import READ_ERRORS
 
-Array = NDArray[np.float64]
-Source = str | os.PathLike[str]
-Resize = Callable[[Array], Array]
+__all__ = ["Collection", "Measure", "Resize", "array", "collection", "image", "matrices", "matrix", "measure"]
 
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
-_TABLES = (".csv", ".tsv", ".txt")
-_KINDS = f"an image ({' '.join(IMAGES)}), .npy, .npz, .csv, .parquet or an idx file of MNIST's"
+Resize = Callable[[Array], Array]
 
 
 class Measure(NamedTuple):
-    """One measure of a file.
+    """One measure, on a grid or on points.
 
     Attributes
     ----------
     weights : array of shape (m,)
-        With sum one.
-    shape : tuple of int, optional
-        The sides of the grid that the weights live on.
-    points : array of shape (m, d), optional
-        Or the points.
+        The weights, with sum one.
+    shape : tuple of int or None
+        The shape of the grid.
+    points : array of shape (m, d) or None
+        The points.
     """
 
     weights: Array
@@ -47,14 +39,14 @@ class Measure(NamedTuple):
 
 
 class Collection(NamedTuple):
-    """Many measures.
+    """Many measures on the same bins.
 
     Attributes
     ----------
     rows : array of shape (n, m)
-        Weights, not normalised.
-    shape : (height, width), optional
-        If they are images.
+        The weights, not normalised.
+    shape : (height, width) or None
+        The shape of images.
     """
 
     rows: Array
@@ -77,15 +69,25 @@ def measure(
     path : path
         An image, or an array in one of the other formats.
     key : str, optional
-        The name of the array in an npz file that has several.
+        The name of the array in an npz file with several.
     points : bool
         Rows are points with equal weights.
     weighted : bool
         The last column of the points is their weight.
     invert : bool
-        Of an image: dark pixels have the weight, not light ones.
-    resize : function, optional
-        Applied to images, shape (n, height, width).
+        Dark pixels of an image have the weight instead of light ones.
+    resize : callable, optional
+        Maps images of shape (n, height, width) to smaller ones.
+
+    Returns
+    -------
+    Measure
+        The measure, normalised.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or has negative or infinite weights or no mass.
 
     Examples
     --------
@@ -99,21 +101,21 @@ def measure(
     where = Path(path)
     if is_image(where):
         if points:
-            raise ValueError(f"{where}: is an image; expected rows of coordinates for points")
+            raise ValueError(f"{where}: is an image; expected points as rows")
         values = image(where, invert=invert)
     else:
         values = array(where, key)
     if points:
-        return _cloud(values, where, weighted)
+        return _point_measure(values, where, weighted)
     if 1 in values.shape and values.ndim == 2 and not is_image(where):
-        values = values.ravel()  # one column, or one line, of a table
+        values = values.ravel()  # a table with a single column or row
     if not 1 <= values.ndim <= 3 or values.size == 0:
         raise ValueError(f"{where}: expected weights on a grid of one to three axes, got shape {values.shape}")
     if resize is not None:
         if values.ndim != 2:
             raise ValueError(f"{where}: expected an image to shrink, got shape {values.shape}")
         values = resize(values[None])[0]
-    return Measure(_normalised(values, where), values.shape, None)
+    return Measure(_normalise(values, where), values.shape, None)
 
 
 def collection(
@@ -127,35 +129,56 @@ def collection(
     invert: bool = False,
     resize: Resize | None = None,
 ) -> Collection:
-    """Read many measures: a folder of images, or a matrix with one measure a row.
+    """Read many measures: a folder of images, or a matrix with one measure per row.
 
     Parameters
     ----------
     path : path
-        A folder, whose images in it and below are taken in the order of their names; or an array of shape
+        A folder, whose images are read in the order of their names, with those in subfolders; or an array of shape
         (n, height, width) or (n, m).
     key : str, optional
-        The name of the array in an npz file; by default ``images``, or the only one.
+        The name of the array in an npz file; by default ``images``, or the only array.
     shape : (height, width), optional
-        What the rows of a matrix are images of.
-    labels, label : path and int, optional
-        Keep the measures that have this label, one for each measure in an array or an idx file.
+        The shape of the images that the rows of a matrix are.
+    labels : path, optional
+        A file with one label per measure: an array or an idx file.
+    label : int, optional
+        Keep the measures with this label.
     limit : int, optional
-        Keep so many.
+        Keep the first measures only.
     invert : bool
-        Dark pixels of image files have the weight.
-    resize : function, optional
-        Applied to images, shape (n, height, width), each file by itself.
+        Dark pixels of image files have the weight instead of light ones.
+    resize : callable, optional
+        Maps images of shape (n, height, width) to smaller ones; it is applied to each image file by itself.
+
+    Returns
+    -------
+    Collection
+        The measures.
+
+    Raises
+    ------
+    ValueError
+        If a file is damaged, images differ in shape, or weights are negative, infinite or all zero.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(folder + "/a.npy", np.ones((5, 4, 3)))
+    ...     rows, shape = collection(folder + "/a.npy", limit=2)
+    >>> rows.shape, shape
+    ((2, 12), (4, 3))
     """
     where = Path(path)
     if (labels is None) != (label is None):
-        raise ValueError("labels: expected both a label and the file that has those of the measures, or neither")
+        raise ValueError("labels: expected both a label and a file of labels, or neither")
     if limit is not None:
         validation.count(limit, "limit")
     values: Array
     if where.is_dir():
         if labels is not None:
-            raise ValueError(f"{where}: is a folder; labels go with a file of measures")
+            raise ValueError(f"{where}: is a folder; labels need a file of measures")
         values, shape, resize = _folder(where, invert, resize, limit), None, None
     else:
         if is_image(where) and where.exists():
@@ -182,7 +205,7 @@ def collection(
             raise ValueError(f"{where}: expected images of {shape[0]} x {shape[1]}, got shape {values.shape}")
     if resize is not None:
         if values.ndim != 3:
-            raise ValueError(f"{where}: has rows of {values.shape[1]}, and only images can shrink; say their shape")
+            raise ValueError(f"{where}: has rows of {values.shape[1]}, and only images can be resized; give a shape")
         values = resize(values)
     rows = values.reshape(len(values), -1)
     if not validation.check_weights(rows, str(where), empty_rows=True).any():
@@ -191,186 +214,57 @@ def collection(
     return Collection(rows, sides)
 
 
-def is_image(path: Path) -> bool:
-    """Return whether a file is an image by its name."""
-    return path.suffix.lower() in IMAGES
-
-
-def image(path: Source, *, invert: bool = False) -> Array:
-    """Read an image as shades of grey, shape (height, width); what is transparent has no weight.
-
-    Parameters
-    ----------
-    path : path
-    invert : bool
-        Dark is large.
-    """
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise ImportError("images need Pillow, which comes with matplotlib: pip install 'gibbsot[plots]'") from None
-    _exists(Path(path))
-    try:
-        with Image.open(path) as opened:
-            picture: Any = ImageOps.exif_transpose(opened)
-            if picture.mode.startswith(("I", "F")):  # deeper than the 256 shades of "L"
-                grey = np.asarray(picture, np.float64)
-            else:
-                if "A" in picture.getbands() or "transparency" in picture.info:
-                    ground = Image.new("RGBA", picture.size, "white" if invert else "black")
-                    picture = Image.alpha_composite(ground, picture.convert("RGBA"))
-                grey = np.asarray(picture.convert("L"), np.float64)
-    except (*READ_ERRORS, Image.DecompressionBombError):  # what Pillow raises depends on the format
-        raise ValueError(f"{path}: is damaged or no image") from None
-    if not invert:
-        return grey
-    return (255.0 if grey.max() <= 255 else grey.max()) - grey
-
-
-def array(path: Source, key: str | None = None) -> Array:
-    """Read an array of numbers from a .npy, .npz, .csv, .parquet or idx file.
-
-    Parameters
-    ----------
-    path : path
-    key : str, optional
-        The name of the array in an npz file; by default ``images``, or the only one.
-    """
-    where = Path(path)
-    _exists(where)
-    suffix = where.suffix.lower()
-    if suffix == ".npy":
-        found = _numpy(where)
-    elif suffix == ".npz":
-        found = _archive(where, key)
-    elif suffix in _TABLES:
-        found = _table(where)
-    elif suffix in (".parquet", ".pq"):
-        found = _parquet(where)
-    else:
-        found = _idx(where)
-    return np.asarray(validation.real(found, str(where)), np.float64)
-
-
 def matrix(path: Source) -> Any:
-    """Read a matrix with a measure a row, as `array` does, or a sparse one that ``scipy.sparse.save_npz`` wrote."""
+    """Read a matrix with one measure per row.
+
+    Parameters
+    ----------
+    path : path
+        A file for `array`, or one that ``scipy.sparse.save_npz`` wrote.
+
+    Returns
+    -------
+    array or csr_array of shape (n, m)
+        The matrix; images are flattened to rows.
+    """
     where = Path(path)
-    _exists(where)
+    check_file(where)
     if where.suffix.lower() == ".npz":
         found = None
-        with suppress(*READ_ERRORS):  # not a sparse one; what is damaged will be told below
+        with suppress(*READ_ERRORS):  # not a sparse matrix; `array` reports damage
             found = sparse.load_npz(where)
         if found is not None:
             return validation.sparse_rows(found, str(where))
     found = array(where)
     if found.ndim < 2:
-        raise ValueError(f"{where}: expected a matrix with a measure a row, got shape {found.shape}")
+        raise ValueError(f"{where}: expected a matrix with one measure per row, got shape {found.shape}")
     return found.reshape(len(found), -1)
 
 
 def matrices(path: Source) -> list[Path]:
-    """Return the files of a folder that has matrices and no images: parts of data, in the order of their names."""
+    """Find the matrices of a folder, one per shard.
+
+    Parameters
+    ----------
+    path : path
+        A folder.
+
+    Returns
+    -------
+    list of Path
+        Its files in the order of their names; empty if it has images or is not a folder.
+    """
     where = Path(path)
-    if not where.is_dir() or _names(where, is_image):
+    if not where.is_dir() or _find(where, is_image):
         return []
-    return _names(where, lambda name: name.suffix.lower() in (".npy", ".npz", ".parquet", ".pq", *_TABLES))
-
-
-def _exists(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path}: is a folder; expected a file")
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file")
-
-
-def _numpy(path: Path) -> NDArray[Any]:
-    try:
-        with open(path, "rb") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-    except PermissionError:
-        raise
-    except READ_ERRORS as error:
-        raise ValueError(f"{path}: is damaged or no array of numbers ({error})") from None
-
-
-def _archive(path: Path, key: str | None) -> NDArray[Any]:
-    try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            names = list(file.files)
-            name = key if key is not None else "images" if "images" in names else names[0] if len(names) == 1 else None
-            if name in names:
-                return np.asarray(file[name])
-    except PermissionError:
-        raise
-    except (*READ_ERRORS, AttributeError) as error:  # the last: another kind of file under this name
-        raise ValueError(f"{path}: is damaged or no npz file of numbers ({error})") from None
-    if key is None:
-        raise ValueError(f"{path}: has the arrays {', '.join(names) or '(none)'}; say with the key which one to take")
-    raise ValueError(f"{path}: has no array {key!r}, only {', '.join(names) or 'none at all'}")
-
-
-def _table(path: Path) -> NDArray[Any]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: is no text; expected numbers with commas between them") from None
-    lines = [line for line in text.splitlines() if line.strip()]
-    between = next((mark for mark in ",;\t" if lines and mark in lines[0]), None)
-    try:
-        if lines and not _numbers(next(csv.reader(lines[:1], delimiter=between or " "))):
-            lines = lines[1:]  # names of the columns
-        if not lines:
-            raise ValueError("it is empty")
-        return np.loadtxt(io.StringIO("\n".join(lines)), delimiter=between, ndmin=2)
-    except (ValueError, csv.Error) as error:  # the latter: a field that is too long
-        raise ValueError(f"{path}: expected a table of numbers ({str(error).partition(';')[0]})") from None
-
-
-def _numbers(words: list[str]) -> bool:
-    try:
-        return bool([float(word) for word in words if word or len(words) == 1])
-    except ValueError:
-        return False
-
-
-def _parquet(path: Path) -> NDArray[Any]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise ImportError(f"{path}: Parquet needs pyarrow: pip install 'gibbsot[parquet]'") from None
-    try:
-        table = parquet.read_table(path)
-        columns = [np.asarray(column.to_numpy()) for column in table.columns]
-    except (ArrowException, OSError, ValueError) as error:
-        raise ValueError(f"{path}: is damaged or no Parquet file ({str(error).splitlines()[0]})") from None
-    for name, column in zip(table.column_names, columns, strict=True):
-        if column.dtype.kind not in "fiub":
-            raise ValueError(f"{path}: column {name!r} has no numbers; expected numbers in all columns")
-    return np.column_stack(columns) if columns else np.empty((0, 0))
-
-
-def _idx(path: Path) -> NDArray[Any]:
-    """Read MNIST's format: two zeros, the type (8: bytes), the number of axes, the sides, the values."""
-    content = path.read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except READ_ERRORS:
-            raise ValueError(f"{path}: is damaged, it does not unpack") from None
-    if content[:3] != b"\0\0\x08" or len(content) < 4:
-        raise ValueError(f"{path}: is of no known kind; expected {_KINDS}")
-    start = 4 + 4 * content[3]
-    sides = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if len(content) >= start else ()
-    values = np.frombuffer(content[start:], np.uint8)
-    if not sides or len(values) != np.prod(sides, dtype=object):
-        raise ValueError(f"{path}: is damaged, its length does not fit its shape {sides}")
-    return values.reshape(sides)
+    return _find(where, lambda name: name.suffix.lower() in (".npy", ".npz", *PARQUET, *TABLES))
 
 
 def _folder(path: Path, invert: bool, resize: Resize | None, limit: int | None) -> Array:
-    names = _names(path, is_image)[:limit]
+    """Read the images of a folder."""
+    names = _find(path, is_image)[:limit]
     if not names:
-        raise ValueError(f"{path}: has no images in it; expected files such as {' '.join(IMAGES[:3])}")
+        raise ValueError(f"{path}: has no images; expected files such as {' '.join(IMAGES[:3])}")
     images: list[Array] = []
     for name, picture in _pictures(names, invert, resize):
         if images and picture.shape != images[0].shape:
@@ -382,8 +276,8 @@ def _folder(path: Path, invert: bool, resize: Resize | None, limit: int | None) 
     return np.stack(images)
 
 
-def _names(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
-    """Return files in a folder and below, numbers in their names in order of size."""
+def _find(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
+    """Return files in a folder and its subfolders in the order of their names, numbers in names by value."""
     found = (
         name
         for name in path.rglob("*")
@@ -396,6 +290,7 @@ def _names(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
 
 
 def _pictures(names: list[Path], invert: bool, resize: Resize | None) -> Iterator[tuple[Path, Array]]:
+    """Yield image files with their grey values."""
     for name in names:
         picture = image(name, invert=invert)
         if resize is not None:
@@ -406,7 +301,8 @@ def _pictures(names: list[Path], invert: bool, resize: Resize | None) -> Iterato
         yield name, picture
 
 
-def _cloud(values: Array, path: Path, weighted: bool) -> Measure:
+def _point_measure(values: Array, path: Path, weighted: bool) -> Measure:
+    """Return the measure on the points in the rows of an array."""
     points = values[:, None] if values.ndim == 1 else values
     if points.ndim != 2 or len(points) == 0 or points.shape[1] < 1 + weighted:
         least = "(m, d + 1) with a weight at the end" if weighted else "(m, d)"
@@ -416,9 +312,10 @@ def _cloud(values: Array, path: Path, weighted: bool) -> Measure:
         points, weights = points[:, :-1], points[:, -1]
     if not np.isfinite(points).all():
         raise ValueError(f"{path}: has NaN or infinite coordinates; expected finite ones")
-    return Measure(_normalised(weights, path), None, np.ascontiguousarray(points))
+    return Measure(_normalise(weights, path), None, np.ascontiguousarray(points))
 
 
-def _normalised(weights: Array, path: Path) -> Array:
+def _normalise(weights: Array, path: Path) -> Array:
+    """Return valid weights as a vector with sum one."""
     row = validation.weights(weights.ravel(), str(path), weights.size)[0]
     return row / row.sum()
