@@ -175,3 +175,63 @@ def test_dtype_follows_the_input():
 def test_bad_input(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_of_a_cost_are_read_only(kind):
+    M = cost(kind)
+    kernel, operand = M.operand()
+    for array in (operand,) if kernel == "dense" else operand:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = np.nan
+
+
+def test_the_arrays_of_the_caller_stay_writeable_and_apart():
+    axis, M = np.ones((2, 2)), np.ones((2, 2))
+    grid, dense = GridCost(matrices=[axis, axis]), DenseCost(M)
+    axis[0, 0] = M[0, 0] = 7.0
+    assert grid.at(0, 0) == 2.0
+    assert dense.at(0, 0) == 1.0
+    matrix = dense.matrix()
+    matrix[0, 0] = 7.0
+    assert dense.at(0, 0) == 1.0
+
+
+def test_axes_cannot_be_replaced():
+    grid = GridCost((3, 4))
+    with pytest.raises(AttributeError):
+        grid.axes = [np.ones((2, 2))]
+    with pytest.raises(TypeError):
+        grid.axes[0] = np.ones((2, 2))
+
+
+def transforms(M):
+    M.row_min(np.zeros(M.shape[1]))
+    M.col_max(np.zeros(M.shape[0]))
+
+
+TAMPERED = {
+    "other sides": lambda M: vars(M).update(_axes=(np.ones((3, 3)), np.ones((2, 2)))),
+    "too few axes": lambda M: vars(M).update(_axes=(np.ones((3, 3)),)),
+    "no axes": lambda M: vars(M).update(_axes=()),
+    "other shape": lambda M: vars(M).update(shape=(12, 13)),
+    "reshaped": lambda M: setattr(M.axes[1], "shape", (2, 8)),
+}
+
+
+@pytest.mark.parametrize("level", [level for level in native.available() if level != "numpy"])
+@pytest.mark.parametrize("tampered", TAMPERED)
+def test_a_grid_that_was_tampered_with_is_refused(level, tampered):
+    M = GridCost((3, 4))
+    TAMPERED[tampered](M)
+    with native.using(level), pytest.raises(ValueError, match="expected"):
+        transforms(M)
+
+
+@pytest.mark.parametrize("level", [level for level in native.available() if level != "numpy"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 40), (30, 3)])
+def test_a_matrix_that_was_tampered_with_is_refused(level, shape):
+    M = DenseCost(np.ones((3, 5)))
+    M.shape = shape
+    with native.using(level), pytest.raises(ValueError, match="expected"):
+        transforms(M)

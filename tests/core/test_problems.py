@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from gibbsot import DenseCost, problem, solve, solve_batch
+from gibbsot import DenseCost, Problem, problem, sampler, solve, solve_batch
 
 M = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
 
@@ -94,3 +94,36 @@ def test_a_weight_too_small_for_the_precision_is_a_mask(dtype):
     np.testing.assert_array_equal(pair.p, [[1, 0]])
     np.testing.assert_array_equal(pair.q, [[1, 0]])
     assert solve(pair.p[0], pair.q[0], pair.cost).lower_bound == pytest.approx(1, rel=1e-5)
+
+
+P, Q, COST = np.array([GOOD_P]), np.array([GOOD_Q]), DenseCost(M)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "cost", "message"),
+    [
+        (P, Q, M, "cost: expected a Cost, got ndarray"),
+        (P.astype(np.float32), Q, COST, "p: expected an array of float64, got float32"),
+        (P, Q.tolist(), COST, "q: expected an array of float64, got list"),
+        (P[0], Q, COST, r"p: expected shape \(n, 2\) to match the cost, got \(2,\)"),
+        (P, Q[:, 1:], COST, r"q: expected shape \(n, 3\) to match the cost, got \(1, 2\)"),
+        (Q, P, COST, r"p: expected shape \(n, 2\)"),
+        (np.repeat(P, 3, axis=0), Q, COST, r"q: expected as many rows as p has \(3\), got 1"),
+        (P * np.nan, Q, COST, "p: has NaN weights"),
+        (P, Q - [[0.3, 0, -0.3]], COST, "q: has negative weights, the first at row 0, entry 0"),
+        (P, 0 * Q, COST, "q: row 0 has no mass"),
+        (2 * P, Q, COST, "p: row 0 sums to 2; expected 1"),
+    ],
+)
+def test_problems_made_by_hand_are_checked(p, q, cost, message):
+    with pytest.raises(ValueError, match=message):
+        Problem(p, q, cost)
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (1, 18), (2, 9)])
+def test_a_problem_that_was_tampered_with_is_refused(kernel, shape):
+    pair = problem(np.repeat(P, 6, axis=0), np.repeat(Q, 6, axis=0), COST)
+    state = sampler.init(pair)
+    object.__setattr__(pair, "p", np.zeros(shape))
+    with pytest.raises(ValueError, match=r"expected|broadcast"):
+        sampler.run(state, pair, [1.0, 0.5])

@@ -72,7 +72,7 @@ class Conjugate:
         if isinstance(cost, GridCost):
             axes, self._rows, self._columns = cost.axes, cost.row_shape, cost.col_shape
         else:
-            axes, self._rows, self._columns = [cost.matrix()], cost.shape[:1], cost.shape[1:]
+            axes, self._rows, self._columns = (cost.matrix(),), cost.shape[:1], cost.shape[1:]
         exponents = [np.asarray(axis, np.float64) / epsilon for axis in axes]
         self._least = sum(float(x.min()) for x in exponents)
         self._exponents = [x - x.min() for x in exponents]

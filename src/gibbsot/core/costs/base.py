@@ -1,0 +1,280 @@
+"""What a cost is: the abstract base class, with the steps to add a cost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .. import native
+
+Array = NDArray[np.floating]
+
+
+class Cost(ABC):
+    """Base class of costs between ``shape[0]`` points of one measure and ``shape[1]`` points of another.
+
+    The solvers use a cost only through the operations below, so that it need not store its matrix M.
+
+    Attributes
+    ----------
+    shape : pair of int
+        Number of rows (points of p) and of columns (points of q).
+    dtype : numpy.dtype
+        float32 or float64: the precision of all computations with this cost.
+    finite : bool
+        Whether no pair is forbidden by an infinite cost.
+    depth : int
+        Number of additions behind one entry of a c-transform; rounding errors grow with it.
+    work : int
+        Number of additions in one sweep of the sampler.
+
+    Notes
+    -----
+    To add a cost, derive a class in this package that
+
+    - checks its arguments in ``__init__`` with functions of `core.validation`, sets the five attributes above, and
+      makes its arrays read-only with `frozen`;
+    - implements the abstract methods: ``_transform_one`` (the c-transform in NumPy, which is the specification that
+      the compiled kernel is tested against), ``_mean``, ``at``, ``spread``, ``matrix`` and ``astype``;
+    - returns the arrays that define it from ``arrays``, and is made again from them in `from_arrays` (for files);
+    - names its compiled kernel in ``operand``. A cost that can be written as a matrix or as a sum over axes uses the
+      kernels "dense" or "grid"; any other needs an operator in ``native/operators.hpp``.
+
+    Then add it to ``KINDS`` in ``tests/cases.py``: the tests of costs, sampler and solvers run for every kind.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    finite: bool
+    depth: int
+    work: int
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.shape[0]:,} x {self.shape[1]:,}, {self.dtype}>"
+
+    def row_min(self, h: ArrayLike, n_jobs: int | None = None) -> Array:
+        r"""Return the c-transform of a potential of the columns.
+
+        .. math:: U_i = \min_j (M_{ij} + h_j)
+
+        Parameters
+        ----------
+        h : array of shape (m2,) or (n, m2)
+            One potential or a batch of them; ``inf`` leaves a column out.
+        n_jobs : int, optional
+            Threads over the batch.
+
+        Returns
+        -------
+        array of shape (m1,) or (n, m1)
+        """
+        return self._transform(h, True, n_jobs)
+
+    def col_max(self, g: ArrayLike, n_jobs: int | None = None) -> Array:
+        r"""Return the c-transform of a potential of the rows.
+
+        .. math:: L_j = \max_i (g_i - M_{ij})
+
+        Parameters
+        ----------
+        g : array of shape (m1,) or (n, m1)
+            One potential or a batch of them; ``-inf`` leaves a row out.
+        n_jobs : int, optional
+            Threads over the batch.
+
+        Returns
+        -------
+        array of shape (m2,) or (n, m2)
+        """
+        return -self._transform(-np.asarray(g, self.dtype), False, n_jobs)
+
+    def row_nearest(self, h: ArrayLike, k: int = 1) -> NDArray[np.int64]:
+        """Return the k columns with the smallest ``M_ij + h_j`` of each row, the smallest first.
+
+        Parameters
+        ----------
+        h : array of shape (m2,)
+            A potential of the columns; ``inf`` leaves a column out.
+        k : int
+            The number of columns; -1 fills up rows that have fewer finite sums.
+
+        Returns
+        -------
+        array of int64, shape (m1, k)
+        """
+        return self._nearest(h, True, k)
+
+    def col_nearest(self, g: ArrayLike, k: int = 1) -> NDArray[np.int64]:
+        """Return the k rows with the largest ``g_i - M_ij`` of each column, the largest first.
+
+        Parameters
+        ----------
+        g : array of shape (m1,)
+            A potential of the rows; ``-inf`` leaves a row out.
+        k : int
+            The number of rows; -1 fills up columns that have fewer finite differences.
+
+        Returns
+        -------
+        array of int64, shape (m2, k)
+        """
+        return self._nearest(-np.asarray(g, self.dtype), False, k)
+
+    def mean(self, p: ArrayLike, q: ArrayLike, n_jobs: int | None = None) -> NDArray[np.float64]:
+        r"""Return the mean of the finite costs under independent p and q, for each problem of a batch.
+
+        .. math:: \sum_{ij} p_i q_j M_{ij} \Big/ \sum_{ij} p_i q_j
+
+        Parameters
+        ----------
+        p, q : arrays of shape (n, m1) and (n, m2)
+            Weights.
+        n_jobs : int, optional
+            Threads over the batch.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        p = np.ascontiguousarray(p, self.dtype)
+        q = np.ascontiguousarray(q, self.dtype)
+        if p.ndim != 2 or q.ndim != 2 or len(p) != len(q) or (p.shape[1], q.shape[1]) != self.shape:
+            m1, m2 = self.shape
+            raise ValueError(f"p, q: expected shapes (n, {m1}) and (n, {m2}), got {p.shape} and {q.shape}")
+        return self._mean(p, q, native.threads(n_jobs))
+
+    def _transform(self, x: ArrayLike, by_rows: bool, n_jobs: int | None) -> Array:
+        x = np.asarray(x, self.dtype)
+        name, size = ("h", self.shape[1]) if by_rows else ("g", self.shape[0])
+        if x.ndim not in (1, 2) or x.shape[-1] != size:
+            raise ValueError(f"{name}: expected shape ({size},) or (n, {size}), got {x.shape}")
+        batch = np.ascontiguousarray(np.atleast_2d(x))
+        threads = native.threads(n_jobs)
+        kernels = native.kernels()
+        out = np.empty((len(batch), self.shape[0 if by_rows else 1]), self.dtype)
+        if kernels is None:
+            for b, row in enumerate(batch):
+                out[b] = self._transform_one(row, by_rows)
+        else:
+            kind, operand = self.operand()
+            transform = getattr(kernels, f"c_transform_{kind}")
+            transform(operand, by_rows=by_rows, x=batch, out=out, n_threads=threads)
+        return out.reshape(*x.shape[:-1], out.shape[1])
+
+    def _nearest(self, x: ArrayLike, by_rows: bool, k: int) -> NDArray[np.int64]:
+        x = np.ascontiguousarray(x, self.dtype)
+        count, size = self.shape if by_rows else self.shape[::-1]
+        if x.shape != (size,):
+            raise ValueError(f"{'h' if by_rows else 'g'}: expected shape ({size},), got {x.shape}")
+        if not 1 <= k <= size:
+            raise ValueError(f"k: expected a number from 1 to {size}, got {k}")
+        out = np.empty((count, k), np.int64)
+        kernels = native.kernels()
+        if kernels is not None:
+            kind, operand = self.operand()
+            getattr(kernels, f"nearest_{kind}")(operand, by_rows=by_rows, x=x, out=out)
+            return out
+        indices = np.arange(size)
+        chunk = max(1, 2_000_000 // size)
+        for start in range(0, count, chunk):
+            own = np.arange(start, min(start + chunk, count))[:, None]
+            sums = (self.at(own, indices) if by_rows else self.at(indices, own)) + x
+            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
+            out[start : start + chunk] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+        return out
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays that define the cost; `from_arrays` makes the cost again from them.
+
+        Returns
+        -------
+        dict of str to array
+        """
+
+    @abstractmethod
+    def operand(self) -> tuple[str, Any]:
+        """Return the name of the compiled kernel for this cost and its first argument.
+
+        Returns
+        -------
+        kind : str
+            "dense" or "grid": the ending of the names of the kernel's functions.
+        operand : array or tuple of arrays
+            Passed to them.
+        """
+
+    @abstractmethod
+    def _transform_one(self, x: Array, by_rows: bool) -> Array:
+        """Return the minimum of M_ij + x_j over j (by rows) or of M_ij + x_i over i, in NumPy: the specification."""
+
+    @abstractmethod
+    def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
+        """Return what `mean` does, for arguments that have been checked."""
+
+    @abstractmethod
+    def astype(self, dtype: DTypeLike) -> Cost:
+        """Return the same cost in another precision, or itself.
+
+        Parameters
+        ----------
+        dtype : {float32, float64}
+            The precision.
+
+        Returns
+        -------
+        Cost
+
+        Raises
+        ------
+        ValueError
+            If the costs are out of the range of the precision.
+        """
+
+    @abstractmethod
+    def at(self, i: ArrayLike, j: ArrayLike) -> Array:
+        """Return the costs ``M[i, j]`` of pairs of points.
+
+        Parameters
+        ----------
+        i, j : int or arrays of int
+            Rows and columns, which broadcast.
+
+        Returns
+        -------
+        array
+        """
+
+    @abstractmethod
+    def spread(self) -> float:
+        """Return the difference of the largest and smallest finite cost, or an upper bound of it.
+
+        Returns
+        -------
+        float
+            Centred potentials are no larger.
+        """
+
+    @abstractmethod
+    def matrix(self) -> Array:
+        """Return the matrix of costs: for tests and small problems.
+
+        Returns
+        -------
+        array of shape (m1, m2)
+        """
+
+
+def frozen(x: Array) -> Array:
+    """Return the array, read-only from now on: a cost does not change after it was checked."""
+    x.flags.writeable = False
+    return x
+
+
+def spread_of(costs: Array) -> float:
+    """Return the difference of the largest and smallest finite cost of an array."""
+    finite = costs[np.isfinite(costs)].astype(np.float64)
+    return float(finite.max() - finite.min())

@@ -1,0 +1,154 @@
+"""Costs on grids: sums over the axes, whose matrix is never formed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .. import validation
+from .base import Array, Cost, frozen, spread_of
+
+
+class GridCost(Cost):
+    r"""A cost on a grid in one to three dimensions that is a sum over the axes.
+
+    .. math:: M_{xy} = \sum_a |s_a (x_a - y_a)|^p
+
+    A c-transform is a small c-transform per axis, so a sweep over m points costs ``2 m (n_1 + ... + n_d)``
+    additions and the m x m matrix is never formed. A measure on the grid is a vector of m weights in C order, that is,
+    ``image.ravel()``.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Sides of the grid, one to three; may be left out when ``matrices`` is given.
+    power : float
+        The power p, at least 1.
+    spacing : float or sequence of float, optional
+        Distance of neighbours, one for all axes or one per axis; by default one over the longest side, so that the cost
+        does not depend on the resolution.
+    matrices : sequence of arrays, optional
+        The cost of each axis instead, rows for p and columns for q; ``inf`` forbids a move. They may be rectangular:
+        then p and q live on grids of different sides.
+    dtype : {float32, float64}, optional
+        float64 by default, or that of the matrices if they are all float32.
+
+    Attributes
+    ----------
+    axes : tuple of arrays
+        The cost matrix of each axis, read-only.
+    row_shape, col_shape : tuple of int
+        The sides of the grid of p and of the grid of q.
+    shape, dtype, finite, depth, work
+        As of `Cost`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cost = GridCost((2, 3), spacing=1.0)
+    >>> cost.row_min(np.zeros(6)).reshape(2, 3)
+    array([[0., 0., 0.],
+           [0., 0., 0.]])
+    >>> float(cost.at(0, 5))
+    5.0
+    """
+
+    def __init__(
+        self,
+        shape: int | Sequence[int] | None = None,
+        power: float = 2,
+        spacing: float | Sequence[float] | None = None,
+        matrices: Sequence[ArrayLike] | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        if matrices is None:
+            if shape is None:
+                raise ValueError("shape: expected the sides of the grid, or matrices instead")
+            sides = validation.sides(shape)
+            axes = [_axis_cost(n, power, s) for n, s in zip(sides, validation.spacings(spacing, sides), strict=True)]
+        else:
+            axes = [validation.real(matrix, f"matrices[{a}]") for a, matrix in enumerate(matrices)]
+            if not 1 <= len(axes) <= 3:
+                raise ValueError(f"matrices: expected one to three axes, got {len(axes)}")
+            for a, axis in enumerate(axes):
+                if axis.ndim != 2 or 0 in axis.shape:
+                    raise ValueError(f"matrices[{a}]: expected a matrix with rows and columns, got shape {axis.shape}")
+            if shape is not None and validation.sides(shape) != tuple(len(axis) for axis in axes):
+                raise ValueError(f"shape: {shape} differs from the rows of matrices, {tuple(len(a) for a in axes)}")
+        self.dtype = validation.precision(dtype, *(axes if matrices is not None else ()))
+        for a, axis in enumerate(axes):
+            validation.check_costs(axis, "power, spacing" if matrices is None else f"matrices[{a}]", self.dtype)
+        # copies, as the arrays of the caller stay writeable
+        self._axes = tuple(frozen(np.array(axis, self.dtype, order="C")) for axis in axes)
+        self.row_shape = tuple(len(axis) for axis in axes)
+        self.col_shape = tuple(axis.shape[1] for axis in axes)
+        self.shape = (int(np.prod(self.row_shape)), int(np.prod(self.col_shape)))
+        self.finite = all(np.isfinite(axis).all() for axis in axes)
+        self.depth = len(axes)
+        self.work = sum(self.row_shape) * self.shape[0] + sum(self.col_shape) * self.shape[1]
+
+    @property
+    def axes(self) -> tuple[Array, ...]:
+        """The cost matrix of each axis, read-only."""
+        return self._axes
+
+    def arrays(self) -> dict[str, Array]:
+        return {f"axis{a}": axis for a, axis in enumerate(self.axes)}
+
+    def operand(self) -> tuple[str, Any]:
+        return "grid", self.axes
+
+    def _transform_one(self, x: Array, by_rows: bool) -> Array:
+        values = x.reshape(self.col_shape if by_rows else self.row_shape)
+        for a, axis in reversed(list(enumerate(self.axes))):
+            values = np.moveaxis(values, a, -1)
+            # one row of the axis at a time, to need no more memory than the grid itself
+            least = [(values + costs).min(axis=-1) for costs in (axis if by_rows else axis.T)]
+            values = np.moveaxis(np.stack(least, axis=-1), -1, a)
+        return values.ravel()
+
+    def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
+        total = np.zeros(len(p))
+        for a, axis in enumerate(self.axes):
+            finite = np.isfinite(axis)
+            costs = np.where(finite, axis, 0).astype(np.float64)
+            rows, columns = _marginal(p, self.row_shape, a), _marginal(q, self.col_shape, a)
+            for b in range(len(p)):
+                weight = rows[b, :, None] * columns[b]
+                total[b] += (weight * costs).sum() / (weight * finite).sum()
+        return total
+
+    def astype(self, dtype: DTypeLike) -> GridCost:
+        return self if self.dtype == np.dtype(dtype) else GridCost(matrices=self.axes, dtype=dtype)
+
+    def at(self, i: ArrayLike, j: ArrayLike) -> Array:
+        i, j = np.asarray(i), np.asarray(j)
+        # flattened: NumPy 2.4 gets the indices of a long column wrong
+        rows = (r.reshape(i.shape) for r in np.unravel_index(i.ravel(), self.row_shape))
+        columns = (c.reshape(j.shape) for c in np.unravel_index(j.ravel(), self.col_shape))
+        return sum((axis[r, c] for axis, r, c in zip(self.axes, rows, columns, strict=True)), np.zeros((), self.dtype))
+
+    def spread(self) -> float:
+        return sum(map(spread_of, self.axes))
+
+    def matrix(self) -> Array:
+        return self.at(np.arange(self.shape[0])[:, None], np.arange(self.shape[1]))
+
+
+def _axis_cost(n: int, power: float, spacing: float) -> Array:
+    """Return ``|s (x - y)|^p`` for n points of a line."""
+    if not 1 <= validation.number(power, "power") < np.inf:
+        raise ValueError(f"power: expected a number of at least 1, got {power!r}")
+    x = np.arange(n) * spacing
+    return np.abs(x[:, None] - x) ** power
+
+
+def _marginal(weights: Array, shape: tuple[int, ...], axis: int) -> NDArray[np.float64]:
+    """Return the marginals of measures on one axis."""
+    # rows of one length are summed one by one, so that the result does not depend on the batch
+    batch = weights.reshape(-1, *shape).astype(np.float64)
+    rows = np.moveaxis(batch, axis + 1, 1).reshape(len(batch) * shape[axis], -1)
+    return np.ascontiguousarray(rows).sum(axis=1).reshape(len(batch), shape[axis])
