@@ -110,7 +110,7 @@ class Watch:
         now = np.array([time.process_time(), Watch.in_sweeps])
         self.seconds.append(tuple(now - self.origin))
         run: Any = model._run
-        (part,) = run.shards.parts
+        (part,) = run.shards.shards
         if self.curve.due(self.seconds[-1][0], self.every) or self.curve[-1][1] > LEVELS[-1]:
             self.look(np.exp(part.log_memberships) @ np.exp(run.log_components))
         if self.cold:
@@ -318,7 +318,7 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     times: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(20):
         for n in times:
-            run.shards.parts[0].oracle.n_jobs, start = n, time.perf_counter()
+            run.shards.shards[0].oracle.n_jobs, start = n, time.perf_counter()
             model._epoch(run)
             times[n].append(time.perf_counter() - start)
     ratio = min(times[1]) / min(times[2])

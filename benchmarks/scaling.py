@@ -31,7 +31,7 @@ from rich.table import Table
 
 from gibbsot import GridCost, WassersteinNMF
 from gibbsot.core import native
-from gibbsot.distributed.dask import connected
+from gibbsot.distributed.cluster import connected
 
 Array = NDArray[np.float64]
 

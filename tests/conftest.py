@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gibbsot import datasets
 from gibbsot.core import native
+from gibbsot.distributed.local import LocalShards
 
 settings.register_profile("gibbsot", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("gibbsot")
@@ -34,3 +35,9 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run a test with each kernel that this machine supports, NumPy last."""
     with native.using(request.param):
         yield request.param
+
+
+@pytest.fixture(autouse=True)
+def checked_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that changes a shard is an error."""
+    monkeypatch.setattr(LocalShards, "check_queries", True)

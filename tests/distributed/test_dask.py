@@ -168,10 +168,10 @@ class Dies:
 
     def __call__(self) -> None:
         """Prepare a worker."""
-        from gibbsot.models.mixtures import Mixtures
+        from gibbsot.models._mixture_shard import MixtureShard
         from gibbsot.solvers.oracle import Oracle
 
-        usual, answer, calls = Mixtures.epoch, Oracle.__call__, []
+        usual, answer, calls = MixtureShard.epoch, Oracle.__call__, []
 
         def die() -> None:
             Path(self.marker).touch()
@@ -190,7 +190,7 @@ class Dies:
                 die()
             return found
 
-        Mixtures.epoch = epoch
+        MixtureShard.epoch = epoch
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_worker_is_killed_between_orders(alone):
 
         def kill(model):
             if model.n_iter_ == 5:
-                worker = model._run.shards._places[1]
+                worker = model._run.shards._addresses[1]
                 with contextlib.suppress(OSError):
                     client.run(lambda: os.kill(os.getpid(), signal.SIGKILL), workers=[worker])
 
@@ -227,7 +227,7 @@ def test_a_task_that_runs_out_of_time_is_an_error(client):
 
 
 def held(client) -> int:
-    return sum(client.run(lambda: len(__import__("gibbsot.distributed.dask", fromlist=["_held"])._held)).values())
+    return sum(client.run(lambda: len(__import__("gibbsot.distributed.worker", fromlist=["entries"]).entries)).values())
 
 
 def test_memory_is_given_back(client):
@@ -252,7 +252,7 @@ def test_memory_is_given_back(client):
 
 def test_a_worker_joins_late(alone, monkeypatch):
     """It gets some of the parts, with their chains."""
-    monkeypatch.setattr(bridge, "_GLANCE", 0.0)
+    monkeypatch.setattr(bridge, "_REBALANCE_SECONDS", 0.0)
     with cluster(1) as one, distributed.Client(one) as client:
 
         def grow(model):
@@ -261,7 +261,7 @@ def test_a_worker_joins_late(alone, monkeypatch):
                 client.wait_for_workers(2)
 
         model = WassersteinNMF(**OPTIONS, client=client, callbacks=[grow]).fit(parts("many"))
-        assert len(set(model._run.shards._places)) == 2
+        assert len(set(model._run.shards._addresses)) == 2
         same(model, alone)
 
 
@@ -296,14 +296,14 @@ def test_the_client_is_killed(client, alone, tmp_path, damage, url):
     names = sorted(path.name for path in folder.glob("epoch-*/"))
     last = max(path.parent for path in folder.glob("epoch-*/model.npz"))
     if damage == "a part":
-        content = (last / "part-00001.npz").read_bytes()
-        (last / "part-00001.npz").write_bytes(content[:-100])
+        content = (last / "shard-00001.npz").read_bytes()
+        (last / "shard-00001.npz").write_bytes(content[:-100])
     elif damage == "the model":
         content = bytearray((last / "model.npz").read_bytes())
         content[len(content) // 2] ^= 255
         (last / "model.npz").write_bytes(content)
     elif damage != "none":
-        for path in last.glob("part*"):
+        for path in last.glob("shard*"):
             path.unlink()
     if damage == "none" and names[-1] == last.name:
         model = WassersteinNMF.load(where, client=client)
@@ -321,7 +321,7 @@ def test_checkpoints_in_one_process(tmp_path):
     folder = tmp_path / "run"
     model = WassersteinNMF(**OPTIONS | {"max_epochs": 6}, checkpoint=folder, checkpoint_seconds=1e-3).fit(parts())
     assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000005", "epoch-00000006"]
-    with pytest.raises(ValueError, match="has those of another fit"):
+    with pytest.raises(ValueError, match="has checkpoints of another fit"):
         WassersteinNMF(**OPTIONS, checkpoint=folder).fit(parts())
     loaded = WassersteinNMF.load(folder)
     same(loaded, model)
@@ -331,7 +331,7 @@ def test_checkpoints_in_one_process(tmp_path):
         path.write_bytes(b"")
     with (
         pytest.warns(UserWarning, match="the checkpoint before is used"),
-        pytest.raises(ValueError, match="has no checkpoint that is whole"),
+        pytest.raises(ValueError, match="has no checkpoint that is complete"),
     ):
         WassersteinNMF.load(folder)
 

@@ -40,18 +40,18 @@ def test_no_sum_overflows(n):
 def test_mixtures_do_not_depend_on_their_company(K, m, seed):
     rng = np.random.default_rng(seed)
     W, D = rng.dirichlet(np.full(K, 0.3), 9), rng.dirichlet(np.full(m, 0.1), K)
-    D_ticks = fixed_point.components(D)
-    P = fixed_point.mixtures(W, D_ticks)
+    D_quantised = fixed_point.components(D)
+    P = fixed_point.mixtures(W, D_quantised)
     np.testing.assert_allclose(P, W @ D, atol=(K + m) * 2.0**-22)
     np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
     for rows in (slice(0, 1), slice(3, 8), slice(None, None, -2)):
-        np.testing.assert_array_equal(fixed_point.mixtures(W[rows], D_ticks), P[rows])
+        np.testing.assert_array_equal(fixed_point.mixtures(W[rows], D_quantised), P[rows])
     order = rng.permutation(K)
-    np.testing.assert_array_equal(fixed_point.mixtures(W[:, order], D_ticks[order]), P)
-    U = fixed_point.count(rng.uniform(-1, 1, (9, m)), 2.0**-22)
-    pulled = fixed_point.pulled(U, D_ticks, 2.0**-22)
-    np.testing.assert_allclose(pulled, U * 2.0**-22 @ D.T, atol=(m + 1) * 2.0**-30)
-    np.testing.assert_array_equal(fixed_point.pulled(U[2:5], D_ticks, 2.0**-22), pulled[2:5])
+    np.testing.assert_array_equal(fixed_point.mixtures(W[:, order], D_quantised[order]), P)
+    U = fixed_point.quantise(rng.uniform(-1, 1, (9, m)), 2.0**-22)
+    gradients = fixed_point.membership_gradients(U, D_quantised, 2.0**-22)
+    np.testing.assert_allclose(gradients, U * 2.0**-22 @ D.T, atol=(m + 1) * 2.0**-30)
+    np.testing.assert_array_equal(fixed_point.membership_gradients(U[2:5], D_quantised, 2.0**-22), gradients[2:5])
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,6 @@ def test_potentials_are_no_larger_than_the_spread(cost):
 
 
 def test_units():
-    assert fixed_point.unit(1.0, 3) == 0.25  # the power of two above
-    assert fixed_point.unit(0.0, 3) == 0.125
+    assert fixed_point.quantum(1.0, 3) == 0.25  # the power of two above
+    assert fixed_point.quantum(0.0, 3) == 0.125
     assert fixed_point.bits(1) == fixed_point.bits(2**17) == 22

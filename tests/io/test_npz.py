@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gibbsot.io import npz
+from gibbsot.io.schemas import Schema
 
+NUMBERS = Schema("numbers")
 OLD = {"x": np.arange(5.0), "name": "old", "count": 3}
 
 
@@ -21,14 +23,14 @@ OLD = {"x": np.arange(5.0), "name": "old", "count": 3}
 def path(tmp_path):
     """A file that was saved earlier, alone in its folder."""
     path = tmp_path / "a.npz"
-    npz.save(path, "numbers", OLD)
+    npz.save(path, NUMBERS, OLD)
     return path
 
 
 def check_old(path) -> None:
     """Nothing has changed and nothing was left behind."""
     assert os.listdir(path.parent) == [path.name]
-    found = npz.load(path, "numbers")
+    found = npz.load(path, NUMBERS)
     assert found.keys() == OLD.keys()
     for key, value in OLD.items():
         np.testing.assert_array_equal(found[key], value)
@@ -51,8 +53,8 @@ def check_old(path) -> None:
 )
 def test_arrays_come_back_as_they_were(tmp_path_factory, entries):
     path = tmp_path_factory.getbasetemp() / "round.npz"
-    npz.save(path, "some kind", entries)
-    found = npz.load(str(path), "some kind")
+    npz.save(path, Schema("some kind"), entries)
+    found = npz.load(str(path), Schema("some kind"))
     assert found.keys() == entries.keys()
     for key, value in entries.items():
         assert found[key].dtype == np.asarray(value).dtype
@@ -61,13 +63,13 @@ def test_arrays_come_back_as_they_were(tmp_path_factory, entries):
 
 def test_a_file_keeps_its_name(tmp_path):
     """NumPy would add .npz to it."""
-    npz.save(tmp_path / "model", "numbers", OLD)
+    npz.save(tmp_path / "model", NUMBERS, OLD)
     check_old(tmp_path / "model")
 
 
 def test_a_new_file_replaces_the_old(path):
-    npz.save(path, "numbers", {"y": 1})
-    assert npz.load(path, "numbers").keys() == {"y"}
+    npz.save(path, NUMBERS, {"y": 1})
+    assert npz.load(path, NUMBERS).keys() == {"y"}
     assert os.listdir(path.parent) == [path.name]
 
 
@@ -84,7 +86,7 @@ class Unwilling:
 def test_what_cannot_be_saved_leaves_the_old_file(path, value, error):
     """An array of objects would be pickled, into a file that could not be read again."""
     with pytest.raises(error):
-        npz.save(path, "numbers", {"x": np.ones(3), "bad": value})
+        npz.save(path, NUMBERS, {"x": np.ones(3), "bad": value})
     check_old(path)
 
 
@@ -97,7 +99,7 @@ def test_a_save_that_fails_leaves_the_old_file(path, monkeypatch, name, error):
     with monkeypatch.context() as patch:
         patch.setattr(os, name, fails)
         with pytest.raises(type(error)):
-            npz.save(path, "numbers", {"x": np.zeros(1000)})
+            npz.save(path, NUMBERS, {"x": np.zeros(1000)})
     check_old(path)
 
 
@@ -111,7 +113,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file(path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", begins)
         with pytest.raises(OSError, match="No space left"):
-            npz.save(path, "numbers", {"x": np.zeros(1000)})
+            npz.save(path, NUMBERS, {"x": np.zeros(1000)})
     check_old(path)
 
 
@@ -120,20 +122,20 @@ def test_the_old_file_is_there_until_the_new_one_is_whole(path, monkeypatch):
     replace, seen = os.replace, []
 
     def exchange(new, old):
-        seen.extend(int(npz.load(name, "numbers")["count"]) for name in (new, old))
+        seen.extend(int(npz.load(name, NUMBERS)["count"]) for name in (new, old))
         replace(new, old)
 
     monkeypatch.setattr(os, "replace", exchange)
-    npz.save(path, "numbers", {"count": 4})
+    npz.save(path, NUMBERS, {"count": 4})
     assert seen == [4, 3]
-    assert int(npz.load(path, "numbers")["count"]) == 4
+    assert int(npz.load(path, NUMBERS)["count"]) == 4
 
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        npz.save(tmp_path / "nowhere" / "a.npz", "numbers", OLD)
+        npz.save(tmp_path / "nowhere" / "a.npz", NUMBERS, OLD)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.npz"):
-        npz.load(tmp_path / "nowhere.npz", "numbers")
+        npz.load(tmp_path / "nowhere.npz", NUMBERS)
 
 
 def test_every_truncation_is_noticed(path):
@@ -141,7 +143,7 @@ def test_every_truncation_is_noticed(path):
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match=r"path: .*a\.npz is damaged or not a gibbsot file"):
-            npz.load(path, "numbers")
+            npz.load(path, NUMBERS)
 
 
 @settings(max_examples=500)
@@ -149,12 +151,12 @@ def test_every_truncation_is_noticed(path):
 def test_a_byte_that_has_changed_never_changes_an_array(tmp_path_factory, place, value):
     """It is noticed, or leaves an array out, which those who read the file notice, or does not matter."""
     path = tmp_path_factory.getbasetemp() / "changed.npz"
-    npz.save(path, "numbers", OLD)
+    npz.save(path, NUMBERS, OLD)
     content = bytearray(path.read_bytes())
     content[place % len(content)] ^= value
     path.write_bytes(content)
     try:
-        found = npz.load(path, "numbers")
+        found = npz.load(path, NUMBERS)
     except ValueError as error:
         assert str(error).startswith(f"path: {path} ")  # noqa: PT017
     else:
@@ -168,7 +170,7 @@ def test_a_file_that_claims_to_be_encrypted(path):
     content[content.index(b"PK\x01\x02") + 8] ^= 1
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"path: .*a\.npz is damaged or not a gibbsot file"):
-        npz.load(path, "numbers")
+        npz.load(path, NUMBERS)
 
 
 def write_npy(path) -> None:
@@ -196,15 +198,18 @@ def npy(shape: str) -> bytes:
         (lambda path: path.write_bytes(np.random.default_rng(0).bytes(5000)), "damaged or not a gibbsot file"),
         (lambda path: path.write_bytes(pickle.dumps({"x": 1})), "damaged or not a gibbsot file"),
         (write_npy, "damaged or not a gibbsot file"),
-        (lambda path: np.savez(path, format="gibbsot/1 numbers", x=np.array([{}])), "damaged or not a gibbsot file"),
-        (lambda path: write_zip(path, format=b"gibbsot/1 numbers"), "damaged or not a gibbsot file"),
+        (lambda path: np.savez(path, format="gibbsot numbers 1", x=np.array([{}])), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path, format=b"gibbsot numbers 1"), "damaged or not a gibbsot file"),
         (lambda path: write_zip(path, x=npy("(3,")), "damaged or not a gibbsot file"),
         (lambda path: write_zip(path, x=npy("(1" + 30 * "0" + ",)")), "damaged or not a gibbsot file"),
         (lambda path: write_zip(path, x=npy("(1000000000000000,)")), "damaged or not a gibbsot file"),
-        (lambda path: write_zip(path), "holds 'no format'; expected 'gibbsot/1 numbers'"),
-        (lambda path: np.savez(path, x=np.ones(3)), "holds 'no format'; expected 'gibbsot/1 numbers'"),
-        (lambda path: np.savez(path, format="gibbsot/2 numbers"), "holds 'gibbsot/2 numbers'; expected"),
-        (lambda path: npz.save(path, "letters", OLD), "holds 'gibbsot/1 letters'; expected 'gibbsot/1 numbers'"),
+        (lambda path: write_zip(path), "holds 'no format'; expected 'gibbsot numbers 1'"),
+        (lambda path: np.savez(path, x=np.ones(3)), "holds 'no format'; expected 'gibbsot numbers 1'"),
+        (lambda path: np.savez(path, format="gibbsot numbers 2"), "holds 'gibbsot numbers 2'; expected"),
+        (
+            lambda path: npz.save(path, Schema("letters"), OLD),
+            "holds 'gibbsot letters 1'; expected 'gibbsot numbers 1'",
+        ),
         (lambda path: path.mkdir(), "damaged or not a gibbsot file"),
     ],
     ids=[
@@ -216,7 +221,7 @@ def test_foreign_files_are_named(tmp_path, write, message):
     path = tmp_path / "foreign.npz"
     write(path)
     with pytest.raises(ValueError, match=rf"path: .*foreign\.npz (is )?{message}"):
-        npz.load(path, "numbers")
+        npz.load(path, NUMBERS)
 
 
 class Bomb:
@@ -232,9 +237,9 @@ class Bomb:
 def test_nothing_is_ever_unpickled(tmp_path):
     """A file from someone else cannot run code."""
     bomb = Bomb(str(tmp_path / "exploded"))
-    np.savez(tmp_path / "a.npz", format="gibbsot/1 numbers", x=np.array([bomb], object))
+    np.savez(tmp_path / "a.npz", format="gibbsot numbers 1", x=np.array([bomb], object))
     (tmp_path / "b.npz").write_bytes(pickle.dumps(bomb))
     for name in ("a.npz", "b.npz"):
         with pytest.raises(ValueError, match=rf"path: .*{name} is damaged"):
-            npz.load(tmp_path / name, "numbers")
+            npz.load(tmp_path / name, NUMBERS)
     assert not (tmp_path / "exploded").exists()

@@ -11,8 +11,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gibbsot import DenseCost, GridCost, datasets
 from gibbsot.core import native
-from gibbsot.distributed.shard import Shards, settle
-from gibbsot.models.barycenter import WassersteinBarycenter, _Targets, lower_bound
+from gibbsot.distributed.local import LocalShards
+from gibbsot.models._barycenter_shard import BarycenterShard, lower_bound
+from gibbsot.models.barycenter import WassersteinBarycenter
 
 SIZE = 20
 M = GridCost(SIZE).matrix()
@@ -37,11 +38,13 @@ def best(X: np.ndarray, weights: np.ndarray | None = None, cost: np.ndarray = M)
 
 
 def bound(X: np.ndarray, share: np.ndarray, U: np.ndarray, cost: GridCost, rounds: int = 50) -> float:
-    """The lower bound of potentials, of measures in two parts."""
-    parts = Shards([_Targets(X[:1], 0), _Targets(X[1:], 1)])
-    settle(parts, cost, tau=1, seed=0, n_jobs=1)
-    parts.total("weigh", share / share.max(), cost, U)
-    return lower_bound(parts, cost, rounds)
+    """The lower bound of potentials, of measures in two shards."""
+    shards = LocalShards([BarycenterShard(X[:1], 0), BarycenterShard(X[1:], 1)])
+    shards.initialise(cost, tau=1, seed=0, n_jobs=1)
+    shards.reduce(BarycenterShard.set_weights, share / share.max(), cost)
+    for shard, potentials in zip(shards.shards, (U[:1], U[1:]), strict=True):
+        shard.potentials = potentials
+    return lower_bound(shards, cost, rounds)
 
 
 def short(**options) -> WassersteinBarycenter:

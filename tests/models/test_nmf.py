@@ -272,7 +272,7 @@ def test_a_fit_may_be_prolonged():
         model.resume(X[:-1])
     with pytest.raises(NotFittedError):
         estimator().resume(X)
-    with pytest.raises(ValueError, match="resume: this model has no fit to go on with"):
+    with pytest.raises(ValueError, match="resume: this model has no fit to continue"):
         estimator().partial_fit(X).resume(X)
 
 
@@ -378,7 +378,7 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
             with pytest.raises(ValueError, match=r"path: .*model\.npz is incomplete"):
                 WassersteinNMF.load(path)
     Oracle(GridCost(3), np.eye(3)).save(path)
-    with pytest.raises(ValueError, match="holds 'gibbsot/1 Oracle'; expected 'gibbsot/1 WassersteinNMF'"):
+    with pytest.raises(ValueError, match="holds 'gibbsot oracle 2'; expected 'gibbsot nmf 2'"):
         WassersteinNMF.load(path)
     with pytest.raises(FileNotFoundError):
         WassersteinNMF.load(tmp_path / "nowhere.npz")
@@ -560,7 +560,7 @@ def test_steps_are_of_components_and_memberships():
     moved = estimator(init=start, step_size=(2.0, 1e-12), cooling="paper", max_epochs=2)
     for model, name in ((still, "log_components"), (moved, "log_memberships")):
         model.fit(X)
-        where = {"log_components": model._run, "log_memberships": model._run.shards.parts[0]}
+        where = {"log_components": model._run, "log_memberships": model._run.shards.shards[0]}
         runs = {key: np.exp(getattr(place, key)) for key, place in where.items()}
         near = {
             "log_components": np.abs(runs["log_components"] - start[0]).max(),

@@ -231,7 +231,7 @@ def test_files_of_something_else_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"path: .*part\.npz is incomplete, it lacks 'ids'"):
         Oracle.load(tmp_path / "part.npz")
     np.savez(tmp_path / "other.npz", x=np.ones(3))
-    with pytest.raises(ValueError, match=r"path: .*other\.npz holds 'no format'; expected 'gibbsot/1 Oracle'"):
+    with pytest.raises(ValueError, match=r"path: .*other\.npz holds 'no format'; expected 'gibbsot oracle 2'"):
         Oracle.load(tmp_path / "other.npz")
 
 

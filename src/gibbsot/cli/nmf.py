@@ -17,7 +17,6 @@ from rich.console import Console
 from .. import __version__, plots
 from ..core import native
 from ..core.costs import Cost
-from ..distributed import fixed_point
 from ..io import atomic, readers, strict_json
 from ..solvers import evaluation
 from . import _common
@@ -239,7 +238,7 @@ def _client(options: Options) -> Iterator[Any]:
     if not options.distributed:
         yield None
         return
-    from ..distributed.dask import connected
+    from ..distributed.cluster import connected
 
     with connected(options.scheduler, options.workers) as client:
         yield client
@@ -301,7 +300,7 @@ def _shards(X: Any, client: Any, model: Any = None) -> Any:
     if client is None or not isinstance(X, np.ndarray):
         return X
     if model is not None:
-        return np.split(X, np.cumsum([fact.size for fact in model._run.shards.facts])[:-1])
+        return np.split(X, np.cumsum([one.n_rows for one in model._run.shards.metadata])[:-1])
     threads = max(1, sum(client.nthreads().values()))
     return np.array_split(X, min(len(X), _SHARDS_PER_THREAD * threads))
 
@@ -314,7 +313,7 @@ def _report(model: Any, shape: tuple[int, int] | None, data: str) -> dict[str, A
     D = model.components_.astype(np.float64)
     return {
         "data": data,
-        "measures": sum(fact.size for fact in model._run.shards.facts),
+        "measures": sum(one.n_rows for one in model._run.shards.metadata),
         "shape": list(shape or (D.shape[1],)),
         "components": len(D),
         "epochs": model.n_iter_,
@@ -359,8 +358,7 @@ def draw(files: atomic.FileGroup, model: Any, shape: tuple[int, int] | None, out
     _common.save_png(files, out / "convergence.png", figure)
     if shape is None:
         return
-    rows, D = evaluation.sample(model._run.n), fixed_point.components(model.components_)
-    X, P = map(np.concatenate, zip(*model._run.shards.each("shown", rows, D, True), strict=True))
+    X, P = model._reconstructions()
     cmap = "gray_r" if np.median(X) == 0 else "gray"  # ink on an empty background, or light everywhere
     figure = plots.new_figure(10, 6)
     plots.components(figure, model.components_[np.argsort(-model.usage_)], shape, cmap=cmap)

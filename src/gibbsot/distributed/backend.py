@@ -1,26 +1,27 @@
-"""Chooses where shards live: in this process, or on the workers of a Dask client (an optional extra)."""
+"""Chooses the backend: shards in this process, or on the workers of a Dask client (an optional extra)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .local import Shards
+from .interface import S, Shards
+from .local import LocalShards
 
 
-def read(client: Any, kind: Any, sources: Sequence[Any]) -> Shards:
-    """Return shards of a kind that read their sources."""
+def read(client: Any, kind: type[S], sources: Sequence[Any]) -> Shards[S]:
+    """Return shards of a class, one for each source."""
     if client is not None:
-        from .dask import Cluster
+        from .dask import DaskShards
 
-        return Cluster(client, kind, sources)
-    return Shards([kind.read(source, number) for number, source in enumerate(sources)])
+        return DaskShards(client, kind, sources)
+    return LocalShards([kind.read(source, number) for number, source in enumerate(sources)])
 
 
-def load(client: Any, kind: Any, folder: str, checksums: Sequence[str]) -> Shards:
+def load(client: Any, kind: type[S], folder: str, checksums: Sequence[str]) -> Shards[S]:
     """Return the shards of a checkpoint."""
     if client is not None:
-        from .dask import Cluster
+        from .dask import DaskShards
 
-        return Cluster.restored(client, kind, folder, checksums)
-    return Shards([kind.load(folder, number, checksum) for number, checksum in enumerate(checksums)])
+        return DaskShards.restore(client, kind, folder, checksums)
+    return LocalShards([kind.load(folder, number, checksum) for number, checksum in enumerate(checksums)])

@@ -1,4 +1,4 @@
-"""Checkpoints: folders of files, of which the last two are kept, and a damaged one is passed over."""
+"""Checkpoints: a folder with a subfolder for each, of which the last two are kept; damaged ones are skipped."""
 
 from __future__ import annotations
 
@@ -16,48 +16,30 @@ Folder = str | os.PathLike[str]
 T = TypeVar("T")
 
 
-def _inside(folder: Folder, name: str) -> str:
-    return f"{npz.absolute(folder)}/{name}"
-
-
-def _names(folder: Folder) -> list[str]:
-    """Return the names of all checkpoints, whole or not, the oldest first."""
-    if npz.remote(folder):
-        system, inside = npz.filesystem(folder)
-        found = (
-            [path.rstrip("/").rpartition("/")[2] for path in system.ls(inside, detail=False)]
-            if system.exists(inside)
-            else []
-        )
-    else:
-        found = os.listdir(folder) if os.path.isdir(folder) else []
-    return sorted(name for name in found if name.startswith("epoch-"))
-
-
 def exist(folder: Folder) -> bool:
-    """Tell whether there is anything in a folder to go on from."""
-    found = (f"{_inside(folder, name)}/model.npz" for name in _names(folder))
+    """Tell whether a folder has a checkpoint."""
+    files = (f"{_join(folder, name)}/model.npz" for name in _names(folder))
     if npz.remote(folder):
         system, _ = npz.filesystem(folder)
-        return any(system.exists(path) for path in found)
-    return any(map(os.path.exists, found))
+        return any(system.exists(path) for path in files)
+    return any(map(os.path.exists, files))
 
 
-def place(folder: Folder, epoch: int) -> str:
-    """Return where the checkpoint of an epoch belongs."""
-    return _inside(folder, f"epoch-{epoch:08d}")
+def folder_of(folder: Folder, epoch: int) -> str:
+    """Return the subfolder for the checkpoint of an epoch."""
+    return _join(folder, f"epoch-{epoch:08d}")
 
 
 @contextmanager
-def next(folder: Folder, epoch: int, before: str) -> Iterator[str]:
-    """Give the place of a checkpoint; once it is written, all but it and the one before go."""
-    where = place(folder, epoch)
+def writing(folder: Folder, epoch: int, previous: str) -> Iterator[str]:
+    """Yield the subfolder for a checkpoint; after it is written, delete all but it and the previous one."""
+    current = folder_of(folder, epoch)
     if not npz.remote(folder):
-        Path(where).mkdir(parents=True, exist_ok=True)
-    yield where
+        Path(current).mkdir(parents=True, exist_ok=True)
+    yield current
     for name in _names(folder):
-        old = _inside(folder, name)
-        if old in (where, before):
+        old = _join(folder, name)
+        if old in (current, previous):
             continue
         if npz.remote(folder):
             system, inside = npz.filesystem(old)
@@ -67,14 +49,29 @@ def next(folder: Folder, epoch: int, before: str) -> Iterator[str]:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def last(folder: Folder, load: Callable[[str], T]) -> T:
-    """Return what can be loaded from the last checkpoint, or from the one before if it is damaged."""
+def load_last(folder: Folder, load: Callable[[str], T]) -> T:
+    """Return what `load` returns for the last checkpoint, or for the one before if that is damaged."""
     damage: Exception | None = None
     for name in reversed(_names(folder)):
-        where = _inside(folder, name)
+        path = _join(folder, name)
         try:
-            return load(where)
+            return load(path)
         except (OSError, ValueError, KeyError) as error:
-            warnings.warn(f"{where}: is damaged or not complete ({error}); the checkpoint before is used", stacklevel=3)
+            warnings.warn(f"{path}: is damaged or not complete ({error}); the checkpoint before is used", stacklevel=3)
             damage = error
-    raise ValueError(f"path: {os.fspath(folder)} has no checkpoint that is whole") from damage
+    raise ValueError(f"path: {os.fspath(folder)} has no checkpoint that is complete") from damage
+
+
+def _join(folder: Folder, name: str) -> str:
+    return f"{npz.absolute(folder)}/{name}"
+
+
+def _names(folder: Folder) -> list[str]:
+    """Return the names of all checkpoints, complete or not, the oldest first."""
+    if npz.remote(folder):
+        system, inside = npz.filesystem(folder)
+        paths = system.ls(inside, detail=False) if system.exists(inside) else []
+        names = [path.rstrip("/").rpartition("/")[2] for path in paths]
+    else:
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(name for name in names if name.startswith("epoch-"))

@@ -1,9 +1,10 @@
-"""Sums that have no order: of numbers rounded to so few bits that adding them up rounds nothing.
+"""Fixed-point summation: sums whose result does not depend on the order of the terms.
 
-A sum of floating-point numbers depends on its order, and so on threads, on the blocks of a matrix product and on how
-data are split. Whole numbers below 2**53 add up and multiply exactly in floating point, those below 2**63 as integers.
-So weights and potentials are counted in ticks of a unit, a power of two: products of them are matrix products at full
-speed, and have the same bits wherever and in whatever parts they are computed.
+A floating-point sum depends on the order of its terms, and so on threads, on the blocks of a matrix product and on how
+the data are sharded. Integers below 2**53 are added and multiplied exactly in floating point, those below 2**63 as
+integers. So weights and potentials are rounded to multiples of a quantum, a power of two, with so few bits that
+products and sums of them are exact. Products are matrix products at full speed, and results are bit-identical for
+every number of threads, shards and workers.
 """
 
 from __future__ import annotations
@@ -15,45 +16,47 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-FINE = 30  # bits of a component's weight
-_FACTOR, _EXACT, _WHOLE = 22, 53, 62  # bits of a factor; those that are exact in a product; of an integer, but for sign
+COMPONENT_BITS = 30  # bits of a component's weight
+_FACTOR_BITS = 22  # largest number of bits of a factor
+_FLOAT_BITS = 53  # bits of an integer that is exact as a float
+_INT_BITS = 62  # bits of an int64 that a sum may use
 
 
 def bits(n: int) -> int:
-    """Return how many bits each factor may have in a sum of n products.
+    """Return the number of bits that each factor may have in a sum of n products.
 
     Examples
     --------
     >>> bits(200), bits(10**8)
     (22, 17)
     """
-    return min(_FACTOR, (_WHOLE - int(n).bit_length()) // 2)
+    return min(_FACTOR_BITS, (_INT_BITS - int(n).bit_length()) // 2)
 
 
-def unit(largest: float, bits: int) -> float:
-    """Return the unit in which numbers up to the largest have so many bits.
+def quantum(largest: float, bits: int) -> float:
+    """Return the quantum with which numbers up to the largest have the given number of bits.
 
     Examples
     --------
-    >>> unit(0.9, 3)
+    >>> quantum(0.9, 3)
     0.125
     """
     return math.ldexp(1.0, math.frexp(largest)[1] - bits)
 
 
-def count(x: ArrayLike, unit: float) -> Array:
-    """Return numbers in ticks of a unit, rounded.
+def quantise(x: ArrayLike, quantum: float) -> Array:
+    """Return numbers as multiples of a quantum, rounded to integers.
 
     Examples
     --------
-    >>> count([0.3, 0.5], 0.25)
+    >>> quantise([0.3, 0.5], 0.25)
     array([1., 2.])
     """
-    return np.rint(np.asarray(x, np.float64) / unit)
+    return np.rint(np.asarray(x, np.float64) / quantum)
 
 
 def product(A: Array, B: Array, bits: int) -> NDArray[np.int64]:
-    """Return ``A.T @ B`` of ticks that have so many bits, over any number of rows.
+    """Return ``A.T @ B`` for integers of the given number of bits, over any number of rows.
 
     Examples
     --------
@@ -62,29 +65,32 @@ def product(A: Array, B: Array, bits: int) -> NDArray[np.int64]:
     array([[10]])
     """
     total = np.zeros((A.shape[1], B.shape[1]), np.int64)
-    rows = 1 << (_EXACT - 2 * bits)
+    rows = 1 << (_FLOAT_BITS - 2 * bits)
     for start in range(0, len(A), rows):
         total += (A[start : start + rows].T @ B[start : start + rows]).astype(np.int64)
     return total
 
 
+def components(D: ArrayLike) -> NDArray[np.int32]:
+    """Return components, rows of weights with sum one, as multiples of ``2**-COMPONENT_BITS``."""
+    return quantise(D, 2.0**-COMPONENT_BITS).astype(np.int32)
+
+
 def mixtures(W: ArrayLike, D: NDArray[np.int32]) -> Array:
-    """Return mixtures with sum one of components in ticks, for memberships with sum one.
+    """Return mixtures with sum one, for memberships with sum one and quantised components.
 
     Examples
     --------
     >>> mixtures([[0.5, 0.5]], components([[1.0, 0.0], [0.5, 0.5]]))
     array([[0.75, 0.25]])
     """
-    P = count(W, 2.0**-_FACTOR) @ D.astype(np.float64)
+    P = quantise(W, 2.0**-_FACTOR_BITS) @ D.astype(np.float64)
     return np.asarray(P / P.sum(axis=1, keepdims=True))
 
 
-def components(D: ArrayLike) -> NDArray[np.int32]:
-    """Return components, rows of weights with sum one, in ticks."""
-    return count(D, 2.0**-FINE).astype(np.int32)
+def membership_gradients(U: Array, D: NDArray[np.int32], quantum: float) -> Array:
+    """Return ``U @ D.T``, the gradients of the costs for the memberships.
 
-
-def pulled(U: Array, D: NDArray[np.int32], unit: float) -> Array:
-    """Return ``U @ D.T``, the gradients of memberships, for potentials in ticks of a unit and components in ticks."""
-    return U @ D.T.astype(np.float64) * (unit * 2.0**-FINE)
+    U are potentials as multiples of the quantum, D quantised components.
+    """
+    return U @ D.T.astype(np.float64) * (quantum * 2.0**-COMPONENT_BITS)

@@ -1,77 +1,62 @@
-"""Shards that live in this process."""
+"""Shards in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property, reduce
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Concatenate
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..core.costs import Cost
-from .shard import Facts
+from .interface import A, P, S, Shards, T
+from .shard import add, is_command
 
 
-class Shards:
-    """Parts that live in this process.
+class LocalShards(Shards[S]):
+    """Shards in this process.
 
     Parameters
     ----------
-    parts : sequence of objects
-        Answers to orders that are totalled are tuples of arrays and numbers, of which it must not matter in what order
-        they are added.
+    shards : sequence of Shard
+        The shards, in the order of their numbers.
 
-    Examples
-    --------
-    >>> class Number(int):
-    ...     def times(self, factor):
-    ...         return (self * factor,)
-    >>> Shards([Number(2), Number(3)]).total("times", 10)
-    (50,)
+    Attributes
+    ----------
+    check_queries : bool
+        Whether to raise AssertionError if a query changes the state of a shard. It takes time; tests set it.
     """
 
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self.parts = list(parts)
+    check_queries: ClassVar[bool] = False
+
+    def __init__(self, shards: Sequence[S]) -> None:
+        self.shards = list(shards)
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.shards)
 
-    def total(self, order: str, *args: Any) -> tuple[Any, ...]:
-        """Give all parts an order that may change them; return the sum of their answers."""
-        return add(*self.each(order, *args))
+    def reduce(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> A:
+        if is_command(method):
+            return add([getattr(shard, method.__name__)(*args, **kwargs) for shard in self.shards])
+        return add(self.collect(method, *args, **kwargs))
 
-    @cached_property
-    def facts(self) -> list[Facts]:
-        """What the data of each part are like."""
-        return self.each("facts")
+    def collect(self, method: Callable[Concatenate[S, P], T], /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        if is_command(method):
+            raise TypeError(f"{method.__qualname__}: is a command; expected a query")
+        return [self._query(shard, method.__name__, args, kwargs) for shard in self.shards]
 
-    def ask(self, order: str, *args: Any) -> tuple[Any, ...]:
-        """Give all parts an order that changes nothing; return the sum of their answers."""
-        return self.total(order, *args)
+    def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> NDArray[Any]:
+        return np.concatenate(self.collect(method))
 
-    def each(self, order: str, *args: Any) -> list[Any]:
-        """Give all parts an order that changes nothing; return their answers."""
-        return [getattr(part, order)(*args) for part in self.parts]
-
-    def rows(self, order: str, columns: int) -> Any:
-        """Return answers that are rows of one matrix."""
-        return np.concatenate(self.each(order))
-
-    def save(self, folder: str) -> list[str]:
-        """Write each part to a file; return their checksums."""
-        return self.each("save", folder)
-
-    def close(self) -> None:
-        """Free the memory of the parts, where it is not that of this process."""
+    def _query(self, shard: S, name: str, args: Any, kwargs: Any) -> Any:
+        before = _state(shard) if self.check_queries else ""
+        answer = getattr(shard, name)(*args, **kwargs)
+        if self.check_queries and _state(shard) != before:
+            raise AssertionError(f"{type(shard).__name__}.{name}: is marked as a query but changes the shard")
+        return answer
 
 
-def add(*answers: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the sum of answers."""
-    return reduce(lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), answers)
+def _state(shard: Any) -> str:
+    """Return a digest of all that a shard holds, nested objects included."""
+    import joblib  # comes with scikit-learn, which takes long to import
 
-
-def settle(parts: Shards, cost: Cost, tau: int, seed: int, n_jobs: int | None, seen: int = 0) -> None:
-    """Tell all parts which measures are theirs, and begin their chains."""
-    full = [fact.full for fact in parts.facts]
-    firsts = np.cumsum([0, *full[:-1]]).tolist()
-    parts.total("settle", firsts, sum(full), cost, tau, seed, seen, n_jobs)
+    return str(joblib.hash(vars(shard)))

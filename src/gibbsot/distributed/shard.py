@@ -1,16 +1,19 @@
-"""Data in parts: all of them are given the same orders, and what they answer is added up.
+"""A shard: some of the measures that a model is fitted to, with their chains.
 
-A part is an object with methods, the orders. What an order changes depends on the part and its arguments alone; so a
-part that is lost can be made again and given the same orders again, and nobody will notice.
+A model calls the methods of its shards through `Shards`, which has a local and a Dask backend. Each such method is
+marked: a `command` changes the state of the shard, a `query` does not. What a command does depends only on the shard
+and on the arguments. So a shard that is lost can be restored: the backend makes it anew and replays the commands.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import os
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,204 +21,336 @@ from scipy import sparse
 
 from ..core import validation
 from ..core.costs import Cost
-from ..io import npz, readers
+from ..io import npz, schemas
 from ..solvers import evaluation
 from ..solvers.oracle import Oracle
-from . import fixed_point
+from . import fixed_point, sources
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Array = NDArray[np.float64]
-Numbers = NDArray[np.intp]
+Indices = NDArray[np.intp]
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M")
+A = TypeVar("A", bound="Sum")
+
+_ROLE = "__shard_role__"
 
 
-class Facts(NamedTuple):
-    """What a part says of its data: rows, those with mass, the first without (-1: none), columns, and the type."""
+def command(method: F) -> F:
+    """Mark a method that changes the state of a shard."""
+    setattr(method, _ROLE, "command")
+    return method
 
-    size: int
-    full: int
-    empty: int
-    columns: int
+
+def query(method: F) -> F:
+    """Mark a method that leaves the state of a shard unchanged."""
+    setattr(method, _ROLE, "query")
+    return method
+
+
+def is_command(method: Callable[..., Any]) -> bool:
+    """Tell a command from a query; raise TypeError for a method that is neither.
+
+    Examples
+    --------
+    >>> is_command(Shard.initialise), is_command(Shard.metadata)
+    (True, False)
+    """
+    role = getattr(method, _ROLE, None)
+    if role is None:
+        name = getattr(method, "__qualname__", repr(method))
+        raise TypeError(f"{name}: expected a method of a shard that is marked with @command or @query")
+    return bool(role == "command")
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Base of answers that are summed over the shards, field by field; alone, the answer of a command without one.
+
+    The terms must be integers, or floats that are zero in all shards but one, so that the sum does not depend on the
+    order of the terms.
+
+    Examples
+    --------
+    >>> Count(2) + Count(3)
+    Count(total=5)
+    """
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def add(answers: Iterable[A]) -> A:
+    """Return the sum of the answers of some shards."""
+    return functools.reduce(operator.add, answers)
+
+
+@dataclass(frozen=True, eq=False)
+class Count(Sum):
+    """A number of things."""
+
+    total: int
+
+
+@dataclass(frozen=True, eq=False)
+class InitialTemperatures(Sum):
+    """Estimated costs of a sample of measures and their initial temperatures, zero for those of other shards."""
+
+    values: Array
+    temperatures: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds(Sum):
+    """Certified bounds of the costs of a sample of measures, zero for those of other shards."""
+
+    lower: Array
+    upper: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates(Sum):
+    """V(z) of a sample of measures, zero for those of other shards."""
+
+    values: Array
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The size and type of a shard's data.
+
+    Attributes
+    ----------
+    n_rows, n_measures : int
+        The number of rows, and of those with mass.
+    first_empty : int
+        The first row without mass; -1 if there is none.
+    n_columns : int
+        The number of bins.
+    dtype : str
+        The type of the weights.
+    """
+
+    n_rows: int
+    n_measures: int
+    first_empty: int
+    n_columns: int
     dtype: str
 
 
-def units(cost: Cost, n: int) -> tuple[int, float, float]:
-    """Return how many bits factors have in a sum over n measures, and the units of potentials and of values."""
+@dataclass(frozen=True, eq=False)
+class Initialisation:
+    """How to start the chains.
+
+    Attributes
+    ----------
+    first : sequence of int
+        The index of the first measure of each shard, among all measures with mass.
+    n : int
+        The number of measures with mass in all shards.
+    cost : Cost
+        In the precision of the chains.
+    tau, seed, n_jobs
+        Of the oracle.
+    n_seen : int
+        The number of measures that came before in a stream, whose noise must not be repeated.
+    """
+
+    first: Sequence[int]
+    n: int
+    cost: Cost
+    tau: int
+    seed: int
+    n_jobs: int | None
+    n_seen: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Sample(Generic[M]):
+    """Some measures, by their indices among all with mass, and a model of them."""
+
+    indices: Indices
+    model: M
+
+
+class Precision(NamedTuple):
+    """The fixed-point representation of a sum over measures.
+
+    Attributes
+    ----------
+    bits : int
+        The number of bits of a factor.
+    potential, value : float
+        The quanta of potentials and of values.
+    """
+
+    bits: int
+    potential: float
+    value: float
+
+
+def precision(cost: Cost, n: int) -> Precision:
+    """Return the fixed-point representation of sums over n measures."""
     bits, largest = fixed_point.bits(n), 1.001 * cost.spread()  # for rounding
-    return bits, fixed_point.unit(largest, bits), fixed_point.unit(largest, fixed_point.FINE)
+    return Precision(bits, fixed_point.quantum(largest, bits), fixed_point.quantum(largest, fixed_point.COMPONENT_BITS))
 
 
-class Part(ABC):
-    """Some of the measures that a model is fitted to, and their chains.
+class Shard(ABC, Generic[M]):
+    """Some of the measures that a model of type M is fitted to, and their chains.
 
-    Measures are named by their numbers among all that have mass, which a part learns from `settle`.
+    Measures are identified by their indices among all measures with mass, which `initialise` sets.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, m)
-        Rows that were checked, as by `estimators.rows`.
+        Validated rows.
     number : int
-        That of the part.
+        The number of the shard.
     """
 
-    state: ClassVar[tuple[str, ...]] = ("number", "rows", "first", "bits", "unit", "value_unit")
+    saved: ClassVar[tuple[str, ...]] = ("number", "rows", "first", "bits", "quantum", "value_quantum")
+    schema: ClassVar[schemas.Schema]
     bits: int
-    unit: float  # of potentials
-    value_unit: float
-    oracle: Oracle  # none in a part without mass
+    quantum: float  # of potentials
+    value_quantum: float
+    oracle: Oracle  # missing in a shard without mass
     first: int
 
     def __init__(self, X: Any, number: int = 0) -> None:
         self.number = number
         mass = validation.masses(X)
         self.rows, empty = np.flatnonzero(mass > 0), np.flatnonzero(mass == 0)
-        self._facts = Facts(X.shape[0], len(self.rows), int([*empty, -1][0]), X.shape[1], X.dtype.str)
+        self._metadata = Metadata(X.shape[0], len(self.rows), int([*empty, -1][0]), X.shape[1], X.dtype.str)
         self._X: Any = X[self.rows]
 
     @classmethod
-    def read(cls, source: Any, number: int) -> Part:
-        """Return the part of a matrix, of a file that has one, or of what computes one."""
-        return cls(validation.rows(loaded(source), f"X[{number}]"), number)
+    def read(cls, source: Any, number: int) -> Self:
+        """Return the shard of a source: a matrix, a file, or an object of Dask."""
+        return cls(validation.rows(sources.load(source), f"X[{number}]"), number)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def facts(self) -> Facts:
-        """Return what the data are like."""
-        return self._facts
+    @query
+    def metadata(self) -> Metadata:
+        """Return the size and type of the data."""
+        return self._metadata
 
-    def settle(
-        self, firsts: Sequence[int], n: int, cost: Cost, tau: int, seed: int, seen: int, n_jobs: int | None
-    ) -> tuple[()]:
-        """Begin the chains, for n measures in all, of which the parts have these first numbers.
-
-        In a stream, `seen` measures came before, which the noise must not repeat.
-        """
-        self.first = firsts[self.number]
-        self.bits, self.unit, self.value_unit = units(cost, n)
+    @command
+    def initialise(self, request: Initialisation) -> Sum:
+        """Start the chains."""
+        self.first = request.first[self.number]
+        self.bits, self.quantum, self.value_quantum = precision(request.cost, request.n)
         X, self._X = self._X, None
         if len(self):
-            ids = seen + self.first + np.arange(len(self))
-            self.oracle = Oracle(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
-        return ()
+            ids = request.n_seen + self.first + np.arange(len(self))
+            self.oracle = Oracle(request.cost, X, tau=request.tau, seed=request.seed, ids=ids, n_jobs=request.n_jobs)
+        return Sum()
 
-    def support(self) -> tuple[int]:
-        """Return the number of weights that are positive."""
-        return (self.oracle.targets.nnz if len(self) else 0,)
-
-    def threads(self, n_jobs: int | None) -> tuple[()]:
-        """Compute in so many threads from now on."""
+    @command
+    def set_n_jobs(self, n_jobs: int | None) -> Sum:
+        """Set the number of threads."""
         if len(self):
             self.oracle.n_jobs = n_jobs
-        return ()
+        return Sum()
 
-    def own(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
-        """Return which of some measures are in this part, and their rows here."""
-        rows = numbers - self.first
-        where = np.flatnonzero((rows >= 0) & (rows < len(self)))
-        return where, rows[where]
+    @query
+    def support_size(self) -> Count:
+        """Return the number of positive weights."""
+        return Count(self.oracle.targets.nnz if len(self) else 0)
 
-    def targets(self, numbers: Numbers) -> sparse.csr_array:
-        """Return those of some measures that are in this part, normalised."""
-        _, rows = self.own(numbers)
-        return self.oracle.targets[rows] if len(rows) else sparse.csr_array((0, self._facts.columns))
+    @query
+    def targets(self, indices: Indices) -> sparse.csr_array:
+        """Return the given measures that are in this shard, normalised."""
+        _, rows = self.local(indices)
+        return self.oracle.targets[rows] if len(rows) else sparse.csr_array((0, self._metadata.n_columns))
 
-    def digest(self) -> str:
+    @query
+    def checksum(self) -> str:
         """Return a checksum of the measures."""
-        found = hashlib.sha256(repr(self._facts).encode())
+        digest = hashlib.sha256(repr(self._metadata).encode())
         if len(self):
             targets = self.oracle.targets
             for x in (targets.data, targets.indices.astype(np.int64), targets.indptr.astype(np.int64)):
-                found.update(x.tobytes())
-        return found.hexdigest()
+                digest.update(x.tobytes())
+        return digest.hexdigest()
+
+    @query
+    def reconstructions(self, sample: Sample[M]) -> tuple[Array, Array]:
+        """Return the measures of a sample that are in this shard, and the model of each."""
+        _, rows = self.local(sample.indices)
+        if not len(rows):
+            return np.empty((0, self._metadata.n_columns)), np.empty((0, self._metadata.n_columns))
+        return self.oracle.targets[rows].toarray(), self.models(rows, sample.model)
+
+    @query
+    def initial_temperatures(self, sample: Sample[M]) -> InitialTemperatures:
+        """Return estimated costs and initial temperatures of a sample."""
+        return InitialTemperatures(
+            *self._evaluate(sample, 2, lambda P, rows: evaluation.initial_temperatures(self.oracle, P, rows))
+        )
+
+    @query
+    def exact_bounds(self, sample: Sample[M], temperature: float) -> Bounds:
+        """Return certified bounds of the costs of a sample."""
+        return Bounds(
+            *self._evaluate(sample, 2, lambda P, rows: evaluation.certified(self.oracle, P, temperature, rows))
+        )
+
+    @command
+    def estimate(self, sample: Sample[M], temperature: float) -> Estimates:
+        """Advance the chains of a sample and return V(z)."""
+        return Estimates(*self._evaluate(sample, 1, lambda P, rows: self.oracle(P, temperature, rows)[:1]))
+
+    @query
+    def save(self, folder: str) -> str:
+        """Write the shard to its file in a folder; return the checksum of the file."""
+        return npz.save(f"{folder}/shard-{self.number:05d}.npz", self.schema, self.arrays())
+
+    @query
+    def arrays(self) -> dict[str, Any]:
+        """Return the state of the shard, for a file."""
+        state = {name: getattr(self, name) for name in self.saved}
+        state |= {f"metadata_{name}": x for name, x in asdict(self._metadata).items()}
+        return state | ({f"oracle_{name}": x for name, x in self.oracle.arrays().items()} if len(self) else {})
+
+    @classmethod
+    def load(cls, folder: str, number: int, checksum: str) -> Self:
+        """Return the shard that was saved, after a check of its file."""
+        try:
+            arrays = npz.load(f"{folder}/shard-{number:05d}.npz", cls.schema, checksum)
+        except FileNotFoundError:  # the name before version 2 of the format
+            arrays = npz.load(f"{folder}/part-{number:05d}.npz", cls.schema, checksum)
+        return cls.from_arrays(arrays)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the shard whose state `arrays` returned."""
+        shard = cls.__new__(cls)
+        for name in cls.saved:
+            setattr(shard, name, arrays[name] if arrays[name].ndim else arrays[name].item())
+        shard._X, shard._metadata = None, Metadata(*(arrays[f"metadata_{f.name}"].item() for f in fields(Metadata)))
+        oracle = npz.with_prefix(arrays, "oracle_")
+        if oracle:
+            shard.oracle = Oracle.from_arrays(oracle)
+        return shard
+
+    def local(self, indices: Indices) -> tuple[Indices, Indices]:
+        """Return the positions of the given measures that are in this shard, and their rows here."""
+        rows = indices - self.first
+        positions = np.flatnonzero((rows >= 0) & (rows < len(self)))
+        return positions, rows[positions]
 
     @abstractmethod
-    def models(self, rows: Numbers, *model: Any) -> Array:
-        """Return what a model says of some rows."""
+    def models(self, rows: Indices, model: M) -> Array:
+        """Return the measures by which a model approximates some rows."""
 
-    def shown(self, numbers: Numbers, *model: Any) -> tuple[Array, Array]:
-        """Return those of some measures that are in this part, and what a model makes of them, for a picture."""
-        _, rows = self.own(numbers)
-        if not len(rows):
-            return np.empty((0, self._facts.columns)), np.empty((0, self._facts.columns))
-        return self.targets(numbers).toarray(), self.models(rows, *model)
-
-    def heat(self, numbers: Numbers, *model: Any) -> tuple[Array]:
-        """Return estimates of the costs of some measures and first temperatures, zero for those of other parts."""
-        return self._among(
-            numbers, 2, lambda rows: evaluation.initial_temperatures(self.oracle, self.models(rows, *model), rows)
-        )
-
-    def look(self, numbers: Numbers, T: float, *model: Any) -> tuple[Array]:
-        """Return certified bounds of the costs of some measures, zero for those of other parts."""
-        return self._among(
-            numbers, 2, lambda rows: evaluation.certified(self.oracle, self.models(rows, *model), T, rows)
-        )
-
-    def estimate(self, numbers: Numbers, T: float, *model: Any) -> tuple[Array]:
-        """Return V(z) of some measures, zero for those of other parts; their chains go on."""
-        return self._among(numbers, 1, lambda rows: self.oracle(self.models(rows, *model), T, rows)[:1])
-
-    def _among(self, numbers: Numbers, count: int, answer: Callable[[Numbers], Sequence[Array]]) -> tuple[Array]:
-        """Return so many lines of answers for those of some measures that are in this part, zero for the others."""
-        where, rows = self.own(numbers)
-        found = np.zeros((count, len(numbers)))
+    def _evaluate(self, sample: Sample[M], count: int, function: Callable[[Array, Indices], Sequence[Array]]) -> Array:
+        """Return `count` rows of results for the measures of a sample, zero for those of other shards."""
+        positions, rows = self.local(sample.indices)
+        results = np.zeros((count, len(sample.indices)))
         if len(rows):
-            found[:, where] = answer(rows)
-        return (found,)
-
-    def arrays(self) -> dict[str, Any]:
-        """Return all there is to know of the part, for a file."""
-        known = {name: getattr(self, name) for name in self.state}
-        known |= {f"facts_{name}": x for name, x in self._facts._asdict().items()}
-        return known | ({f"oracle_{name}": x for name, x in self.oracle.arrays().items()} if len(self) else {})
-
-    def save(self, folder: str) -> str:
-        """Write the part to a file of its own; return the checksum."""
-        return npz.save(f"{folder}/{_file(self.number)}", type(self).__name__, self.arrays())
-
-    @classmethod
-    def load(cls, folder: str, number: int, checksum: str) -> Part:
-        """Return a part that was saved, if its checksum is right."""
-        return cls.from_arrays(npz.load(f"{folder}/{_file(number)}", cls.__name__, checksum))
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Part:
-        """Return the part that `arrays` describes."""
-        part = cls.__new__(cls)
-        for name in cls.state:
-            setattr(part, name, arrays[name] if arrays[name].ndim else arrays[name].item())
-        part._X, part._facts = None, Facts(*(arrays[f"facts_{name}"].item() for name in Facts._fields))
-        of_oracle = {name.removeprefix("oracle_"): x for name, x in arrays.items() if name.startswith("oracle_")}
-        if of_oracle:
-            part.oracle = Oracle.from_arrays(of_oracle)
-        return part
-
-
-def is_dask(X: Any) -> bool:
-    """Tell whether data are a Dask array, without loading Dask."""
-    return type(X).__module__.startswith("dask.array")
-
-
-def sources(X: Any) -> list[Any] | None:
-    """Return parts of data that come in parts: blocks of a Dask array, or a list of matrices or files."""
-    if is_dask(X):
-        if X.ndim != 2:
-            raise ValueError(f"X: expected a Dask array of shape (n, m), got {X.shape}")
-        return list(X.rechunk({1: -1}).to_delayed().ravel())
-    if isinstance(X, list | tuple) and len(X) and all(_is_part(part) for part in X):
-        return list(X)
-    return None
-
-
-def _is_part(x: Any) -> bool:
-    return isinstance(x, str | os.PathLike) or hasattr(x, "dask") or getattr(x, "ndim", 0) == 2
-
-
-def loaded(source: Any) -> Any:
-    """Return the matrix that a file has, that something computes, or that is given."""
-    if isinstance(source, str | os.PathLike):
-        return readers.matrix(source)
-    return source.compute() if hasattr(source, "compute") else source
-
-
-def _file(number: int) -> str:
-    return f"part-{number:05d}.npz"
+            results[:, positions] = function(self.models(rows, sample.model), rows)
+        return results

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import atomic
-
-_FORMAT = "gibbsot/1 "
+from .schemas import Schema
 
 # What the readers of Python and NumPy raise for damaged files, depending on the damaged bytes.
 READ_ERRORS = (
@@ -26,15 +25,15 @@ READ_ERRORS = (
 )  # fmt: skip
 
 
-def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> str:
+def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]) -> str:
     """Write arrays to a file, atomically on a local path.
 
     Parameters
     ----------
     path : path or URL
         The file.
-    kind : str
-        What the file contains; `load` expects the same.
+    schema : Schema
+        The name and version of the file's format.
     arrays : mapping of str to array, number or str
         The entries of the file.
 
@@ -53,7 +52,7 @@ def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> 
         if entry.dtype.hasobject:
             raise TypeError(f"{key}: expected an array, a number or a string, got {arrays[key]!r}")
     buffer = io.BytesIO()
-    np.savez(buffer, format=_FORMAT + kind, **entries)
+    np.savez(buffer, format=schema.identifier, **entries)
     content = buffer.getbuffer()
     if remote(path):
         system, inside = filesystem(path)
@@ -65,15 +64,15 @@ def save(path: str | os.PathLike[str], kind: str, arrays: Mapping[str, Any]) -> 
     return hashlib.sha256(content).hexdigest()
 
 
-def load(path: str | os.PathLike[str], kind: str, checksum: str | None = None) -> dict[str, NDArray[Any]]:
+def load(path: str | os.PathLike[str], schema: Schema, checksum: str | None = None) -> dict[str, NDArray[Any]]:
     """Read a file that `save` wrote.
 
     Parameters
     ----------
     path : path or URL
         The file.
-    kind : str
-        What the file must contain.
+    schema : Schema
+        The format that the file must have; keys of earlier versions are translated.
     checksum : str, optional
         The SHA-256 checksum that it must have.
 
@@ -85,14 +84,14 @@ def load(path: str | os.PathLike[str], kind: str, checksum: str | None = None) -
     Raises
     ------
     ValueError
-        If the file is damaged, of another kind or version, or has another checksum.
+        If the file is damaged, of another format, or has another checksum.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     checksum = save(folder + "/a.npz", "numbers", {"x": [1, 2]})
-    ...     load(folder + "/a.npz", "numbers", checksum)["x"]
+    ...     checksum = save(folder + "/a.npz", Schema("numbers"), {"x": [1, 2]})
+    ...     load(folder + "/a.npz", Schema("numbers"), checksum)["x"]
     array([1, 2])
     """
     try:
@@ -110,9 +109,22 @@ def load(path: str | os.PathLike[str], kind: str, checksum: str | None = None) -
     except READ_ERRORS as error:
         raise ValueError(f"path: {os.fspath(path)} is damaged or not a gibbsot file ({error})") from None
     found = str(arrays.pop("format", "no format"))
-    if found != _FORMAT + kind:
-        raise ValueError(f"path: {os.fspath(path)} holds {found!r}; expected {_FORMAT + kind!r}")
+    if found in schema.earlier:
+        return {schema.current_key(key): x for key, x in arrays.items()}
+    if found != schema.identifier:
+        raise ValueError(f"path: {os.fspath(path)} holds {found!r}; expected {schema.identifier!r}")
     return arrays
+
+
+def with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose keys start with a prefix, without it.
+
+    Examples
+    --------
+    >>> with_prefix({"cost_M": np.eye(1), "seed": np.array(1)}, "cost_")
+    {'M': array([[1.]])}
+    """
+    return {key.removeprefix(prefix): x for key, x in arrays.items() if key.startswith(prefix)}
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:

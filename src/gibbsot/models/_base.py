@@ -1,4 +1,4 @@
-"""What the scikit-learn estimators share: how data, costs and parameters are checked."""
+"""What the scikit-learn estimators share: the checks of data, costs and parameters."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from sklearn.utils.validation import check_non_negative, validate_data
 
 from ..core import validation
 from ..core.costs import Cost, GridCost, as_cost
-from ..distributed import backend, shard
-from ..distributed.local import Shards
+from ..distributed import backend, sources
+from ..distributed.interface import S, Shards
+from ..distributed.local import LocalShards
+from ..distributed.shard import Metadata
 
 Array = NDArray[np.float64]
 
-SMOOTHING = 0.01  # of a start: a weight that is zero would stay zero
+SMOOTHING = 0.01  # of initial weights: a weight of zero would stay zero
 
 
 class OfMeasures(BaseEstimator):  # type: ignore[misc]
-    """What estimators of measures share that take a Dask client: copies have none, and clones the same one."""
+    """Base of estimators with a Dask client: copies and pickles have none, clones the same one."""
 
     client: Any
 
     def __getstate__(self) -> dict[str, Any]:
         known: dict[str, Any] = super().__getstate__()
-        # what is on the client's workers cannot be copied either
+        # the shards on the client's workers cannot be copied either
         return known if self.client is None else known | {"client": None, "_run": None}
 
     def __sklearn_clone__(self) -> Any:
@@ -43,7 +45,7 @@ class OfMeasures(BaseEstimator):  # type: ignore[misc]
 
 
 def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any:
-    """Return data as rows of weights >= 0, dense or sparse, of which some have mass; warn of those that have none."""
+    """Return validated rows of weights >= 0, dense or sparse, some with mass; warn of those without."""
     X = validation.checked_structure(X, "X")  # before scikit-learn reads its indices
     X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (X)")  # check_estimator expects the words of scikit-learn
@@ -53,7 +55,7 @@ def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any
 
 
 def square_cost(cost: Cost | ArrayLike | None, size: int) -> Cost:
-    """Return the cost between bins, which by default lie on a line."""
+    """Return the cost between bins; by default bins on a line."""
     checked = GridCost(size) if cost is None else as_cost(cost)
     if checked.shape != (size, size):
         raise ValueError(
@@ -65,7 +67,7 @@ def square_cost(cost: Cost | ArrayLike | None, size: int) -> Cost:
 
 
 def parameters(estimator: Any) -> None:
-    """Check the parameters that all models have."""
+    """Check the parameters that all models share."""
     validation.initial_temperature(estimator.temperature)
     validation.nonnegative(estimator.tol, "tol")
     validation.callbacks(estimator.callbacks)
@@ -77,47 +79,43 @@ def stopped(estimator: Any) -> bool:
 
 
 def seed(random_state: Any) -> int:
-    """Return a seed of the sampler, the same for the same integer."""
+    """Return the seed of the sampler."""
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def smooth(x: Array, towards: Array) -> Array:
-    """Return rows of weights moved a little towards others, so that none is zero where those are not."""
+    """Return normalised rows mixed with a little of other weights, so that none is zero where those are not."""
     mass = x.sum(axis=1, keepdims=True)
     rows = np.divide(x, mass, out=np.tile(towards, (len(x), 1)), where=mass > 0)
     return (1 - SMOOTHING) * rows + SMOOTHING * towards
 
 
-def shards_of(estimator: Any, kind: Any, X: Any, reset: bool = False) -> Shards:
-    """Return data as parts of a kind, in this process or on the workers of the estimator's client."""
-    given = shard.sources(X)
-    whole = None if given is not None else measures(estimator, X, reset, depth=5)
-    if given is None and estimator.client is None:
-        found = Shards([kind(whole)])
-    else:
-        found = backend.read(estimator.client, kind, [whole] if given is None else given)
-    if given is not None:
-        try:
-            _check(estimator, found.facts, reset)
-        except BaseException:
-            found.close()
-            raise
-    return found
+def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Shards[S]:
+    """Return data as shards of a class, in this process or on the workers of the estimator's client."""
+    given = sources.split(X)
+    if given is None:
+        whole = measures(estimator, X, reset, depth=5)
+        return LocalShards([kind(whole)]) if estimator.client is None else backend.read(estimator.client, kind, [whole])
+    shards = backend.read(estimator.client, kind, given)
+    try:
+        _check(estimator, shards.metadata, reset)
+    except BaseException:
+        shards.close()
+        raise
+    return shards
 
 
-def _check(estimator: Any, facts: list[shard.Facts], reset: bool) -> None:
-    """Check that parts go together, and warn of rows without mass."""
-    for k, fact in enumerate(facts):
-        if fact.columns != facts[0].columns:
-            raise ValueError(f"X[{k}]: has {fact.columns} columns; expected {facts[0].columns} as in X[0]")
+def _check(estimator: Any, metadata: list[Metadata], reset: bool) -> None:
+    """Check that shards have the same columns, and warn of rows without mass."""
+    columns = metadata[0].n_columns
+    for k, one in enumerate(metadata):
+        if one.n_columns != columns:
+            raise ValueError(f"X[{k}]: has {one.n_columns} columns; expected {columns} as in X[0]")
     if reset:
-        estimator.n_features_in_ = facts[0].columns
-    elif facts[0].columns != estimator.n_features_in_:
-        raise ValueError(f"X: has {facts[0].columns} columns; expected {estimator.n_features_in_} as in the fit")
-    starts = np.cumsum([0, *(fact.size for fact in facts)])
-    validation.warn_of_empty(
-        sum(fact.size - fact.full for fact in facts),
-        next((int(start) + fact.empty for start, fact in zip(starts, facts, strict=False) if fact.empty >= 0), -1),
-        int(starts[-1]),
-        depth=5,
-    )
+        estimator.n_features_in_ = columns
+    elif columns != estimator.n_features_in_:
+        raise ValueError(f"X: has {columns} columns; expected {estimator.n_features_in_} as in the fit")
+    starts = np.cumsum([0, *(one.n_rows for one in metadata)])
+    empty = (int(start) + one.first_empty for start, one in zip(starts, metadata, strict=False) if one.first_empty >= 0)
+    n_empty = sum(one.n_rows - one.n_measures for one in metadata)
+    validation.warn_of_empty(n_empty, next(empty, -1), int(starts[-1]), depth=5)

@@ -1,4 +1,4 @@
-"""What a model records of each epoch."""
+"""The record that a model keeps of each epoch."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ class Epoch(NamedTuple):
     Attributes
     ----------
     estimate : float
-        The mean of V(z) over all measures, each when it was met.
+        The mean of V(z) over all measures, each at the time of its update.
     lower, upper : float
-        Certified bounds of the mean transport cost of the sample that is looked at; NaN for epochs without a look.
+        Certified bounds of the mean transport cost of the sample that is evaluated exactly; NaN for epochs without an
+        exact evaluation.
     temperature, step : float
-        T, and the share of ``step_size`` that was taken.
+        T, and the step as a multiple of ``step_size``.
     sweeps : float
         The mean number of sweeps of a chain.
     seconds : float
-        Since the fit began, its start included; the time between a fit and its `resume` does not count.
+        The time since the start of the fit. The time between a fit and its `resume` does not count.
     """
 
     estimate: float
@@ -28,4 +29,4 @@ class Epoch(NamedTuple):
     temperature: float
     step: float
     sweeps: float
-    seconds: float
+    seconds: float = 0.0

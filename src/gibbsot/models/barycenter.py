@@ -1,39 +1,35 @@
-"""Wasserstein barycenters: the measure that is nearest to many in transport cost."""
+"""Wasserstein barycenters: the measure with the least mean transport cost to given measures."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
+from numpy.typing import ArrayLike
 
 from ..core import costs, validation
 from ..core.costs import Cost
-from ..distributed import fixed_point, local, shard
-from ..distributed.local import Shards
-from ..distributed.shard import Numbers, Part
-from ..io import progress
+from ..distributed.interface import Shards
+from ..distributed.shard import Array, Sample, precision
 from ..sampling import temperature
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from . import _base
+from ._barycenter_shard import FINE, BarycenterShard, lower_bound
 from ._history import Epoch
+from ._loop import Loop
 
-Array = NDArray[np.float64]
-
-_HOT = 0.2  # of the first temperature of other models: what moves here is one measure, which chains follow easily
-_MEMORY = 0.9  # of the averages of models and potentials, which are steadier than the last ones
-_EVERY = 10  # epochs from one look at the progress to the next
-_COOLER, _SHORTER = 0.5, 0.85  # what temperature and step are multiplied with at each stall
-_RISE = 1.05  # of V(z) from look to look at one temperature: steps were too long
-_COLD = 0.02  # how far V(z) may lie above W in the end, in relation to it and by the theory: (m1 + m2) T
-_SPECK = 1e-7  # weights that are left out, relative to the largest: they cost nothing but time
-_ROUNDS = 3, 50  # of a lower bound's ascent, at a look and in the end
-_BIG = 8  # how much larger than the spread of the costs potentials may become there
-_FINER = _BIG * 2.0 ** (fixed_point.FINE - 53)  # of the unit of values: for sums as precise as double precision is
+_INITIAL = 0.2  # factor of the initial temperature of other models: chains follow one measure easily
+_MEMORY = 0.9  # of the running means of models and potentials, which vary less than the last ones
+_EVERY = 10  # epochs between two evaluations of the progress
+_COOLER, _SHORTER = 0.5, 0.85  # factors of temperature and step at each stall
+_RISE = 1.05  # factor by which V(z) may rise at one temperature: beyond it steps are too long
+_FINAL_BIAS = 0.02  # final bound of the relative bias by the theory, (m1 + m2) T / V(z)
+_NEGLIGIBLE = 1e-7  # weight threshold relative to the largest weight: smaller ones only cost time
+_ROUNDS = 3, 50  # of the ascent of the lower bound, during the fit and at its end
 
 
 class WassersteinBarycenter(_base.OfMeasures):
@@ -41,48 +37,56 @@ class WassersteinBarycenter(_base.OfMeasures):
 
     .. math:: \min_p \sum_i \lambda_i W(p, x_i)
 
-    over weights p. It is convex; gradients come from warm-started Gibbs samplers (`Oracle`), steps are mirror descent
-    from the mean. Where neither V(z) falls nor the certified lower bound rises, the chains are cooled and the descent
-    goes on from the average of the last models, with shorter steps. The barycenter is such an average.
+    over weights p. The problem is convex. Gradients come from warm-started Gibbs samplers (`Oracle`); steps are mirror
+    descent from the mean of the measures. When neither V(z) falls nor the certified lower bound rises, the chains are
+    cooled, and the descent continues from the average of the last models with shorter steps. The barycenter is such an
+    average.
 
     Parameters
     ----------
     cost : Cost or array of shape (m, m), optional
         The cost between bins, such as ``GridCost((64, 64))``; by default bins on a line, ``GridCost(m)``.
     weights : array of shape (n,), optional
-        The lambda, nonnegative; they are normalised, to about six digits, and all the same by default.
+        The lambda, nonnegative. They are normalised, to about six digits; uniform by default.
     max_epochs : int
         The largest number of passes over the measures.
     step_size : float
-        Relative to the mean cost.
+        The step of the descent, relative to the mean cost.
     temperature : "auto" or float
-        The first temperature. "auto" is a fifth of that of `WassersteinNMF`.
+        The initial temperature. "auto" is a fifth of that of `WassersteinNMF`.
     tau : int
         The lag of the chains' mixing test.
     tol : float
-        The share of the cost that ten epochs have to gain; with less the chains are cooled, or, where they are cold,
-        the fit ends.
+        The gain of ten epochs, relative to the cost, below which the chains are cooled or, if they are cold, the fit
+        ends.
     random_state : int, RandomState or None
+        The seed; results are bit-identical for the same integer.
     n_jobs : int, optional
-        Threads over the measures; the bits are the same for every number.
+        The number of threads over the measures; results are bit-identical for every number.
     verbose : bool
-        Show a progress bar, on a terminal.
+        Whether to show a progress bar on a terminal.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
     client : dask.distributed.Client, optional
-        Where to compute, as of `WassersteinNMF`; the bits are the same as without.
+        Keeps the shards of the data on the client's workers, as in `WassersteinNMF`. Results are bit-identical to
+        those without a client.
 
     Attributes
     ----------
     barycenter_ : array of shape (m,)
+        The weights p, with sum one.
     objective_ : float
-        Its exact objective, over all measures; infinite while the fit is on its way and after an interrupt.
+        The exact objective of the barycenter over all measures; infinite during the fit and after an interrupt.
     lower_bound_ : float
-        Certified: no weights have an objective below this, so that ``objective_ / lower_bound_ - 1`` bounds how far the
-        barycenter is from optimal. It is found by `lower_bound`.
+        A certified lower bound of the objective of all weights p: ``objective_ / lower_bound_ - 1`` bounds the relative
+        suboptimality of the barycenter.
     n_iter_ : int
+        The number of epochs.
     history_ : list of Epoch
-        Its ``lower`` is the lower bound so far, at every look; its ``upper`` is known in the end.
+        The record of each epoch. ``lower`` is the lower bound so far, every ten epochs; ``upper`` is the objective, in
+        the last record only.
+    n_features_in_ : int
+        The number of bins m.
 
     Examples
     --------
@@ -124,210 +128,163 @@ class WassersteinBarycenter(_base.OfMeasures):
         self.client = client
 
     def fit(self, X: Any, y: Any = None) -> WassersteinBarycenter:
-        """Find the barycenter of measures as rows; a fit that is interrupted leaves what it has.
+        """Find the barycenter of measures. A fit that is interrupted leaves the last average.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), Dask array, or list of parts
-        y : ignored
+        X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+            Measures as rows, which are normalised. Each item of a list, or block of a Dask array, is a shard.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        WassersteinBarycenter
+            The fitted model.
         """
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for name in ("max_epochs", "tau"):
             validation.count(getattr(self, name), name)
         validation.positive(self.step_size, "step_size")
         _base.parameters(self)
-        parts = _base.shards_of(self, _Targets, X, reset=True)
+        shards = _base.shards_of(self, BarycenterShard, X, reset=True)
         try:
-            facts = parts.facts
-            cost, weights = _base.square_cost(self.cost, facts[0].columns), self._weights(parts)
-            single, seed = costs.single(cost), _base.seed(self.random_state)
-            local.settle(parts, single, self.tau, seed, self.n_jobs)
-            parts.total("weigh", weights, cost.astype(np.float64))
-            self._descend(parts, single, np.result_type(*(fact.dtype for fact in facts)), begun)
+            self._fit(shards, started)
         finally:
-            parts.close()
+            shards.close()
         return self
 
-    def _weights(self, parts: Shards) -> Array | None:
-        """Return the weights of measures with mass, the largest of them one; None if all are one."""
-        if self.weights is None:
-            return None
-        full = np.concatenate(parts.each("full"))
-        share = validation.weights(self.weights, "weights", len(full), count=1)[0]
-        if not share[full].any():
-            raise ValueError("weights: are zero for every measure with mass; expected a positive one")
-        return np.asarray(share[full] / share[full].max())
-
-    def _descend(self, parts: Shards, cost: Cost, dtype: np.dtype[Any], begun: float) -> None:
-        (n, mass, support), m = parts.ask("counts"), cost.shape[0]
-        scale, coldest = costs.mean_cost(cost), temperature.minimum(cost)
-        bits, unit, value_unit = shard.units(cost, n)
-        start = _base.smooth(parts.ask("mean")[0] / (mass * 2.0**bits), np.full(m, 1 / m))[0]
-        T = self._first_temperature(parts, start, n, coldest)
-        log_p, average = logarithms(start), start
-        points = m + support / n
-        shorter, before, estimates = 1.0, np.inf, list[float]()
-
+    def _fit(self, shards: Shards[BarycenterShard], started: float) -> None:
+        cost = _base.square_cost(self.cost, shards.metadata[0].n_columns)
+        weights = self._weights(shards)
+        single, seed = costs.single(cost), _base.seed(self.random_state)
+        shards.initialise(single, self.tau, seed, self.n_jobs)
+        shards.reduce(BarycenterShard.set_weights, weights, cost.astype(np.float64))
+        descent = _Descent(self, shards, single)
         self.history_: list[Epoch] = []
         self.objective_, self.lower_bound_ = np.inf, -np.inf
-        self._publish(start, dtype)
-        with progress.bar("Wasserstein barycenter", self.verbose) as advance:
-            for epoch in range(1, self.max_epochs + 1):
-                memory = min(_MEMORY, (epoch - 1) / (epoch + 1))
-                gradient, value, sweeps = parts.total("epoch", np.exp(log_p), T, memory)
-                log_p = mirror_step(log_p, gradient[0] * (unit / mass), shorter * float(self.step_size) / scale)
-                average = memory * average + (1 - memory) * np.exp(log_p)
-                estimates.append(value * value_unit / mass)
-                look = epoch % _EVERY == 0
-                gained = self._raise_bound(parts, cost, _ROUNDS[0]) if look else 0.0
-                lower = self.lower_bound_ if look else np.nan
-                seconds = time.perf_counter() - begun
-                self.history_.append(Epoch(estimates[-1], lower, np.nan, T, shorter, sweeps / n, seconds))
-                self._publish(average, dtype)
-                advance(1 / self.max_epochs, f"cost {estimates[-1]:.3g}, T {T:.1e}")
-                if _base.stopped(self):
-                    break
-                if look:
-                    level, last, estimates = float(np.mean(estimates)), before, []
-                    before, rising = level, level > _RISE * last
-                    if rising or max(gained, last - level) <= self.tol * abs(level):
-                        if not rising:
-                            if coldest >= T or points * T < _COLD * level:
-                                break
-                            T, before = max(_COOLER * T, coldest), np.inf
-                        # from the average, as the model itself goes to and fro
-                        log_p, shorter = logarithms(average), _SHORTER * shorter
-        self._raise_bound(parts, cost, _ROUNDS[1])
+        dtype = np.result_type(*(one.dtype for one in shards.metadata))
+
+        def publish() -> None:
+            p = np.where(descent.average < _NEGLIGIBLE * descent.average.max(), 0, descent.average)
+            self.barycenter_ = (p / p.sum()).astype(dtype)
+            self.n_iter_ = len(self.history_)
+
+        publish()
+        Loop("Wasserstein barycenter", self, started, self.history_, publish).run(descent.epochs())
+        descent.improve_bound(_ROUNDS[1])
         p = self.barycenter_.astype(np.float64)
-        self.objective_ = parts.ask("objective", p / p.sum(), T)[0] * (_FINER * value_unit) / mass
+        self.objective_ = descent.objective(p / p.sum())
         self.history_[-1] = self.history_[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
 
-    def _first_temperature(self, parts: Shards, start: Array, n: int, coldest: float) -> float:
-        if not isinstance(self.temperature, str):
-            return float(self.temperature)
-        _, T = parts.ask("heat", evaluation.sample(n), start)[0]
-        return max(_HOT * float(T.mean()), coldest)
-
-    def _raise_bound(self, parts: Shards, cost: Cost, rounds: int) -> float:
-        """Take up a better lower bound if the mean potentials give one; return what is gained."""
-        old = self.lower_bound_
-        self.lower_bound_ = max(old, lower_bound(parts, cost, rounds))
-        return self.lower_bound_ - old
-
-    def _publish(self, average: Array, dtype: np.dtype[Any]) -> None:
-        p = np.where(average < _SPECK * average.max(), 0, average)
-        self.barycenter_ = (p / p.sum()).astype(dtype)
-        self.n_iter_ = len(self.history_)
+    def _weights(self, shards: Shards[BarycenterShard]) -> Array | None:
+        """Return the weights of measures with mass, divided by the largest; None if all are one."""
+        if self.weights is None:
+            return None
+        full = np.concatenate(shards.collect(BarycenterShard.has_mass))
+        weights = validation.weights(self.weights, "weights", len(full), count=1)[0]
+        if not weights[full].any():
+            raise ValueError("weights: are zero for every measure with mass; expected a positive one")
+        return np.asarray(weights[full] / weights[full].max())
 
 
-class _Targets(Part):
-    """A part of the measures: their weights, chains, and means of potentials."""
+@dataclass
+class _Cooling:
+    """Cools the chains and shortens the steps when the progress stalls, until the chains are cold.
 
-    def full(self) -> NDArray[np.bool_]:
-        """Return which rows have mass."""
-        full = np.zeros(self.facts().size, bool)
-        full[self.rows] = True
-        return full
-
-    def weigh(self, weights: Array | None, cost: Cost, potentials: NDArray[Any] | None = None) -> tuple[()]:
-        """Take the weights of all measures, at most one, and the cost in double precision."""
-        own = slice(self.first, self.first + len(self))
-        self.weights = fixed_point.count(
-            np.ones((len(self), 1)) if weights is None else weights[own, None], 2.0**-self.bits
-        )
-        self.cost, self.most = cost, _BIG * cost.spread()
-        self.potentials = np.zeros((len(self), cost.shape[0]), np.float32) if potentials is None else potentials[own]
-        return ()
-
-    def counts(self) -> tuple[int, int, int]:
-        """Return the number of measures, the sum of their weights in ticks, and the size of their supports."""
-        return len(self), int(self.weights.sum()), *self.support()
-
-    def mean(self) -> tuple[NDArray[np.int64]]:
-        """Return the weighted sum of the measures, in ticks of ticks."""
-        if not len(self):
-            return (np.zeros((1, self.facts().columns), np.int64),)
-        targets = self.oracle.targets.toarray()
-        return (fixed_point.product(self.weights, fixed_point.count(targets, 2.0**-self.bits), self.bits),)
-
-    def epoch(self, p: Array, T: float, memory: float) -> tuple[NDArray[np.int64], int, int]:
-        """Let the chains follow p; return weighted sums of potentials and V(z) in ticks, and the sweeps."""
-        if not len(self):
-            return np.zeros((1, len(p)), np.int64), 0, 0
-        values, U, info = self.oracle(p, T)
-        self.potentials = (memory * self.potentials + (1 - memory) * U).astype(U.dtype)
-        gradient = fixed_point.product(self.weights, fixed_point.count(U, self.unit), self.bits)
-        return gradient, _weighted(self.weights, fixed_point.count(values, self.value_unit)), int(info.sweeps.sum())
-
-    def raised(self, taken: Array | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Begin a lower bound from the mean potentials, or take something off the potentials and raise them again.
-
-        Returns
-        -------
-        high, low : arrays of shape (1, m)
-            The weighted sum of the potentials, in ticks and in ticks of ticks.
-        """
-        if taken is None:
-            self.U: NDArray[Any] = self.potentials.astype(np.float64)
-        elif len(self):
-            self.L = self.cost.col_max(np.clip(self.U - taken, -self.most, self.most), self.oracle.n_jobs)
-            self.U = self.cost.row_min(self.L, self.oracle.n_jobs)
-        unit = _BIG * self.unit
-        high = fixed_point.count(self.U, unit)
-        low = fixed_point.count(self.U - high * unit, unit * 2.0**-self.bits)
-        return fixed_point.product(self.weights, high, self.bits), fixed_point.product(self.weights, low, self.bits)
-
-    def paid(self) -> tuple[int]:
-        """Return the weighted sum of ``<x, L>``, with what rounding could add to a bound, in fine ticks."""
-        if not len(self):
-            return (0,)
-        largest = np.abs(self.U).max(axis=1) + np.abs(self.L).max(axis=1)
-        slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
-        paid = np.asarray(self.oracle.targets.multiply(self.L).sum(axis=1)).ravel()
-        return (_weighted(self.weights, np.ceil((paid + slack) / (_FINER * self.value_unit))),)
-
-    def objective(self, p: Array, T: float) -> tuple[int]:
-        """Return the weighted sum of what optimal plans cost, priced in the user's precision, in fine ticks."""
-        if not len(self):
-            return (0,)
-        plans = [sparse.coo_array(optimum.plan) for optimum in self.oracle.exact(p, T)]
-        values = np.array([(plan.data * self.cost.at(plan.row, plan.col)).sum() for plan in plans])
-        return (_weighted(self.weights, fixed_point.count(values, _FINER * self.value_unit)),)
-
-    def models(self, rows: Numbers, p: Array) -> Array:
-        return np.tile(p, (len(rows), 1))
-
-
-def _weighted(weights: Array, values: Array) -> int:
-    """Return a sum of products of ticks, in integers that cannot overflow."""
-    return sum(int(w) * int(v) for w, v in zip(weights.ravel().tolist(), values.tolist(), strict=True))
-
-
-def lower_bound(parts: Shards, cost: Cost, rounds: int = 50) -> float:
-    r"""Return a lower bound of the objective of every measure p, whatever the mean potentials U of the parts are.
-
-    .. math::
-
-        \sum_i \lambda_i W(p, x_i) \ge \min_a \sum_i \lambda_i U_{ia} - \sum_i \lambda_i \langle x_i, L_i \rangle,
-        \qquad L_{ij} = \max_a (U_{ia} - M_{aj})
-
-    by the duality of each W. It is the better the flatter the mean of the potentials is. So every round takes the mean
-    off them, which lowers L, and raises U as far as this L allows; the bound never falls. What rounding could add to it
-    is taken off.
-
-    Parameters
+    Attributes
     ----------
-    parts : Shards
-        The measures, their weights lambda and potentials.
-    cost : Cost
-    rounds : int
+    T, T_min : float
+        The temperature and its least value.
+    points : float
+        m1 + m2, the mean number of points of a problem.
+    tol : float
+        The gain, relative to the cost, below which the progress has stalled.
+    step : float
+        The factor of the step.
+    finished : bool
+        Whether the progress has stalled with cold chains.
     """
-    n, mass, _ = parts.ask("counts")
-    bits, unit, value_unit = shard.units(cost, n)
-    taken = None
-    for _ in range(rounds + 1):
-        high, low = parts.total("raised", taken)
-        taken = (high[0] * (_BIG * unit) + low[0] * (_BIG * unit * 2.0**-bits)) / mass
-    assert taken is not None
-    rounding = _BIG * unit * 2.0**-bits + 4 * np.finfo(np.float64).eps * float(np.abs(taken).max())
-    return float(taken.min() - parts.ask("paid")[0] * (_FINER * value_unit) / mass - rounding)
+
+    T: float
+    T_min: float
+    points: float
+    tol: float
+    step: float = 1.0
+    previous: float = np.inf
+    finished: bool = False
+
+    def update(self, value: float, gain: float) -> bool:
+        """Update for the mean of V(z) since the last call and the gain of the lower bound.
+
+        Returns whether to restart the descent from the average, because the model itself oscillates.
+        """
+        previous, self.previous = self.previous, value
+        rising = value > _RISE * previous
+        if not rising and max(gain, previous - value) > self.tol * abs(value):
+            return False
+        if not rising:
+            if self.T_min >= self.T or self.points * self.T < _FINAL_BIAS * value:
+                self.finished = True
+                return False
+            self.T, self.previous = max(_COOLER * self.T, self.T_min), np.inf
+        self.step *= _SHORTER
+        return True
+
+
+class _Descent:
+    """Mirror descent from the mean of the measures."""
+
+    def __init__(self, model: WassersteinBarycenter, shards: Shards[BarycenterShard], cost: Cost) -> None:
+        self.model, self.shards, self.cost = model, shards, cost
+        self.sizes = shards.reduce(BarycenterShard.sizes)
+        self.precision = precision(cost, self.sizes.n)
+        m = cost.shape[0]
+        mean = shards.reduce(BarycenterShard.mean).total / (self.sizes.mass * 2.0**self.precision.bits)
+        self.average = _base.smooth(mean, np.full(m, 1 / m))[0]
+        T_min = temperature.minimum(cost)
+        T = self._initial_temperature(T_min)
+        self.cooling = _Cooling(T, T_min, m + self.sizes.support / self.sizes.n, model.tol)
+
+    def epochs(self) -> Iterator[tuple[Epoch, str]]:
+        """Run epochs until the cooling has finished."""
+        log_p, scale = logarithms(self.average), costs.mean_cost(self.cost)
+        _, quantum, value_quantum = self.precision
+        estimates: list[float] = []
+        for epoch in range(1, self.model.max_epochs + 1):
+            T, step = self.cooling.T, self.cooling.step
+            memory = min(_MEMORY, (epoch - 1) / (epoch + 1))
+            sums = self.shards.reduce(BarycenterShard.epoch, np.exp(log_p), T, memory)
+            gradient = sums.gradient[0] * (quantum / self.sizes.mass)
+            log_p = mirror_step(log_p, gradient, step * float(self.model.step_size) / scale)
+            self.average = memory * self.average + (1 - memory) * np.exp(log_p)
+            estimates.append(sums.value * value_quantum / self.sizes.mass)
+            due = epoch % _EVERY == 0
+            gain = self.improve_bound(_ROUNDS[0]) if due else 0.0
+            lower = self.model.lower_bound_ if due else np.nan
+            record = Epoch(estimates[-1], lower, np.nan, T, step, sums.sweeps / self.sizes.n)
+            yield record, f"cost {estimates[-1]:.3g}, T {T:.1e}"
+            if due:
+                if self.cooling.update(float(np.mean(estimates)), gain):
+                    log_p = logarithms(self.average)
+                if self.cooling.finished:
+                    return
+                estimates = []
+
+    def improve_bound(self, rounds: int) -> float:
+        """Improve the model's lower bound by the mean potentials; return the gain."""
+        old = self.model.lower_bound_
+        self.model.lower_bound_ = max(old, lower_bound(self.shards, self.cost, rounds))
+        return self.model.lower_bound_ - old
+
+    def objective(self, p: Array) -> float:
+        """Return the exact objective of p."""
+        total = self.shards.reduce(BarycenterShard.objective, p, self.cooling.T).total
+        return total * (FINE * self.precision.value) / self.sizes.mass
+
+    def _initial_temperature(self, T_min: float) -> float:
+        if not isinstance(self.model.temperature, str):
+            return float(self.model.temperature)
+        sample = Sample(evaluation.sample(self.sizes.n), self.average)
+        T = self.shards.reduce(BarycenterShard.initial_temperatures, sample).temperatures
+        return max(_INITIAL * float(T.mean()), T_min)

@@ -1,67 +1,44 @@
-"""Wasserstein NMF: measures as mixtures of a few components, nearest in transport cost."""
+"""Wasserstein NMF: measures as mixtures of a few components that minimise the transport cost."""
 
 from __future__ import annotations
 
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from numbers import Real
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from ..core import costs, validation
 from ..core.costs import Cost
-from ..distributed import backend, checkpoints, fixed_point, local, shard
-from ..distributed.local import Shards
-from ..io import npz, progress
+from ..distributed import checkpoints, fixed_point, sources
+from ..distributed.interface import Shards
+from ..distributed.local import LocalShards
+from ..distributed.shard import Array, Sample
 from ..sampling import annealing, temperature
-from ..sampling.annealing import AdaptiveCooling, EpochDecay, ModelCooling, ModelState
+from ..sampling.annealing import AdaptiveCooling, EpochDecay, ModelCooling
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.solve import solve_batch
-from . import _base
+from . import _base, _nmf_files
 from ._history import Epoch
-from .mixtures import Mixtures, basis, coordinates
+from ._loop import Checkpoints, Loop
+from ._mixture_shard import EpochRequest, Mixture, MixtureShard, StartRequest
+from ._nmf_files import FitState
+from ._nmf_start import initial_factors
+from .mixtures import MembershipSolver, basis
 
-Array = NDArray[np.float64]
-
-_START = 5000  # measures that the start is found from, spread evenly
-_SPARSE = 0.1  # of weights that are positive, below which sparse products are faster
-_STREAM = 10  # steps for a batch of a stream, the second half of them with the components
-_STREAM_STEP = 0.3  # their length: a batch is not all of the data
-
-
-@dataclass
-class _Run:
-    """A fit on its way: all that its next epoch depends on."""
-
-    shards: Shards  # the data, their chains and memberships
-    n: int  # measures with mass
-    support: float  # their mean number of bins
-    dtype: str  # of the data
-    cost: Cost  # in the precision of the chains
-    log_components: Array
-    best_components: Array
-    control: ModelState
-    history: list[Epoch] = field(default_factory=list)
-    saved: str = ""  # where the last checkpoint is
-
-    def __post_init__(self) -> None:
-        # both read all of a dense cost, which is not for every epoch
-        self.scale, self.units = costs.mean_cost(self.cost), shard.units(self.cost, self.n)
-
-
-_ARRAYS = ("n", "support", "dtype", "log_components", "best_components")  # of a run, saved as they are
+_START_SAMPLE = 5000  # measures, evenly spread, from which the start is computed
+_STREAM_STEPS = 10  # steps for a batch of a stream, the second half of them with the components
+_STREAM_STEP = 0.3  # factor of their length: a batch is not all of the data
+_UNUSED = 1e-3  # usage of a component, relative to the mean, below which there is a warning
 
 
 class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.OfMeasures):  # type: ignore[misc]
@@ -70,7 +47,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
     .. math:: \min_{D, \Lambda} \sum_i W\Big(\sum_k \Lambda_{ik} D_k, \, x_i\Big)
 
     over components D_k and memberships Lambda_i that are weights: nonnegative, with sum one. Rows of the data are
-    normalised. Gradients come from warm-started Gibbs samplers (`Oracle`), steps are mirror descent.
+    normalised. Gradients come from warm-started Gibbs samplers (`Oracle`); steps are mirror descent.
 
     Parameters
     ----------
@@ -82,57 +59,66 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
     max_epochs : int
         The largest number of passes over the data.
     step_size : float or pair of float
-        Steps of components and memberships, relative to the mean cost: the paper's gamma. The adaptive cooling takes a
-        share of them.
+        Steps of components and memberships, relative to the mean cost: the paper's gamma. The adaptive cooling
+        multiplies them by a factor.
     temperature : "auto" or float
-        The first temperature. "auto" is the one at which, by the theory's bound, V(z) is a third above W.
+        The initial temperature. "auto" is the one at which, by the theory's bound, the relative bias
+        (V(z) - W) / W is about a third.
     cooling : {"adaptive", "paper"}
-        "adaptive" looks at the exact cost of a sample of measures now and then: it shortens the steps where the chains
-        lag, cools where the model has stalled, and goes back to the best model where it got worse. "paper" is
+        "adaptive" evaluates a sample of measures exactly every ten epochs or more: it shortens the steps if the chains
+        lag, cools if the cost has stalled, and returns to the best model if the cost has risen. "paper" is
         ``T <- T (1 - sqrt(1 / (m + m_bar)))`` every epoch.
     batch_size : int
-        Measures whose memberships are updated together.
+        The number of measures whose memberships are updated together.
     update : {"online", "full"}
-        Whether components are updated after every batch or after every epoch; by the same amount in an epoch.
+        Whether components are updated after every batch or after every epoch.
     init : {"nmf", "random"} or pair of arrays of shape (K, m) and (n, K)
-        The start: scikit-learn's NMF, slightly smoothed; random mixtures of the data; or components, and memberships of
-        all measures with mass.
+        The start: scikit-learn's NMF, slightly smoothed; random mixtures of the data; or components and the
+        memberships of all measures with mass.
     tau : int
-        The lag of the chains' mixing test; larger follows the model more closely, in more sweeps.
+        The lag of the chains' mixing test. Chains follow the model more closely with a larger one, in more sweeps.
     tol : float
-        Stop when the model has been cooled twice and has gained less than this, relative to its cost.
+        The fit stops when two coolings have gained less than this, relative to the cost.
     random_state : int, RandomState or None
-        The same integer gives the same bits.
+        The seed; results are bit-identical for the same integer.
     n_jobs : int, optional
-        Threads over the measures; the bits are the same for every number.
+        The number of threads over the measures; results are bit-identical for every number.
     verbose : bool
-        Show a progress bar, on a terminal.
+        Whether to show a progress bar on a terminal.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
     client : dask.distributed.Client, optional
-        Where to compute: each part of the data stays with its chains and memberships on one of the client's workers
-        (the extra ``dask``). The bits are the same as without, for every number of workers and parts; ``update="full"``
-        keeps all of them busy.
+        Keeps each shard of the data, with its chains and memberships, on one of the client's workers (the extra
+        ``dask``). Results are bit-identical to those without a client, for every number of workers and shards. Use
+        ``update="full"`` for all workers to compute at the same time.
     checkpoint : path or URL, optional
-        A folder for checkpoints, in which the last two are kept, such as ``"s3://bucket/run"``; any URL that fsspec
-        knows, and all workers can reach. `load` goes on from there.
+        A folder for checkpoints, of which the last two are kept. With a client, all workers must be able to reach it;
+        it may be any URL that fsspec knows, such as ``"s3://bucket/run"``. `load` reads it.
     checkpoint_seconds : float
-        The time from one to the next.
+        The time between two checkpoints.
 
     Attributes
     ----------
     components_ : array of shape (K, m)
-        The best components seen, by the exact cost of a sample, which is looked at after ten epochs, then now and then.
+        The components of the best model, by the exact cost of a sample, which is evaluated after ten epochs for the
+        first time.
     memberships_ : array of shape (n, K)
-        Those of the training data, of the same model; with a client, a Dask array.
+        The memberships of the training data in the best model; with a client, a Dask array.
     reconstruction_err_ : float
-        The mean exact cost over that sample, at most 20 measures; infinite before the first look.
+        The mean exact cost of the sample, at most 20 measures, in the best model; infinite before the first exact
+        evaluation.
     usage_ : array of shape (K,)
         The mean membership in each component.
     n_iter_ : int
         The number of epochs.
     history_ : list of Epoch
-        What happened in each.
+        The record of each epoch.
+    n_features_in_ : int
+        The number of bins m.
+    seed_ : int
+        The seed of the chains.
+    n_seen_ : int
+        The number of measures that `partial_fit` has seen.
 
     Examples
     --------
@@ -187,133 +173,176 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         self.checkpoint_seconds = checkpoint_seconds
 
     components_: NDArray[np.floating]
-    _run: _Run | None
+    _run: FitState | None
 
     def fit(self, X: Any, y: Any = None) -> WassersteinNMF:
-        """Learn components from measures as rows.
+        """Learn components from measures.
 
-        A fit that is interrupted leaves the best model so far, and `resume` goes on with it.
+        A fit that is interrupted leaves the best model so far, and `resume` continues it.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), Dask array, or list of parts
-            The data, or a list of matrices or of files with one each (.npy, .npz, ...), which are not put together.
-        y : ignored
+        X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+            Measures as rows. Each item of a list (a matrix, or a file .npy, .npz, ...), or block of a Dask array, is
+            a shard.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        WassersteinNMF
+            The fitted model.
         """
-        begun = time.perf_counter()
+        started = time.perf_counter()
         self._check_parameters()
         if self.checkpoint is not None and checkpoints.exist(self.checkpoint):
             raise ValueError(
-                f"checkpoint: {os.fspath(self.checkpoint)} has those of another fit, which load goes on with; expected "
-                "a folder without"
+                f"checkpoint: {os.fspath(self.checkpoint)} has checkpoints of another fit, which load resumes; "
+                "expected a folder without"
             )
-        before: _Run | None = self.__dict__.pop("_run", None)
+        before: FitState | None = self.__dict__.pop("_run", None)
         if before is not None:
             before.shards.close()
-        parts = _base.shards_of(self, Mixtures, X, reset=True)
-        self._run = self._begin(parts)
+        shards = _base.shards_of(self, MixtureShard, X, reset=True)
+        n = sum(one.n_measures for one in shards.metadata)
+        if self.n_components > n:
+            raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
+        self._cost = _base.square_cost(self.cost, shards.metadata[0].n_columns)
+        self.seed_ = _base.seed(self.random_state)
+        self._run = self._start(shards, None)
         self.n_seen_ = 0
-        self._go_on(begun)
+        self._descend(self._run, started)
         return self
 
     def resume(self, X: Any) -> WassersteinNMF:
-        """Go on with a fit that was interrupted, saved and loaded, or has come to ``max_epochs``, which may be raised.
+        """Continue a fit that was interrupted, was loaded, or has reached ``max_epochs``, which may be increased.
 
-        One that has stopped by itself goes on only with a lower ``tol``.
+        A fit that has converged continues only with a smaller ``tol``.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), Dask array, or list of parts
-            The data of the fit.
+        X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+            The data of the fit, in the same shards.
+
+        Returns
+        -------
+        WassersteinNMF
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            If there is no fit to continue, or the data differ.
         """
         check_is_fitted(self)
         self._check_parameters()
         run = self._run
         if run is None:
             raise ValueError(
-                "resume: this model has no fit to go on with; expected one after fit, or load of its file or, "
+                "resume: this model has no fit to continue; expected one after fit, or load of its file or, "
                 "of a fit on a cluster, of its checkpoints"
             )
-        parts = _base.shards_of(self, Mixtures, X)
+        shards = _base.shards_of(self, MixtureShard, X)
         try:
-            local.settle(parts, run.cost, self.tau, self.seed_, self.n_jobs)
-            same = parts.each("digest") == run.shards.each("digest")
+            shards.initialise(run.cost, self.tau, self.seed_, self.n_jobs)
+            same = shards.collect(MixtureShard.checksum) == run.shards.collect(MixtureShard.checksum)
         finally:
-            parts.close()
+            shards.close()
         if not same:
-            raise ValueError("X: differs from the data of the fit; expected the same measures, in the same parts")
-        run.shards.total("threads", self.n_jobs)
-        run.control = self._policy(run).resume(run.control, self.tol)  # which may have been lowered
-        self._go_on(time.perf_counter())
+            raise ValueError("X: differs from the data of the fit; expected the same measures, in the same shards")
+        run.shards.reduce(MixtureShard.set_n_jobs, self.n_jobs)
+        run.control = self._policy(run).resume(run.control, self.tol)  # tol may be smaller now
+        self._descend(run, time.perf_counter())
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> WassersteinNMF:
-        """Learn from one batch of a stream: its memberships are found, and the components take a few steps.
+        """Learn from one batch of a stream: find its memberships, and take a few steps with the components.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m)
-        y : ignored
+            Measures as rows.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        WassersteinNMF
+            The model.
         """
         self._check_parameters()
         first = not hasattr(self, "components_")
         X = _base.measures(self, X, reset=first)
-        part = Mixtures(X)
         if first:
             self._cost = _base.square_cost(self.cost, X.shape[1])
             self.seed_, self.n_seen_ = _base.seed(self.random_state), 0
-        parts = Shards([part])
-        local.settle(parts, costs.single(self._cost), self.tau, self.seed_, self.n_jobs, self.n_seen_)
         log_D = None if first else logarithms(self.components_.astype(np.float64))
-        run = self._prepare(parts, len(part), part.facts().dtype, log_D)
+        run = self._start(LocalShards([MixtureShard(X)]), log_D, self.n_seen_)
         run.control = replace(run.control, step=_STREAM_STEP)
-        for k in range(_STREAM):
-            self._epoch(run, learn=k >= _STREAM // 2)
-        self.n_seen_ += len(part)
+        for k in range(_STREAM_STEPS):
+            self._epoch(run, learn=k >= _STREAM_STEPS // 2)
+        self.n_seen_ += run.n
         self.components_ = np.exp(run.log_components).astype(X.dtype)
         self._run = None
-        for name in ("reconstruction_err_", "n_iter_", "history_"):  # the model is no longer the one that was fitted
+        for name in ("reconstruction_err_", "n_iter_", "history_"):  # of the model before
             self.__dict__.pop(name, None)
         return self
 
     @property
     def memberships_(self) -> Any:
-        run = self._of_a_fit("memberships_")
-        return run.shards.rows("memberships", len(run.best_components))
+        return self._fit_state("memberships_").shards.concatenate(MixtureShard.memberships)
 
     @property
     def usage_(self) -> Array:
-        total = self._of_a_fit("usage_").shards.ask("usage")
-        return np.asarray(total[0] / total[0].sum())
+        total = self._fit_state("usage_").shards.reduce(MixtureShard.usage).memberships
+        return np.asarray(total / total.sum())
 
-    def _of_a_fit(self, name: str) -> _Run:
-        run: _Run | None = self.__dict__.get("_run")
+    def _fit_state(self, name: str) -> FitState:
+        run: FitState | None = self.__dict__.get("_run")
         if run is None:
             raise AttributeError(f"{name}: is known after a fit only")
         return run
 
     def transform(self, X: Any) -> Any:
-        """Return the memberships of measures in the components, shape (n, K): see `mixture_coordinates`.
+        """Return the memberships of measures in the components (see `mixture_coordinates`).
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), list of parts, or Dask array, for which the result is one too
+        X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+            Measures as rows.
+
+        Returns
+        -------
+        array of shape (n, K)
+            The memberships; a Dask array if X is one.
         """
         check_is_fitted(self)
         D = self.components_.astype(np.float64)
-        D /= D.sum(axis=1, keepdims=True)
-        options = D, basis(fixed_point.components(D)), self._cost, self.tau, self.batch_size, self.seed_, self.n_jobs
-        if shard.is_dask(X):
-            from ..distributed.dask import mapped
+        solver = MembershipSolver.of(D, self._cost, self.tau, self.batch_size, self.seed_, self.n_jobs)
+        if sources.is_dask(X):
+            from ..distributed.dask import map_rows
 
-            return mapped(X, coordinates, *options)
-        sources = shard.sources(X)
-        if sources is not None:
-            return np.concatenate([self.transform(shard.loaded(source)) for source in sources])
-        return coordinates(_base.measures(self, X), *options)
+            if X.shape[1] != D.shape[1]:
+                raise ValueError(f"X: has {X.shape[1]} columns; expected {D.shape[1]} as in the fit")
+            return map_rows(X, solver, len(D))
+        given = sources.split(X)
+        if given is not None:
+            return np.concatenate([self.transform(sources.load(source)) for source in given])
+        return solver(_base.measures(self, X))
 
     def inverse_transform(self, W: ArrayLike) -> NDArray[np.floating]:
-        """Return the mixtures of the components for memberships of shape (n, K)."""
+        """Return the mixtures of the components.
+
+        Parameters
+        ----------
+        W : array of shape (n, K)
+            Memberships as rows.
+
+        Returns
+        -------
+        array of shape (n, m)
+            The mixtures.
+        """
         check_is_fitted(self)
         memberships = np.asarray(W)
         if memberships.ndim != 2 or memberships.shape[1] != len(self.components_):
@@ -321,14 +350,21 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         return memberships @ self.components_
 
     def score(self, X: Any, y: Any = None, exact: bool = False) -> float:
-        """Return minus the mean transport cost of measures to their mixtures: certified, an upper bound of the cost.
+        """Return minus the mean transport cost of measures to their mixtures.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m)
-        y : ignored
+            Measures as rows.
+        y : None
+            Ignored.
         exact : bool
-            Cross over to the exact costs.
+            Whether to compute exact costs; otherwise certified upper bounds.
+
+        Returns
+        -------
+        float
+            The score.
         """
         W = self.transform(X)
         P = np.asarray(self.inverse_transform(W), np.float64)
@@ -337,7 +373,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         full = mass > 0
         result = solve_batch(
             P[full],
-            _normal(X[full], mass[full]),
+            _normalised(X[full], mass[full]),
             self._cost.astype(np.float64),
             n_sweeps=300,
             exact=bool(exact),
@@ -346,85 +382,37 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         return -float(np.mean(result.value if exact else result.upper_bound))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to an npz file, with its fit, so that `resume` can go on to the bit.
+        """Write the model to an npz file, with its fit, so that a `resume` is bit-identical.
 
-        The file is replaced only when the new one is complete. Of the parameters, ``callbacks``, ``client``, arrays of
-        ``init`` and a ``random_state`` that is no integer are left out. Of a fit on a cluster the file has the model
-        alone: its data may be more than one machine can hold, and are in its checkpoints.
+        The write is atomic. The parameters ``callbacks`` and ``client``, arrays of ``init`` and a ``random_state``
+        that is no integer are not written. Of a fit on a cluster only the model is written: the data may be more than
+        one machine can hold, and are in the checkpoints.
+
+        Parameters
+        ----------
+        path : path
+            The file.
         """
         check_is_fitted(self)
-        run = self._run if self.client is None else None
-        arrays = self._arrays(run)
-        for k, part in enumerate(run.shards.each("arrays") if run else ()):
-            arrays |= {f"part{k}_{name}": x for name, x in part.items()}
-        npz.save(path, "WassersteinNMF", arrays)
+        _nmf_files.save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], client: Any = None) -> WassersteinNMF:
-        """Return the model that was saved to a file, or the last whole checkpoint in a folder.
+        """Return the model of a file, or of the last complete checkpoint in a folder.
 
         Parameters
         ----------
         path : path or URL
+            The file, or the folder of checkpoints.
         client : dask.distributed.Client, optional
-            For a checkpoint: the parts of the data go to its workers, as in the fit.
+            For a checkpoint: the client whose workers hold the shards.
+
+        Returns
+        -------
+        WassersteinNMF
+            The model.
         """
-        if checkpoints.exist(path):
-            return checkpoints.last(path, lambda folder: cls._from_checkpoint(folder, client))
-        arrays = npz.load(path, "WassersteinNMF")
-        try:
-            return cls._from_arrays(arrays, None)
-        except KeyError as error:
-            raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
-
-    @classmethod
-    def _from_checkpoint(cls, folder: str, client: Any) -> WassersteinNMF:
-        arrays = npz.load(f"{folder}/model.npz", "WassersteinNMF")
-        parts = backend.load(client, Mixtures, folder, arrays["digests"].tolist())
-        model = cls._from_arrays(arrays, parts)
-        assert model._run is not None
-        model._run.saved = folder
-        return model.set_params(client=client, checkpoint=folder.rpartition("/")[0])
-
-    def _arrays(self, run: _Run | None) -> dict[str, Any]:
-        """Return all there is to know of the model, and of a fit but for the parts of its data."""
-        arrays: dict[str, Any] = {"components": self.components_, "seed": np.uint64(self.seed_)}
-        arrays["n_features"] = self.n_features_in_
-        arrays |= {f"cost_{name}": x for name, x in self._cost.arrays().items()}
-        for name, value in self.get_params(deep=False).items():
-            if isinstance(value, str | Real):
-                arrays[f"parameter_{name}"] = value
-        arrays["parameter_step_size"] = self._steps()
-        arrays |= {"n_seen": self.n_seen_, "n_parts": 0}
-        if run is not None:
-            arrays["n_parts"] = len(run.shards)
-            arrays |= {f"run_{name}": getattr(run, name) for name in _ARRAYS}
-            arrays |= {f"control_{name}": value for name, value in run.control.to_arrays().items()}
-            arrays["run_history"] = np.array(run.history, np.float64).reshape(-1, len(Epoch._fields))
-        return arrays
-
-    @classmethod
-    def _from_arrays(cls, arrays: dict[str, NDArray[Any]], parts: Shards | None) -> WassersteinNMF:
-        def part(prefix: str) -> dict[str, NDArray[Any]]:
-            return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
-
-        cost = costs.from_arrays(part("cost_"))
-        parameters = {name: x.item() for name, x in part("parameter_").items() if name != "step_size"}
-        model = cls(cost=cost, step_size=tuple(arrays["parameter_step_size"].tolist()), **parameters)
-        model.components_, model._cost, model.seed_ = arrays["components"], cost, int(arrays["seed"])
-        model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
-        model._run = None
-        if not arrays["n_parts"]:
-            return model
-        if parts is None:
-            parts = Shards([Mixtures.from_arrays(part(f"part{k}_")) for k in range(int(arrays["n_parts"]))])
-        saved = part("run_")
-        values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _ARRAYS}
-        state = ModelState.from_arrays(part("control_"))
-        history = [Epoch(*row) for row in saved["history"].tolist()]
-        model._run = _Run(parts, cost=costs.single(cost), control=state, history=history, **values)
-        model._publish(model._run)
-        return model
+        return _nmf_files.load(cls, path, client)
 
     def _check_parameters(self) -> None:
         for name in ("n_components", "max_epochs", "batch_size", "tau"):
@@ -433,7 +421,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         validation.choice(self.update, "update", ("online", "full"))
         _base.parameters(self)
         validation.positive(self.checkpoint_seconds, "checkpoint_seconds")
-        self._steps()
+        self._step_sizes()
         named = isinstance(self.init, str)
         if (
             self.init not in ("nmf", "random")
@@ -442,92 +430,43 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         ):
             raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {self.init!r}")
 
-    def _steps(self) -> tuple[float, float]:
+    def _step_sizes(self) -> tuple[float, float]:
         return validation.positive_pair(self.step_size, "step_size", "components and one for memberships")
 
-    def _begin(self, parts: Shards) -> _Run:
-        facts = parts.facts
-        n = sum(fact.full for fact in facts)
-        if self.n_components > n:
-            raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
-        self._cost = _base.square_cost(self.cost, facts[0].columns)
-        self.seed_ = _base.seed(self.random_state)
-        local.settle(parts, costs.single(self._cost), self.tau, self.seed_, self.n_jobs)
-        return self._prepare(parts, n, np.result_type(*(fact.dtype for fact in facts)).str, None)
-
-    def _prepare(self, parts: Shards, n: int, dtype: str, log_D: Array | None) -> _Run:
-        """Begin with components and memberships; if they are not given, they are found from some of the measures."""
-        some, W = np.empty(0, np.intp), np.empty((0, self.n_components))
+    def _start(self, shards: Shards[MixtureShard], log_D: Array | None, n_seen: int = 0) -> FitState:
+        """Start the chains and memberships; components that are not given are found from a sample of the measures."""
+        cost, n = costs.single(self._cost), sum(one.n_measures for one in shards.metadata)
+        shards.initialise(cost, self.tau, self.seed_, self.n_jobs, n_seen)
+        indices, W = np.empty(0, np.intp), np.empty((0, self.n_components))
         if log_D is None:
-            some = evaluation.sample(n, _START)
-            D, W = self._start(sparse.vstack(parts.each("targets", some), format="csr"), n)
+            indices = evaluation.sample(n, _START_SAMPLE)
+            X = sparse.vstack(shards.collect(MixtureShard.targets, indices), format="csr")
+            D, W = initial_factors(X, self.n_components, self.init, self.seed_, n)
             log_D = logarithms(D)
-            some = some if isinstance(self.init, str) else np.arange(n)
-        D_ticks = fixed_point.components(np.exp(log_D))
-        parts.total("start", D_ticks, basis(D_ticks), some, W)
-        cost = costs.single(self._cost)
-        given = None if isinstance(self.temperature, str) else float(self.temperature)
-        estimates, T = parts.ask("heat", evaluation.sample(n), D_ticks, False)[0]
-        state = AdaptiveCooling().init(estimates, T, temperature.minimum(cost), given)
-        return _Run(parts, n, parts.ask("support")[0] / n, dtype, cost, log_D, log_D, state)
+            indices = indices if isinstance(self.init, str) else np.arange(n)
+        D_quantised = fixed_point.components(np.exp(log_D))
+        shards.reduce(MixtureShard.start, StartRequest(D_quantised, basis(D_quantised), indices, W))
+        sample = Sample(evaluation.sample(n), Mixture(D_quantised, best=False))
+        initial = shards.reduce(MixtureShard.initial_temperatures, sample)
+        T = None if isinstance(self.temperature, str) else float(self.temperature)
+        control = AdaptiveCooling().init(initial.values, initial.temperatures, temperature.minimum(cost), T)
+        support = shards.reduce(MixtureShard.support_size).total / n
+        dtype = np.result_type(*(one.dtype for one in shards.metadata)).str
+        return FitState(shards, n, support, dtype, cost, log_D, log_D, control)
 
-    def _start(self, X: sparse.csr_array, count: int) -> tuple[Array, Array]:
-        """Return components and memberships to start from, with all weights positive: of some measures, or all."""
-        n, m = X.shape
-        K = self.n_components
-        mean = np.asarray(X.sum(axis=0)).ravel() / n
-        rng = np.random.default_rng(self.seed_)
-        if not isinstance(self.init, str):
-            D = validation.weights(self.init[0], "init[0]", m, count=K)
-            W = validation.weights(self.init[1], "init[1]", K, count=count)
-        elif self.init == "random":
-            D = np.asarray(rng.dirichlet(np.ones(n), K) @ X)
-            W = rng.dirichlet(np.ones(K), n)
-        else:
-            rows = X if X.nnz < _SPARSE * n * m else X.toarray()
-            with warnings.catch_warnings(), threadpool_limits(1):  # its small products are slower in threads
-                warnings.simplefilter("ignore", ConvergenceWarning)  # it is only a start
-                plain = NMF(K, max_iter=200, random_state=self.seed_ % 2**32)
-                W = plain.fit_transform(rows)
-            D = plain.components_
-            W = W * D.sum(axis=1)
-        return _base.smooth(D, mean), _base.smooth(W, np.full(K, 1 / K))
-
-    def _policy(self, run: _Run) -> ModelCooling:
-        """Return the rule by which temperature and steps change."""
+    def _policy(self, run: FitState) -> ModelCooling:
+        """Return the policy for temperature and steps."""
         return AdaptiveCooling() if self.cooling == "adaptive" else EpochDecay(m=run.cost.shape[0], m_bar=run.support)
 
-    def _go_on(self, begun: float) -> None:
-        run = self._run
-        assert run is not None
-        policy = self._policy(run)
-        spent = run.history[-1].seconds if run.history else 0.0
-        total, saved = max(1, self.max_epochs - len(run.history)), time.monotonic()
-        try:
-            with progress.bar("Wasserstein NMF", self.verbose) as advance:
-                while len(run.history) < self.max_epochs and not run.control.finished:
-                    estimate, sweeps, change = self._epoch(run)
-                    T, step = run.control.T, run.control.step
-                    run.control = policy.after_epoch(run.control, change)
-                    done = len(run.history) + 1
-                    bounds = np.nan, np.nan
-                    if policy.due(run.control, done) or done == self.max_epochs:
-                        bounds = self._look(run)
-                        run.control = replace(run.control, evaluated=done)
-                    seconds = spent + time.perf_counter() - begun
-                    run.history.append(Epoch(estimate, *bounds, T, step, sweeps, seconds))
-                    self._publish(run)
-                    advance(1 / total, run.control.describe(estimate))
-                    if self.checkpoint is not None and time.monotonic() - saved >= self.checkpoint_seconds:
-                        self._check_in(run)
-                        saved = time.monotonic()
-                    if _base.stopped(self):
-                        break
-        finally:
-            self._publish(run)
-        if self.checkpoint is not None and run.saved != checkpoints.place(self.checkpoint, len(run.history)):
-            self._check_in(run)
-        unused = np.flatnonzero(self.usage_ < 1e-3 / self.n_components)
+    def _descend(self, run: FitState, started: float) -> None:
+        """Run the loop over epochs, write the last checkpoint, and warn of unused components."""
+        timed = None
+        if self.checkpoint is not None:
+            timed = Checkpoints(lambda: _nmf_files.write_checkpoint(self, run), self.checkpoint_seconds)
+        Loop("Wasserstein NMF", self, started, run.history, lambda: self._publish(run), timed).run(self._epochs(run))
+        if timed is not None:
+            timed.write()
+        unused = np.flatnonzero(self.usage_ < _UNUSED / self.n_components)
         if len(unused):
             warnings.warn(
                 f"components {', '.join(map(str, unused[:10]))} are hardly used; try fewer n_components",
@@ -535,58 +474,74 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
                 stacklevel=3,
             )
 
-    def _check_in(self, run: _Run) -> None:
-        """Write a checkpoint."""
-        assert self.checkpoint is not None
-        with checkpoints.next(self.checkpoint, len(run.history), run.saved) as folder:
-            arrays = self._arrays(run) | {"digests": run.shards.save(folder)}
-            npz.save(f"{folder}/model.npz", "WassersteinNMF", arrays)
-        run.saved = folder
+    def _epochs(self, run: FitState) -> Iterator[tuple[Epoch, str]]:
+        """Run epochs until ``max_epochs`` or until cooling gains nothing."""
+        policy = self._policy(run)
+        while len(run.history) < self.max_epochs and not run.control.finished:
+            estimate, sweeps, change = self._epoch(run)
+            T, step = run.control.T, run.control.step
+            run.control = policy.after_epoch(run.control, change)
+            epoch = len(run.history) + 1
+            bounds = np.nan, np.nan
+            if policy.due(run.control, epoch) or epoch == self.max_epochs:
+                bounds = self._evaluate(run, policy)
+                run.control = replace(run.control, evaluated=epoch)
+            yield Epoch(estimate, *bounds, T, step, sweeps), run.control.describe(estimate)
 
-    def _epoch(self, run: _Run, learn: bool = True) -> tuple[float, float, float]:
-        """Update memberships, and components to learn, once; return the means of V(z), sweeps and changes."""
+    def _epoch(self, run: FitState, learn: bool = True) -> tuple[float, float, float]:
+        """Update all memberships and, if `learn`, the components; return the means of V(z), sweeps and changes."""
         n, K = run.n, len(run.log_components)
-        bits, unit, value_unit = run.units
-        of_components, of_memberships = (run.control.step * s / run.scale for s in self._steps())
+        bits, quantum, value_quantum = run.precision
+        D_step, W_step = (run.control.step * size / run.scale for size in self._step_sizes())
         size = self.batch_size if self.update == "online" and learn else n
         value, sweeps, changes = 0, 0, list[float]()
         for begin in range(0, n, size):
             D = np.exp(run.log_components)
-            order = fixed_point.components(D), run.control.T, of_memberships, begin, begin + size, self.batch_size
-            gradient, of_batch, of_chains = run.shards.total("epoch", *order)
-            value += of_batch
-            sweeps += of_chains
+            request = EpochRequest(
+                fixed_point.components(D), run.control.T, W_step, begin, begin + size, self.batch_size
+            )
+            sums = run.shards.reduce(MixtureShard.epoch, request)
+            value += sums.value
+            sweeps += sums.sweeps
             if learn:
-                gradient = gradient * (K / n * unit * 2.0**-bits)
-                changes.append(of_components * annealing.deviation(D, gradient))
-                run.log_components = mirror_step(run.log_components, gradient, of_components)
-        return value * value_unit / n, sweeps / n, float(np.mean(changes or [0.0]))
+                gradient = np.asarray(sums.gradient * (K / n * quantum * 2.0**-bits), np.float64)
+                changes.append(D_step * annealing.deviation(D, gradient))
+                run.log_components = mirror_step(run.log_components, gradient, D_step)
+        return value * value_quantum / n, sweeps / n, float(np.mean(changes or [0.0]))
 
-    def _look(self, run: _Run) -> tuple[float, float]:
-        """Solve a sample exactly, keep the best model, and adapt step and temperature; return the sample's bounds."""
-        sample, T, policy = evaluation.sample(run.n), run.control.T, self._policy(run)
+    def _evaluate(self, run: FitState, policy: ModelCooling) -> tuple[float, float]:
+        """Evaluate a sample exactly, keep the best model, adapt step and temperature; return the sample's bounds."""
+        indices, T = evaluation.sample(run.n), run.control.T
 
-        def certified(log_D: Array, best: bool) -> tuple[float, float]:
-            lower, upper = run.shards.ask("look", sample, T, fixed_point.components(np.exp(log_D)), best)[0]
-            return float(lower.mean()), float(upper.mean())
+        def exact(log_D: Array, best: bool) -> tuple[float, float]:
+            sample = Sample(indices, Mixture(fixed_point.components(np.exp(log_D)), best))
+            bounds = run.shards.reduce(MixtureShard.exact_bounds, sample, T)
+            return float(bounds.lower.mean()), float(bounds.upper.mean())
 
-        if not run.control.past:  # the start is looked at as late as this, for models to be had soon
-            run.control, _ = policy.record(run.control, certified(run.best_components, True)[1])
-        lower, value = certified(run.log_components, False)
-        D = fixed_point.components(np.exp(run.log_components))
-        estimate = float(run.shards.total("estimate", sample, T, D, False)[0].mean())
+        if not run.control.past:  # the start is evaluated only now, so that the first models are available early
+            run.control, _ = policy.record(run.control, exact(run.best_components, True)[1])
+        lower, value = exact(run.log_components, False)
+        current = Sample(indices, Mixture(fixed_point.components(np.exp(run.log_components)), best=False))
+        estimate = float(run.shards.reduce(MixtureShard.estimate, current, T).values.mean())
         run.control, best = policy.record(run.control, value)
         if best:
             run.best_components = run.log_components
-            run.shards.total("keep")
+            run.shards.reduce(MixtureShard.keep_best)
         run.control = policy.update(run.control, value, estimate, self.tol)
         if run.control.worse:
             run.log_components = run.best_components
-            run.shards.total("go_back")
+            run.shards.reduce(MixtureShard.restore_best)
         return lower, value
 
-    def _publish(self, run: _Run) -> None:
-        """Show the best model so far."""
+    def _reconstructions(self) -> tuple[Array, Array]:
+        """Return a sample of the training data and their mixtures, for figures."""
+        run = self._fit_state("training data")
+        sample = Sample(evaluation.sample(run.n), Mixture(fixed_point.components(self.components_), best=True))
+        X, P = zip(*run.shards.collect(MixtureShard.reconstructions, sample), strict=True)
+        return np.concatenate(X), np.concatenate(P)
+
+    def _publish(self, run: FitState) -> None:
+        """Set the public attributes to the best model so far."""
         self.components_ = np.exp(run.best_components).astype(run.dtype)
         self.reconstruction_err_ = run.control.best
         self.n_iter_ = len(run.history)
@@ -602,6 +557,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         return tags
 
 
-def _normal(X: Any, mass: Array) -> Any:
+def _normalised(X: Any, mass: Array) -> Any:
     """Return rows divided by their masses."""
     return sparse.csr_array(sparse.diags_array(1 / mass) @ X) if sparse.issparse(X) else X / mass[:, None]

@@ -13,7 +13,7 @@ from scipy import sparse
 from ..core import costs, validation
 from ..core.costs import Cost, as_cost
 from ..core.problems import Problem, problem
-from ..io import npz
+from ..io import npz, schemas
 from ..sampling import sampler
 from . import certificates
 from .exact import Crossover, cross
@@ -161,12 +161,12 @@ class Oracle:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write targets, cost and chains to a file, from which `load` goes on to the bit."""
-        npz.save(path, "Oracle", self.arrays())
+        npz.save(path, schemas.ORACLE, self.arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None) -> Oracle:
         """Return the oracle that was saved."""
-        arrays = npz.load(path, "Oracle")
+        arrays = npz.load(path, schemas.ORACLE)
         try:
             return cls.from_arrays(arrays, n_jobs)
         except KeyError as error:

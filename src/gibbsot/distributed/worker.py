@@ -1,0 +1,165 @@
+"""Shards in the memory of a Dask worker: the functions that `DaskShards` runs there.
+
+Nothing is required of Dask but to run functions on given workers. That a command runs once, and in its turn, is
+ensured here: each shard counts the commands it has run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .shard import add
+
+Key = tuple[str, str, int]  # of a shard: client, fit and number
+
+
+class LostShardError(Exception):
+    """A worker does not hold a shard, or holds it in another state."""
+
+
+class Call(NamedTuple):
+    """A method of a shard by its name, and its arguments."""
+
+    method: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def run(self, shard: Any) -> Any:
+        """Call the method of a shard."""
+        return getattr(shard, self.method)(*self.args, **self.kwargs)
+
+
+class Snapshot(NamedTuple):
+    """The file of a shard in a checkpoint, written after the given number of commands."""
+
+    position: int
+    folder: str
+    checksum: str
+
+
+class Log(NamedTuple):
+    """The commands since a position, for replay."""
+
+    start: int
+    commands: Sequence[Call]
+
+
+class InUse(NamedTuple):
+    """Whose shards are still needed: a client, its present fits, and all clients of the scheduler."""
+
+    client: str
+    fits: Sequence[str]
+    clients: Sequence[str]
+
+
+class Entry:
+    """A shard on a worker, the number of commands it has run, and the last answer."""
+
+    def __init__(self, shard: Any, position: int, answer: Any = None) -> None:
+        self.shard, self.position, self.answer, self.lock = shard, position, answer, threading.Lock()
+
+
+entries: dict[Key, Entry] = {}  # the shards that this worker holds
+
+
+def position(key: Key) -> int:
+    """Return the number of commands that a shard has run; -1 if it is not here."""
+    entry = entries.get(key)
+    return -1 if entry is None else entry.position
+
+
+def run_command(key: Key, message: tuple[int, Call]) -> Any:
+    """Run the command with the given position; if it has run already, return the answer again."""
+    wanted, call = message
+    entry = _entry(key)
+    with entry.lock:
+        if entry.position == wanted - 1:
+            _advance(key, entry, call)
+        if entry.position != wanted:
+            raise LostShardError(key)
+        return entry.answer
+
+
+def run_query(key: Key, message: tuple[int, Call]) -> Any:
+    """Run a query on a shard that has run the given number of commands."""
+    wanted, call = message
+    entry = _entry(key)
+    with entry.lock:
+        if entry.position != wanted:
+            raise LostShardError(key)
+        return call.run(entry.shard)
+
+
+def restore(key: Key, kind: Any, source: Any, snapshots: Sequence[Snapshot], log: Log, in_use: InUse) -> None:
+    """Bring a shard to the end of the log: from its present state, from a checkpoint or from the data."""
+    discard(in_use)
+    entry = entries.get(key)
+    if entry is None or not log.start <= entry.position <= log.start + len(log.commands):
+        entry = entries[key] = _create(key[2], kind, source, snapshots, log.start)
+    with entry.lock:
+        for call in log.commands[entry.position - log.start :]:
+            _advance(key, entry, call)
+
+
+def take(key: Key) -> tuple[Any, int, Any]:
+    """Remove a shard from this worker and return it, to be given to another."""
+    entry = _entry(key)
+    entries.pop(key, None)
+    return entry.shard, entry.position, entry.answer
+
+
+def put(key: Key, taken: tuple[Any, int, Any]) -> None:
+    """Store a shard that was taken from another worker."""
+    entries[key] = Entry(*taken)
+
+
+def discard(in_use: InUse) -> None:
+    """Drop the shards of fits that are over and of clients that are gone."""
+    for key in list(entries):
+        client, fit, _ = key
+        if client not in in_use.clients or (client == in_use.client and fit not in in_use.fits):
+            entries.pop(key, None)
+
+
+def add_answers(answers: Sequence[Any]) -> Any:
+    """Return the sum of some answers."""
+    return add(answers)
+
+
+def shape_and_type(x: Any) -> tuple[tuple[int, ...], str]:
+    """Return the shape and type of an answer that stays on the worker."""
+    return x.shape, x.dtype.str
+
+
+def scheduler_clients(dask_scheduler: Any) -> list[str]:
+    """Return the ids of all clients of the scheduler; runs on the scheduler."""
+    return list(dask_scheduler.clients)
+
+
+def _entry(key: Key) -> Entry:
+    entry = entries.get(key)
+    if entry is None:
+        raise LostShardError(key)
+    return entry
+
+
+def _advance(key: Key, entry: Entry, call: Call) -> None:
+    try:
+        entry.answer = call.run(entry.shard)
+    except BaseException:
+        entries.pop(key, None)  # its state is undefined
+        raise
+    entry.position += 1
+
+
+def _create(number: int, kind: Any, source: Any, snapshots: Sequence[Snapshot], start: int) -> Entry:
+    for snapshot in reversed(snapshots):
+        with contextlib.suppress(OSError, ValueError):  # damaged or out of reach: use the one before
+            return Entry(kind.load(snapshot.folder, number, snapshot.checksum), snapshot.position)
+    if start or source is None:
+        folders = ", ".join(snapshot.folder for snapshot in snapshots)
+        raise ValueError(f"shard {number}: all of its checkpoints are damaged ({folders})")
+    return Entry(kind.read(source, number), 0)

@@ -1,0 +1,130 @@
+"""Files and checkpoints of `WassersteinNMF`, and the state of a fit that they hold."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import costs
+from ..core.costs import Cost
+from ..distributed import backend, checkpoints
+from ..distributed.interface import Shards
+from ..distributed.local import LocalShards
+from ..distributed.shard import Array, precision
+from ..io import npz, schemas
+from ..sampling.annealing import ModelState
+from ._history import Epoch
+from ._mixture_shard import MixtureShard
+
+if TYPE_CHECKING:
+    from .nmf import WassersteinNMF
+
+_SAVED = ("n", "support", "dtype", "log_components", "best_components")  # fields of a fit's state, as they are
+
+
+@dataclass
+class FitState:
+    """The state of a fit: all that its next epoch depends on."""
+
+    shards: Shards[MixtureShard]
+    n: int  # number of measures with mass
+    support: float  # mean number of bins with mass
+    dtype: str  # of the data
+    cost: Cost  # in the precision of the chains
+    log_components: Array
+    best_components: Array  # logarithms
+    control: ModelState
+    history: list[Epoch] = field(default_factory=list)
+    checkpoint: str = ""  # folder of the last checkpoint
+
+    def __post_init__(self) -> None:
+        # both read all of a dense cost, which is too slow for every epoch
+        self.scale, self.precision = costs.mean_cost(self.cost), precision(self.cost, self.n)
+
+
+def save(model: WassersteinNMF, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file, with its fit unless that is on a cluster."""
+    state = model._run if model.client is None else None
+    arrays = _arrays(model, state)
+    for k, shard in enumerate(state.shards.collect(MixtureShard.arrays) if state else ()):
+        arrays |= {f"shard{k}_{name}": x for name, x in shard.items()}
+    npz.save(path, schemas.NMF, arrays)
+
+
+def load(kind: type[WassersteinNMF], path: str | os.PathLike[str], client: Any) -> WassersteinNMF:
+    """Return the model of a file, or of the last complete checkpoint in a folder."""
+    if checkpoints.exist(path):
+        return checkpoints.load_last(path, lambda folder: _load_checkpoint(kind, folder, client))
+    arrays = npz.load(path, schemas.NMF)
+    try:
+        return _model(kind, arrays, None)
+    except KeyError as error:
+        raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
+
+
+def write_checkpoint(model: WassersteinNMF, state: FitState) -> None:
+    """Write a checkpoint of a fit, unless the last one is of this epoch."""
+    assert model.checkpoint is not None
+    if state.checkpoint == checkpoints.folder_of(model.checkpoint, len(state.history)):
+        return
+    with checkpoints.writing(model.checkpoint, len(state.history), state.checkpoint) as folder:
+        arrays = _arrays(model, state) | {"checksums": state.shards.save(folder)}
+        npz.save(f"{folder}/model.npz", schemas.NMF, arrays)
+    state.checkpoint = folder
+
+
+def _load_checkpoint(kind: type[WassersteinNMF], folder: str, client: Any) -> WassersteinNMF:
+    arrays = npz.load(f"{folder}/model.npz", schemas.NMF)
+    shards = backend.load(client, MixtureShard, folder, arrays["checksums"].tolist())
+    model = _model(kind, arrays, shards)
+    assert model._run is not None
+    model._run.checkpoint = folder
+    model.set_params(client=client, checkpoint=folder.rpartition("/")[0])
+    return model
+
+
+def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
+    """Return a model and the state of its fit as arrays, without the shards."""
+    arrays: dict[str, Any] = {"components": model.components_, "seed": np.uint64(model.seed_)}
+    arrays["n_features"] = model.n_features_in_
+    arrays |= {f"cost_{name}": x for name, x in model._cost.arrays().items()}
+    for name, value in model.get_params(deep=False).items():
+        if isinstance(value, str | Real):
+            arrays[f"parameter_{name}"] = value
+    arrays["parameter_step_size"] = model._step_sizes()
+    arrays |= {"n_seen": model.n_seen_, "n_shards": 0}
+    if state is not None:
+        arrays["n_shards"] = len(state.shards)
+        arrays |= {f"run_{name}": getattr(state, name) for name in _SAVED}
+        arrays |= {f"control_{name}": value for name, value in state.control.to_arrays().items()}
+        arrays["run_history"] = np.array(state.history, np.float64).reshape(-1, len(Epoch._fields))
+    return arrays
+
+
+def _model(
+    kind: type[WassersteinNMF], arrays: dict[str, NDArray[Any]], shards: Shards[MixtureShard] | None
+) -> WassersteinNMF:
+    """Return the model that arrays describe; its shards are in them too if they are not given."""
+    cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
+    parameters = {name: x.item() for name, x in npz.with_prefix(arrays, "parameter_").items() if name != "step_size"}
+    model = kind(cost=cost, step_size=tuple(arrays["parameter_step_size"].tolist()), **parameters)
+    model.components_, model._cost, model.seed_ = arrays["components"], cost, int(arrays["seed"])
+    model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
+    model._run = None
+    if not arrays["n_shards"]:
+        return model
+    if shards is None:
+        numbers = range(int(arrays["n_shards"]))
+        shards = LocalShards([MixtureShard.from_arrays(npz.with_prefix(arrays, f"shard{k}_")) for k in numbers])
+    saved = npz.with_prefix(arrays, "run_")
+    values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _SAVED}
+    control = ModelState.from_arrays(npz.with_prefix(arrays, "control_"))
+    history = [Epoch(*row) for row in saved["history"].tolist()]
+    model._run = FitState(shards, cost=costs.single(cost), control=control, history=history, **values)
+    model._publish(model._run)
+    return model

@@ -1,0 +1,54 @@
+"""The initial components and memberships of `WassersteinNMF`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from ..core import validation
+from ..distributed.shard import Array
+from . import _base
+
+_SPARSE = 0.1  # share of positive weights below which sparse products are faster
+
+
+def initial_factors(X: sparse.csr_array, K: int, init: Any, seed: int, n: int) -> tuple[Array, Array]:
+    """Return components and memberships with positive weights.
+
+    Parameters
+    ----------
+    X : sparse array of shape (n_sample, m)
+        A sample of the measures.
+    K : int
+        The number of components.
+    init : {"nmf", "random"} or pair of arrays
+        See `WassersteinNMF`. Arrays have memberships of all n measures, otherwise the result has those of the sample.
+    seed : int
+        The seed.
+    n : int
+        The number of all measures.
+    """
+    n_sample, m = X.shape
+    if not isinstance(init, str):
+        D = validation.weights(init[0], "init[0]", m, count=K)
+        W = validation.weights(init[1], "init[1]", K, count=n)
+    elif init == "random":
+        rng = np.random.default_rng(seed)
+        D = np.asarray(rng.dirichlet(np.ones(n_sample), K) @ X)
+        W = rng.dirichlet(np.ones(K), n_sample)
+    else:
+        rows = X if X.nnz < _SPARSE * n_sample * m else X.toarray()
+        with warnings.catch_warnings(), threadpool_limits(1):  # its small products are slower in threads
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
+            nmf = NMF(K, max_iter=200, random_state=seed % 2**32)
+            W = nmf.fit_transform(rows)
+        D = nmf.components_
+        W = W * D.sum(axis=1)
+    mean = np.asarray(X.sum(axis=0)).ravel() / n_sample
+    return _base.smooth(D, mean), _base.smooth(W, np.full(K, 1 / K))
