@@ -28,16 +28,9 @@ MODULES = (
     "gibbsot.solvers.mirror_descent",
     "gibbsot.torch",
 )
-# no docstring, no parameters documented, unknown parameters, no type, no "name : type", no Returns
+# no docstring, parameters not documented, unknown parameters, no space before the colon, no Returns
 CHECKS = {"GL08", "PR01", "PR02", "PR10", "RT01"}
-PENDING = (  # modules that are not complete yet
-    "gibbsot.core.costs",
-    "gibbsot.core.problems",
-    "gibbsot.models",
-    "gibbsot.sampling",
-    "gibbsot.solvers",
-    "gibbsot.torch",
-)
+PENDING = ("gibbsot.solvers.oracle", "gibbsot.solvers.results")  # modules that are not complete yet
 
 
 def public(module: Any) -> Iterator[tuple[str, Any]]:

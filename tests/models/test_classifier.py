@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gibbsot import DenseCost, GridCost
 from gibbsot.core import native
-from gibbsot.models.classifier import WassersteinClassifier, _Linear, _through
+from gibbsot.models.classifier import WassersteinClassifier, _Linear, _softmax_vjp
 from gibbsot.solvers.oracle import Oracle
 
 K = 5
@@ -74,16 +74,16 @@ def test_gradients_are_those_of_the_exact_loss():
     """At a low temperature, against finite differences."""
     X, Y = mixtures(20)
     Y /= Y.sum(axis=1, keepdims=True)
-    model, rows = _Linear.begin(X, K), np.arange(20)
+    model, rows = _Linear.init(X, K), np.arange(20)
     model.parameters = np.random.default_rng(1).normal(size=(K, 4))
     oracle = Oracle(M, Y, tau=300)
     for T in np.geomspace(1e-2, 1e-4, 10):
         P = model.predict(rows)
         values, U, _ = oracle(P, T, rows)
-        gradient = model.pull(rows, _through(P, U))
+        gradient = model.gradient(rows, _softmax_vjp(P, U))
     np.testing.assert_allclose(values, exact(model.predict(rows), Y), rtol=0.05)
-    other, Z = _Linear.begin(sparse.csr_array(X), K), np.random.default_rng(2).normal(size=(20, K))
-    np.testing.assert_allclose(other.pull(rows, Z), model.pull(rows, Z), rtol=1e-9)
+    other, Z = _Linear.init(sparse.csr_array(X), K), np.random.default_rng(2).normal(size=(20, K))
+    np.testing.assert_allclose(other.gradient(rows, Z), model.gradient(rows, Z), rtol=1e-9)
     start, wanted = model.parameters, np.empty((K, 4))
     for place in np.ndindex(K, 4):
         sides = []
