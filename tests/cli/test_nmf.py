@@ -55,6 +55,7 @@ def test_nmf_of_named_data(tmp_path, capfd):
     assert (report["measures"], report["shape"]) == (8, [4, 4])
 
 
+@pytest.mark.slow
 @installed
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
 @pytest.mark.skipif(native.name() == "numpy", reason="slow without compiled kernels")

@@ -74,6 +74,7 @@ def test_reproduce_interrupted(report, tmp_path, capfd, monkeypatch):
     assert again == ["gibbsot", *words, "--json"] == shlex.split(json.loads(printed.out)["resume"])
 
 
+@pytest.mark.slow
 @installed
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
 def test_reproduce_interrupted_and_repeated_through_the_script(tmp_path):

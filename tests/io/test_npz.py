@@ -147,13 +147,13 @@ def test_every_truncation_is_noticed(path):
 
 
 @settings(max_examples=500)
-@given(place=st.integers(0, 1999), value=st.integers(1, 255))
-def test_a_byte_that_has_changed_never_changes_an_array(tmp_path_factory, place, value):
+@given(position=st.integers(0, 1999), value=st.integers(1, 255))
+def test_a_byte_that_has_changed_never_changes_an_array(tmp_path_factory, position, value):
     """It is noticed, or leaves an array out, which those who read the file notice, or does not matter."""
     path = tmp_path_factory.getbasetemp() / "changed.npz"
     npz.save(path, NUMBERS, OLD)
     content = bytearray(path.read_bytes())
-    content[place % len(content)] ^= value
+    content[position % len(content)] ^= value
     path.write_bytes(content)
     try:
         found = npz.load(path, NUMBERS)

@@ -87,8 +87,9 @@ def nmf(
 
     Ctrl-C saves the model after the current epoch and prints the command that resumes.
 
-    On a cluster, components are updated once per epoch, and the workers read the files of a folder: all of them need
-    access to these and to DIR, where they write checkpoints.
+    On a cluster, components are updated once per epoch, and the workers read the files of a folder.
+
+    All workers need access to these files and to DIR, where they write checkpoints.
     """
     options = Options(
         data=DataOptions(data, key=key, shape=shape, size=size, label=label, labels=labels, limit=limit, invert=invert),
