@@ -114,7 +114,7 @@ class Watch:
         if self.curve.due(self.seconds[-1][0], self.every) or self.curve[-1][1] > LEVELS[-1]:
             self.look(np.exp(part.log_memberships) @ np.exp(run.log_components))
         if self.cold:
-            part.oracle.adopt(np.zeros_like(self.data.X))
+            part.oracle.load_potentials(np.zeros_like(self.data.X))
         self.origin += np.array([time.process_time(), Watch.in_sweeps]) - now  # none of this is the model's work
 
     def look(self, P: Array) -> None:

@@ -28,7 +28,7 @@ def crossover_alone() -> Iterator[None]:
         pytest.fail("POT was asked")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compat, "_PAIRS", 0)
+        patch.setattr(compat, "_MIN_PAIRS", 0)
         patch.setattr(compat, "pot_emd", refuse)
         patch.setattr(compat, "pot_emd2", refuse)
         yield
@@ -310,7 +310,7 @@ M = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]])
 def test_errors_and_warnings(monkeypatch, name, a, b, costs, options):
     """What POT refuses or warns of, with its words; the same where the crossover might have answered."""
     expected, told = outcome(getattr(ot, name), a, b, costs, log=True, **options)
-    monkeypatch.setattr(compat, "_PAIRS", 0)
+    monkeypatch.setattr(compat, "_MIN_PAIRS", 0)
     result, ours = outcome(getattr(compat, name), a, b, costs, log=True, **options)
     assert ours == told
     assert type(result) is type(expected)

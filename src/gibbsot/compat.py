@@ -1,13 +1,13 @@
-"""POT's exact solvers, answered by the crossover: import `emd` and `emd2` from here instead of from ``ot``.
+"""POT's exact solvers by crossover: import `emd` and `emd2` from here instead of from ``ot``.
 
-Arguments, results, warnings and errors are POT's. What is gained: infinite costs, which POT takes for an infeasible
-problem, are solved exactly, and no number of iterations ends the work before the optimum. POT itself answers
+Arguments, results, warnings and errors are those of POT. Two things differ: problems with infinite costs, which POT
+reports as infeasible, are solved exactly, and no limit on iterations stops before the optimum. POT itself solves
 
-- fewer than 90,000 pairs of points with weight, where it is quicker, and weights below 1e-12 of the mass, of which the
-  crossover would lose a part; both only if all costs are finite;
-- arrays that are not NumPy's, sparse costs, and weights that are not floating-point numbers;
-- ``numItermax`` below POT's default, which asks for an early stop, and the deprecated ``numThreads`` and ``processes``;
-- bad input, costs that forbid every plan, and whatever the crossover does not bring to its end.
+- problems with fewer than 90,000 pairs of points with weight, where it is faster, and problems with weights below 1e-12
+  of the mass, where the crossover would lose precision; both only if all costs are finite;
+- problems with arrays that are not NumPy's, sparse costs, or weights that are not floating-point numbers;
+- calls with ``numItermax`` below POT's default, or with the deprecated ``numThreads`` and ``processes``;
+- invalid input, costs that forbid every plan, and problems that the crossover does not solve to optimality.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .core.problems import problem
 from .solvers.exact import Crossover, cross
 from .solvers.solve import solve
 
-_PAIRS = 90_000
-_WEIGHT = 1e-12
+_MIN_PAIRS = 90_000
+_MIN_WEIGHT = 1e-12
 _ITERATIONS = 100_000  # POT's default
 
 Array = NDArray[np.float64]
@@ -50,11 +50,14 @@ def emd(
     a, b, M, numItermax, log, center_dual, numThreads, check_marginals
         As for :func:`ot.emd`.
     potentials_init : pair of arrays, optional
-        As for :func:`ot.emd`: potentials of a problem like this one; the crossover starts from them at once.
+        As for :func:`ot.emd`: potentials of a similar problem, from which the crossover starts without annealing.
 
     Returns
     -------
-    array of shape (m1, m2), with ``log`` a pair of it and a dictionary
+    plan : array of shape (m1, m2)
+        An optimal plan.
+    log : dict
+        Only with ``log=True``: cost, potentials ``u`` and ``v``, warning and result code.
 
     Examples
     --------
@@ -65,11 +68,11 @@ def emd(
            [0.25, 0.  , 0.  , 0.  ],
            [0.  , 0.25, 0.  , 0.  ]])
     """
-    answer = _answer(a, b, M, numItermax, center_dual, numThreads, check_marginals, potentials_init)
-    if answer is None:
+    solved = _solved(a, b, M, numItermax, center_dual, numThreads, check_marginals, potentials_init)
+    if solved is None:
         return pot_emd(a, b, M, numItermax, log, center_dual, numThreads, check_marginals, potentials_init)
-    G = answer.pop("G")
-    return (G, answer) if log else G
+    G = solved.pop("G")
+    return (G, solved) if log else G
 
 
 def emd2(
@@ -96,7 +99,9 @@ def emd2(
 
     Returns
     -------
-    float, with ``log`` or ``return_matrix`` a list of it and a dictionary; for columns a list of these
+    float, or list
+        The cost; with ``log`` or ``return_matrix`` a list of the cost and a dictionary; for several columns of b a list
+        of these.
 
     Examples
     --------
@@ -108,18 +113,18 @@ def emd2(
     measures = list_to_array(a, b, M)[1]
     if isinstance(measures, np.ndarray) and measures.ndim == 2 and measures.size and processes == 1:
         return [emd2(a, column, M, processes, numItermax, *options) for column in measures.T]
-    answer = _answer(a, b, M, numItermax, center_dual, numThreads, check_marginals, potentials_init)
-    if answer is None:
+    solved = _solved(a, b, M, numItermax, center_dual, numThreads, check_marginals, potentials_init)
+    if solved is None:
         return pot_emd2(a, b, M, processes, numItermax, *options)
     if not return_matrix:
-        del answer["G"]
-    return [answer["cost"], answer] if log or return_matrix else answer["cost"]
+        del solved["G"]
+    return [solved["cost"], solved] if log or return_matrix else solved["cost"]
 
 
-def _answer(
+def _solved(
     a: Any, b: Any, M: Any, limit: int, center_dual: bool, threads: int | str, check_marginals: bool, start: Any
 ) -> dict[str, Any] | None:
-    """Return what POT logs, with the plan as G, or None where POT is to answer."""
+    """Return POT's log with the plan as G, or None if POT is to solve the problem."""
     a, b, M = list_to_array(a, b, M)
     if limit < _ITERATIONS or threads != 1 or not all(isinstance(x, np.ndarray) for x in (a, b, M)):
         return None
@@ -160,8 +165,8 @@ def _answer(
 
 
 def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Crossover | None:
-    """Return the optimum, found from the potentials U if there are any, or None where POT is to answer."""
-    if (M.size < _PAIRS or min(p.min(), q.min()) < _WEIGHT) and np.isfinite(M).all():
+    """Return the optimum, from the potentials U if they are given, or None if POT is to solve the problem."""
+    if (M.size < _MIN_PAIRS or min(p.min(), q.min()) < _MIN_WEIGHT) and np.isfinite(M).all():
         return None
     try:
         cost = DenseCost(M)

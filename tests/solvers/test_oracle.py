@@ -276,7 +276,7 @@ def test_chains_adopt_exact_potentials():
     P = models(oracle)
     W = exact(P, oracle.targets.toarray(), oracle.cost.matrix())
     T = 1e-5 * W
-    oracle.adopt([optimum.L for optimum in oracle.exact(P[:2], 0.1, [0, 1])], [0, 1])
+    oracle.load_potentials([optimum.L for optimum in oracle.exact(P[:2], 0.1, [0, 1])], [0, 1])
     assert (oracle.sweep == 0).all()
     values, without = oracle(P, T)[0], cold(P, T)[0]
     np.testing.assert_allclose(values[:2], W[:2], rtol=1e-3)
@@ -463,3 +463,24 @@ def test_temperatures_of_measures_that_agree(dtype):
         assert np.isfinite(T).all()
         assert (T >= 0).all()
         assert (T <= 1e-3).all()
+
+
+def test_potentials_of_another_shape_are_refused():
+    oracle, twin = some(), some()
+    for L in (np.zeros((3, oracle.cost.shape[1])), np.zeros((4, 1)), np.zeros(oracle.cost.shape[1])):
+        with pytest.raises(ValueError, match=r"L: expected shape \(4, "):
+            oracle.load_potentials(L)
+    same(oracle, twin)
+
+
+@pytest.mark.parametrize("name", ["h", "sweep"])
+def test_a_file_with_chains_of_another_length_is_refused(name):
+    arrays = {key: np.asarray(x) for key, x in some().arrays().items()}
+    with pytest.raises(ValueError, match=f"{name}: expected shape"):
+        Oracle.from_arrays(arrays | {name: arrays[name][:-1]})
+
+
+def test_a_file_with_columns_out_of_range_is_refused():
+    arrays = {key: np.asarray(x) for key, x in some().arrays().items()}
+    with pytest.raises(ValueError, match="targets: is no valid sparse matrix"):
+        Oracle.from_arrays(arrays | {"columns": arrays["columns"] + 10**7})

@@ -1,1 +1,1 @@
-"""What the paper compares with and no library has."""
+"""Baselines of the paper that no library has: Bregman ADMM and smoothed Wasserstein NMF."""

@@ -1,7 +1,7 @@
 r"""Bregman ADMM for optimal transport (Wang and Banerjee 2014), for a batch of problems with one cost.
 
-A plan that has the row sums and one that has the column sums are pulled together by a multiplier and the
-Kullback-Leibler divergence. All is kept as logarithms: thousands of products of ``exp(-M / rho)`` would be zero.
+The method alternates between a plan with the row sums p and a plan with the column sums q, which a multiplier and the
+Kullback-Leibler divergence make agree. It works with logarithms, as products of ``exp(-M / rho)`` underflow.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Array = NDArray[np.float64]
 
 
 class Iterate(NamedTuple):
-    """Where Bregman ADMM has come to; for a batch each has one more axis in front.
+    """An iterate of Bregman ADMM; for a batch each field has a leading axis.
 
     Attributes
     ----------
     plan : array of shape (m1, m2)
         Its row sums are p; its column sums are q only in the limit.
     value : float
-        The cost of the plan; neither a lower nor an upper bound of W(p, q).
+        The cost of the plan; not a bound of W(p, q).
     violation : float
-        How far the column sums are from q, the sum of absolute differences.
+        The sum of the absolute differences of the column sums and q.
     n_iter : int
         The number of iterations so far.
     """
@@ -49,16 +49,16 @@ def badmm(P: Any, Q: Any, cost: Cost | ArrayLike, n_iter: int = 1000, rho: float
         Z \propto X \, e^{\Lambda / \rho} \text{ with column sums } q, \qquad
         \Lambda \leftarrow \Lambda + \rho (X - Z)
 
-    started from ``Z = p q^T``. A pair with an infinite cost is left out: its entry is 0 from the first iteration on,
-    and all numbers stay finite. Whether there is a plan without such pairs is not asked; if there is none, the
-    violation does not go to 0. The paper reports that on Coulomb's cost the method does not come near the optimum; in
-    logarithms it does, in thousands of iterations.
+    started from ``Z = p q^T``. The entry of a pair with an infinite cost is 0 from the first iteration on. If no plan
+    avoids such pairs, the violation does not converge to 0. The paper reports that the method fails on Coulomb's cost;
+    with logarithms it converges in thousands of iterations.
 
     Parameters
     ----------
     P, Q : arrays of shape (m1,) or (n, m1) and (m2,) or (n, m2)
-        Measures; one alone is paired with all of the other side.
-    cost : Cost or matrix
+        Measures; one measure is paired with all of the other side.
+    cost : Cost or array of shape (m1, m2)
+        The cost.
     n_iter : int
         The number of iterations.
     rho : float, optional
@@ -67,6 +67,11 @@ def badmm(P: Any, Q: Any, cost: Cost | ArrayLike, n_iter: int = 1000, rho: float
     Returns
     -------
     Iterate
+        The last iterate.
+
+    References
+    ----------
+    H. Wang and A. Banerjee, "Bregman alternating direction method of multipliers", NeurIPS 2014.
 
     Examples
     --------
@@ -81,7 +86,7 @@ def badmm(P: Any, Q: Any, cost: Cost | ArrayLike, n_iter: int = 1000, rho: float
 def snapshots(
     P: Any, Q: Any, cost: Cost | ArrayLike, budgets: Sequence[int], rho: float | None = None
 ) -> Iterator[Iterate]:
-    """Run Bregman ADMM once and yield what it has after each number of iterations, as `badmm` would return it.
+    """Run Bregman ADMM once and yield its iterate after each of several numbers of iterations.
 
     Parameters
     ----------
@@ -89,6 +94,11 @@ def snapshots(
         As for `badmm`.
     budgets : sequence of int
         Numbers of iterations, increasing.
+
+    Yields
+    ------
+    Iterate
+        What `badmm` returns for this number of iterations.
 
     Examples
     --------
@@ -110,6 +120,7 @@ def snapshots(
 def _iterate(
     problem: problems.Problem, M: Array, finite: NDArray[np.bool_], rho: float, counts: list[int], single: bool
 ) -> Iterator[Iterate]:
+    """Yield the iterates of `snapshots`, for arguments that have been checked."""
     with np.errstate(divide="ignore"):
         log_p, log_q = np.log(problem.p)[:, :, None], np.log(problem.q)[:, None, :]
     log_Z = log_p + log_q
@@ -134,7 +145,7 @@ def _iterate(
 
 
 def _normalise(log_plan: Array, log_sums: Array, axis: int) -> Array:
-    """Give a plan's logarithms the sums wanted along an axis, in place, and return the plan."""
+    """Scale a plan, given by its logarithm, to given sums along an axis, in place; return the plan."""
     largest = log_plan.max(axis=axis, keepdims=True)
     largest[np.isneginf(largest)] = 0  # a point without weight
     log_plan -= largest

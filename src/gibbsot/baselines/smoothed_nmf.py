@@ -8,7 +8,7 @@ in the first measure has a closed form, and so has its gradient:
     H_x^*(g) = \epsilon \, \big(E(x) + \langle x, \log K^T e^{g / \epsilon} \rangle\big), \qquad
     \nabla H_x^*(g) = e^{g / \epsilon} \odot K \frac{x}{K^T e^{g / \epsilon}}, \qquad K = e^{-M / \epsilon}
 
-Here all that has the unit of a cost is divided by epsilon, so ``u = g / epsilon`` and values are pure numbers.
+Costs, potentials and values are divided by epsilon here: ``u = g / epsilon``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from ..models import _base
 
 Array = NDArray[np.float64]
 
-_SAFE = 300.0  # exponents twice as large still have all their digits
-_LEAST = -650.0  # the logarithm of a sum that has lost some
-_CHUNK = 2_000_000  # numbers held at a time where a sum is done again
-_RESIDUAL = 0.02  # of L-BFGS, the most that is passed over
-_INNER = 0.003  # of L-BFGS, what may be left of the gradient
-_PAIRS = 20  # that L-BFGS remembers
+_SAFE = 300.0  # the exponentials of exponents up to twice this are normal numbers
+_LEAST = -650.0  # below this logarithm a sum has lost digits and is computed again
+_CHUNK = 2_000_000  # numbers in memory when sums are computed again
+_RESIDUAL = 0.02  # a larger residual of L-BFGS is warned of
+_INNER = 0.003  # L-BFGS stops at this residual
+_PAIRS = 20  # corrections in the memory of L-BFGS
 
 
 class Conjugate:
@@ -47,17 +47,17 @@ class Conjugate:
 
     .. math:: H_x^*(u) = E(x) + \sum_j x_j \log \sum_i e^{u_i - M_{ij} / \epsilon}
 
-    Sums split over the axes of a grid. They are done with the largest term of a row taken out or, where the costs are
-    so large beside epsilon that products would vanish, with that of each line of each axis.
+    Sums are computed axis by axis on a grid. The largest exponent of a row is factored out or, if the costs are so
+    large relative to epsilon that products would underflow, that of each line of each axis.
 
     Parameters
     ----------
     X : array of shape (n, m2)
         Weights that sum to one.
     cost : Cost
-        Finite.
+        The cost; finite.
     epsilon : float
-        In units of the cost.
+        The smoothing, in units of the cost.
 
     Examples
     --------
@@ -84,13 +84,26 @@ class Conjugate:
             self._log_X = np.log(X)
 
     def __call__(self, u: Array) -> tuple[Array, Array]:
-        """Return the value for each measure, and its gradients, which are measures."""
+        """Return the value for each measure and its gradient, which is a measure.
+
+        Parameters
+        ----------
+        u : array of shape (n, m1)
+            Potentials, in units of epsilon.
+
+        Returns
+        -------
+        values : array of shape (n,)
+            The conjugates.
+        gradients : array of shape (n, m1)
+            Measures.
+        """
         sums = self._log_product(u, False)
         y = np.exp(u + self._log_product(self._log_X - sums, True))
         return self._entropy + (self._X * sums).sum(axis=1), y
 
     def _log_product(self, v: Array, by_rows: bool) -> Array:
-        """Return ``log sum_i exp(v_i - M_ij / eps)`` for each j, or the same of the transpose (by rows)."""
+        """Return ``log sum_i exp(v_i - M_ij / eps)`` for each j, or of the transpose for each i (by rows)."""
         n = len(v)
         pairs = [(x.T, k.T) if by_rows else (x, k) for x, k in zip(self._exponents, self._kernels, strict=True)]
         if self._safe:
@@ -114,24 +127,44 @@ def _log_sums(lines: Array, exponent: Array, kernel: Array) -> Array:
     largest[np.isneginf(largest)] = 0  # a line without weight
     with np.errstate(divide="ignore"):
         sums = np.log(np.exp(lines - largest) @ kernel)
-    poor = np.flatnonzero((sums < _LEAST).any(axis=1) & (lines > -np.inf).any(axis=1))
+    imprecise = np.flatnonzero((sums < _LEAST).any(axis=1) & (lines > -np.inf).any(axis=1))
     sums += largest
     size = max(1, _CHUNK // exponent.size)
-    for start in range(0, len(poor), size):
-        rows = poor[start : start + size]
+    for start in range(0, len(imprecise), size):
+        rows = imprecise[start : start + size]
         sums[rows] = logsumexp(lines[rows, :, None] - exponent, axis=1)
     return sums
 
 
 def dual_of_memberships(u: Array, conjugate: Conjugate, components: Array, rho: float) -> tuple[float, Array, Array]:
-    r"""Return the dual function of the memberships, its gradient, and the memberships that belong to u.
+    r"""Return the dual function of the memberships, its gradient, and the memberships of u.
 
     .. math::
 
         \min_u \sum_i H_{x_i}^*(u_i) + \rho \log \sum_k e^{-\langle D_k, u_i \rangle / \rho}, \qquad
         \Lambda_{ik} \propto e^{-\langle D_k, u_i \rangle / \rho}
 
-    Its minimum is minus that of ``sum_i W_eps(Lambda_i D, x_i) - rho E(Lambda_i)``; everything in units of epsilon.
+    Its minimum is minus that of ``sum_i W_eps(Lambda_i D, x_i) - rho E(Lambda_i)``, in units of epsilon.
+
+    Parameters
+    ----------
+    u : array of shape (n, m)
+        Potentials.
+    conjugate : Conjugate
+        The conjugates of the measures.
+    components : array of shape (K, m)
+        The components D.
+    rho : float
+        The smoothing of the memberships, in units of epsilon.
+
+    Returns
+    -------
+    value : float
+        The dual function.
+    gradient : array of shape (n, m)
+        Its gradient.
+    memberships : array of shape (n, K)
+        The memberships Lambda.
     """
     values, y = conjugate(u)
     logits = u @ components.T / -rho
@@ -140,12 +173,32 @@ def dual_of_memberships(u: Array, conjugate: Conjugate, components: Array, rho: 
 
 
 def dual_of_components(u: Array, conjugate: Conjugate, memberships: Array, rho: float) -> tuple[float, Array, Array]:
-    r"""Return the dual function of the components, its gradient, and the components that belong to u.
+    r"""Return the dual function of the components, its gradient, and the components of u.
 
     .. math::
 
         \min_u \sum_i H_{x_i}^*(u_i) + \rho \sum_k \log \sum_j e^{-\sum_i \Lambda_{ik} u_{ij} / \rho}, \qquad
         D_{kj} \propto e^{-\sum_i \Lambda_{ik} u_{ij} / \rho}
+
+    Parameters
+    ----------
+    u : array of shape (n, m)
+        Potentials.
+    conjugate : Conjugate
+        The conjugates of the measures.
+    memberships : array of shape (n, K)
+        The memberships Lambda.
+    rho : float
+        The smoothing of the components, in units of epsilon.
+
+    Returns
+    -------
+    value : float
+        The dual function.
+    gradient : array of shape (n, m)
+        Its gradient.
+    components : array of shape (K, m)
+        The components D.
     """
     values, y = conjugate(u)
     logits = memberships.T @ u / -rho
@@ -162,31 +215,54 @@ def minimise(
     max_iter: int,
     tol: float,
 ) -> tuple[float, Array, Array, float]:
-    """Minimise a dual function with L-BFGS; return the minimum, u, the factor that belongs to it, and what is left.
+    """Minimise a dual function with L-BFGS.
 
-    The last is the sum over the bins of the absolute gradient, which is the difference of two measures, in the mean.
+    Parameters
+    ----------
+    dual : function
+        `dual_of_memberships` or `dual_of_components`.
+    u : array of shape (n, m)
+        The start.
+    conjugate, other, rho
+        The further arguments of the dual function.
+    max_iter : int
+        The largest number of iterations.
+    tol : float
+        Stop at this residual.
+
+    Returns
+    -------
+    value : float
+        The minimum.
+    u : array of shape (n, m)
+        Where it is attained.
+    factor : array
+        The memberships or components of u.
+    residual : float
+        The absolute gradient, which is a difference of two measures: sum over the bins, mean over the measures.
     """
-    left = np.inf
+    residual = np.inf
 
     def function(x: Array) -> tuple[float, Array]:
-        nonlocal left
+        nonlocal residual
         value, gradient, _ = dual(x.reshape(u.shape), conjugate, other, rho)
-        left = _left(gradient)
+        residual = _residual(gradient)
         return value, gradient.ravel()
 
-    def watch(_: Array) -> None:
-        if left < tol:
+    def stop(_: Array) -> None:
+        if residual < tol:
             raise StopIteration
 
-    # its own test is of the largest entry of the gradient, in which one bin keeps all others waiting
+    # L-BFGS itself tests the largest entry of the gradient, which a single bin can keep large
     options = {"maxcor": _PAIRS, "maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": 0.0, "ftol": 0.0}
-    result = minimize(function, u.ravel(), jac=True, method="L-BFGS-B", options=options, callback=watch)
+    result = minimize(function, u.ravel(), jac=True, method="L-BFGS-B", options=options, callback=stop)
     found = result.x.reshape(u.shape)
     value, gradient, factor = dual(found, conjugate, other, rho)
-    return value, found, factor, _left(gradient)
+    return value, found, factor, _residual(gradient)
 
 
-def _left(gradient: Array) -> float:
+def _residual(gradient: Array) -> float:
+    """Return the absolute gradient, sum over the bins, mean over the measures."""
     return float(np.abs(gradient).sum(axis=1).mean())
 
 
@@ -198,8 +274,8 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         \min_{D, \Lambda} \sum_i W_\epsilon\Big(\sum_k \Lambda_{ik} D_k, \, x_i\Big)
         - \rho_1 \sum_i E(\Lambda_i) - \rho_2 \sum_k E(D_k)
 
-    over components D_k and memberships Lambda_i that are weights: nonnegative, with sum one. Memberships and components
-    take turns; each of the two problems is convex and solved in its dual.
+    over components D_k and memberships Lambda_i, nonnegative with sum one. The fit alternates between memberships and
+    components; each of the two problems is convex and solved in its dual.
 
     Parameters
     ----------
@@ -213,9 +289,9 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
     rho : float or pair of float
         The smoothing of memberships and of components, in units of the cost.
     max_iter : int
-        The largest number of times that both factors are solved for.
+        The largest number of iterations, each of which solves for both factors.
     max_inner : int
-        The largest number of L-BFGS iterations for one factor, which start where the other factor's have ended. A
+        The largest number of L-BFGS iterations for one factor, which start from the potentials of the other factor. A
         small epsilon needs many.
     tol : float
         Stop when the mean objective has changed by less than this share of epsilon.
@@ -223,23 +299,31 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         The first components: of scikit-learn's NMF, random mixtures of the data, or these; slightly smoothed. The
         first memberships follow from them; those of a pair, which `WassersteinNMF` takes too, are not used.
     random_state : int, RandomState or None
+        The seed of the start.
     callbacks : sequence of functions
         Each is called with the model after every iteration; the fit stops if one returns True.
 
     Attributes
     ----------
     components_ : array of shape (K, m)
+        The components, each with sum one.
     memberships_ : array of shape (n, K)
-        Those of the training data.
+        The memberships of the training data.
     objective_ : list of float
         The mean over the measures of the objective after each iteration, in units of the cost, by the dual: a lower
         bound for the memberships at that time. It falls where ``max_inner`` lets L-BFGS converge; where it does not,
         it can rise at first because it becomes tighter. It can be negative.
     residual_ : float
-        How far L-BFGS was from converged at the end: the difference between the mixtures of the factors and those that
-        belong to the dual, sum over the bins, mean over the measures.
+        The residual of L-BFGS at the end: the difference between the mixtures of the factors and those of the dual, sum
+        over the bins, mean over the measures.
     n_iter_ : int
         The number of iterations.
+    n_features_in_ : int
+        The number m of bins.
+
+    References
+    ----------
+    A. Rolet, M. Cuturi and G. Peyre, "Fast dictionary learning with a smoothed Wasserstein loss", AISTATS 2016.
 
     Examples
     --------
@@ -282,11 +366,18 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m)
+            The measures.
         y : ignored
+            For the conventions of scikit-learn.
+
+        Returns
+        -------
+        SmoothedNMF
+            The estimator itself.
         """
         rhos = self._check_parameters()
         X, conjugate = self._data(X)
-        with threadpool_limits(1):  # its small products are slower in threads
+        with threadpool_limits(1):  # small products are slower in threads
             D, u = self._start(X), np.zeros_like(X)
             self.objective_: list[float] = []
             before = np.inf
@@ -310,11 +401,16 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the memberships of measures, shape (n, K).
+        """Return the memberships of measures.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m)
+            The measures.
+
+        Returns
+        -------
+        array of shape (n, K)
         """
         check_is_fitted(self)
         rhos = self._check_parameters()
@@ -325,6 +421,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
             return self._solve(dual_of_memberships, np.zeros_like(X), conjugate, self.components_, rhos[0])[2]
 
     def _check_parameters(self) -> tuple[float, float]:
+        """Check the parameters; return the two rho."""
         for name in ("n_components", "max_iter", "max_inner"):
             validation.count(getattr(self, name), name)
         validation.positive(self.epsilon, "epsilon")
@@ -336,6 +433,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         return validation.positive_pair(self.rho, "rho", "memberships and one for components")
 
     def _data(self, X: Any) -> tuple[Array, Conjugate]:
+        """Return the measures, normalised, and their conjugates."""
         shape = np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X: expected measures as rows, shape (n, m), got shape {shape}")
@@ -345,6 +443,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         return rows, Conjugate(rows, cost, self.epsilon)
 
     def _start(self, X: Array) -> Array:
+        """Return the initial components."""
         n, m = X.shape
         K = self.n_components
         random = check_random_state(self.random_state)
@@ -354,11 +453,12 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
             D = random.dirichlet(np.ones(n), K) @ X
         else:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # it is only a start
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the start need not converge
                 D = NMF(K, random_state=random).fit(X).components_
-        return _base.smooth(D, np.full(m, 1 / m))  # where every component is zero the dual has no minimum
+        return _base.smooth(D, np.full(m, 1 / m))  # the dual has no minimum if every component is zero at some bin
 
     def _solve(
         self, dual: Any, u: Array, conjugate: Conjugate, other: Array, rho: float
     ) -> tuple[float, Array, Array, float]:
+        """Solve for one factor."""
         return minimise(dual, u, conjugate, other, rho / self.epsilon, self.max_inner, _INNER)

@@ -1,4 +1,4 @@
-"""What can be said for certain of an answer: bounds, and the plan behind it."""
+"""Certificates: lower bounds from potentials, and the plan of the paper."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ Array = NDArray[np.floating]
 
 
 def lower_bound(problem: Problem, U: Array) -> NDArray[np.float64]:
-    r"""Return a lower bound of W(p, q) that holds for any U whatever.
+    r"""Return a lower bound of W(p, q) from any U.
 
     .. math:: \langle p, U \rangle - \langle q, L' \rangle, \qquad L'_j = \max_{i: p_i > 0} (U_i - M_{ij})
 
-    (U, L') is dual feasible, so weak duality gives the bound. The estimate V(z) is no bound: its L is that of g, not
-    that of U. What rounding could add to the bound in the cost's precision is taken off.
+    L' is the c-transform of U, so (U, L') is dual feasible and the bound follows by weak duality. The estimate V(z) is
+    not a bound, as its L is the c-transform of g. The largest rounding error in the cost's precision is subtracted.
 
     Parameters
     ----------
     problem : Problem
+        The problems.
     U : array of shape (n, m1)
+        Potentials of the first measure, such as a sample of the chain.
+
+    Returns
+    -------
+    array of shape (n,)
 
     Examples
     --------
@@ -40,12 +46,23 @@ def lower_bound(problem: Problem, U: Array) -> NDArray[np.float64]:
 
 
 def sparse_plans(problem: Problem, U: Array, L: Array) -> list[sparse.csr_array]:
-    r"""Return the paper's plan for each problem.
+    r"""Return the sparse plan of the paper for each problem.
 
     .. math:: Z = \tfrac12 \sum_i p_i e_{i, J(i)} + \tfrac12 \sum_j q_j e_{I(j), j}
 
-    with ``J(i)`` the j that attains ``min_j (M_ij + L_j)`` and ``I(j)`` the i that attains ``max_i (U_i - M_ij)``, over
-    the points that have weight.
+    where ``J(i)`` attains ``min_j (M_ij + L_j)`` and ``I(j)`` attains ``max_i (U_i - M_ij)``, over the points that have
+    weight. It has mass one; its marginals are p and q only in the limit.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problems.
+    U, L : arrays of shape (n, m1) and (n, m2)
+        Potentials.
+
+    Returns
+    -------
+    list of scipy.sparse.csr_array of shape (m1, m2)
 
     Examples
     --------
@@ -57,11 +74,11 @@ def sparse_plans(problem: Problem, U: Array, L: Array) -> list[sparse.csr_array]
            [0. , 0.5]])
     """
     plans = []
-    for p, q, u, low in zip(problem.p, problem.q, U, L, strict=True):
+    for p, q, u, v in zip(problem.p, problem.q, U, L, strict=True):
         rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-        J = problem.cost.row_nearest(np.where(q > 0, low, np.inf))[rows, 0]
+        J = problem.cost.row_nearest(np.where(q > 0, v, np.inf))[rows, 0]
         I = problem.cost.col_nearest(np.where(p > 0, u, -np.inf))[columns, 0]  # noqa: E741
         halves = np.concatenate([p[rows], q[columns]]) / 2
-        places = np.concatenate([rows, I]), np.concatenate([J, columns])
-        plans.append(sparse.csr_array(sparse.coo_array((halves, places), shape=problem.cost.shape)))
+        positions = np.concatenate([rows, I]), np.concatenate([J, columns])
+        plans.append(sparse.csr_array(sparse.coo_array((halves, positions), shape=problem.cost.shape)))
     return plans

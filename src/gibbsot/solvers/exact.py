@@ -1,8 +1,8 @@
 """Exact optima by crossover.
 
-Annealed potentials tell which arcs an optimal plan can use: those with a small reduced cost ``M_ij - U_i + L_j``. A
-network simplex solves the problem on these few arcs, its potentials are checked against every arc by (min, +) products,
-the violated arcs join, and so on until none is violated. Then plan and potentials are optimal for the whole problem.
+The arcs of an optimal plan have small reduced costs ``M_ij - U_i + L_j`` under annealed potentials. A network simplex
+solves the problem on the arcs of smallest reduced cost, c-transforms of its potentials find the violated arcs, these
+are added, and so on until no arc is violated. Then plan and potentials are optimal for the whole problem.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..core import native
 from ..core.costs import Cost
 from ..core.problems import Problem
 
-_ROUNDING = 1e-10  # of the simplex's potentials, relative to their size: smaller violations do not count at first
-_CLOSED = 1e-10, 1e-12  # a gap that is none, relative to the value and to the size of the potentials
+_ROUNDING = 1e-10  # relative to the size of the potentials: smaller violations are ignored at first
+_GAP = 1e-10, 1e-12  # the largest gap of an optimum, relative to the value and to the size of the potentials
 _PIVOTS = 1_000_000_000
 
 
@@ -30,16 +30,19 @@ class Crossover(NamedTuple):
     Attributes
     ----------
     value : float
-        The cost of the plan; infinite where it uses a forbidden arc.
+        The cost of the plan; infinite if it uses a forbidden arc.
     U, L : arrays of shape (m1,) and (m2,)
-        Potentials that are feasible for every arc.
+        Potentials, feasible for every arc.
     plan : scipy.sparse.csr_array of shape (m1, m2)
         A coupling of p and q, a vertex: at most m1 + m2 - 1 entries.
     status : str
-        "optimal": plan and potentials have one value, to 1e-10 of it or 1e-12 of the potentials. Otherwise "simplex
-        failed", "gap open" (no arc is violated, but rounding leaves a gap) or "rounds ran out".
+        "optimal": the values of plan and potentials differ by at most 1e-10 of the value plus 1e-12 of the size of the
+        potentials. Otherwise "simplex failed", "gap open" (no arc is violated, but rounding leaves a gap) or "rounds
+        ran out".
     rounds : int
-        How often the simplex was run.
+        The number of runs of the simplex.
+    optimal : bool
+        Whether the status is "optimal".
     """
 
     value: float
@@ -51,13 +54,28 @@ class Crossover(NamedTuple):
 
     @property
     def optimal(self) -> bool:
+        """Whether the status is "optimal".
+
+        Returns
+        -------
+        bool
+        """
         return self.status == "optimal"
 
 
 def effort(cost: Cost) -> tuple[int, int]:
-    """Return how many sweeps to anneal and how many arcs a point to take so that an exact solution comes soonest.
+    """Return the number of sweeps and of arcs per point with which an exact solution is fastest.
 
-    Where a sweep is dear, as with a dense matrix, few sweeps and many arcs; on a grid good potentials are cheap.
+    For a dense matrix, where a sweep is expensive, few sweeps and many arcs; on a grid many sweeps and few arcs.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost.
+
+    Returns
+    -------
+    sweeps, neighbours : int
 
     Examples
     --------
@@ -85,13 +103,23 @@ def crossover(
     p, q : arrays of shape (m1,) and (m2,)
         Weights that sum to one.
     cost : Cost
+        The cost, of shape (m1, m2).
     U : array of shape (m1,)
-        Potentials, the nearer to optimal the faster; any will do.
+        Potentials; the closer to optimal, the faster.
     neighbours : int, optional
-        How many arcs each point brings in, at first and whenever one of its arcs is violated; that of `effort` by
-        default.
+        The number of arcs that a point adds, at first and whenever one of its arcs is violated; by default that of
+        `effort`.
     max_rounds : int
-        Give up after so many rounds; plan and potentials are feasible all the same.
+        The largest number of rounds. Plan and potentials are feasible also if it is reached.
+
+    Returns
+    -------
+    Crossover
+
+    Raises
+    ------
+    ValueError
+        If infinite costs forbid every plan.
 
     Examples
     --------
@@ -105,22 +133,22 @@ def crossover(
     if neighbours is None:
         _, neighbours = effort(cost)
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    row_places, column_places = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
+    row_index, column_index = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
     g = np.where(p > 0, np.asarray(U, np.float64), -np.inf)
     h = np.where(q > 0, cost.col_max(g), np.inf)
     near = _sorted(_near_arcs(cost, g, h, rows, columns, neighbours))
-    arcs = _sorted(near, _staircase(p, q, cost.shape[1]))  # with these a plan exists, whatever the others are
+    arcs = _sorted(near, _staircase(p, q, cost.shape[1]))  # with these arcs a plan exists
     tolerance = _ROUNDING
     for rounds in range(1, max_rounds + 1):  # noqa: B007
         i, j = np.divmod(arcs, cost.shape[1])
         costs = cost.at(i, j)
-        at, to = row_places[i], column_places[j]
-        # from reduced costs the simplex goes on where the potentials are, instead of from nothing
+        at, to = row_index[i], column_index[j]
+        # with reduced costs the simplex starts from the potentials
         shift = h[j] - g[i]
         mass, allowed = np.zeros(len(arcs)), np.isfinite(costs)
         mass[allowed], u, v, solved = _simplex(p[rows], q[columns], (costs + shift)[allowed], at[allowed], to[allowed])
         if not solved and not allowed.all():
-            # dearer than any way around: an optimal plan uses a forbidden arc only where it must
+            # more expensive than any detour: an optimal plan uses a forbidden arc only if every plan does
             price = 2 * len(arcs) * max(np.abs(costs[allowed]).max(initial=0.0), 1.0)
             mass, u, v, solved = _simplex(p[rows], q[columns], np.where(allowed, costs, price) + shift, at, to)
         g[rows] += u
@@ -128,7 +156,7 @@ def crossover(
         short = cost.row_min(h)[rows] - g[rows]
         over = cost.col_max(g)[columns] - h[columns]
         raw_g, raw_h = g, h
-        # feasible for every arc, without the price of an artificial or a forbidden arc, and centred
+        # c-transforms make the potentials feasible and remove the price of artificial and forbidden arcs
         g = g - np.median(g[rows])
         L = cost.col_max(g)
         h = np.where(q > 0, L, np.inf)
@@ -140,7 +168,7 @@ def crossover(
         impossible = bool((used & ~allowed).any())
         value = np.inf if impossible else float((mass[used] * costs[used]).sum())
         gap = value - float((p[rows] * best_U[rows]).sum() - (q[columns] * L[columns]).sum())
-        if not solved or (not impossible and abs(gap) <= _CLOSED[0] * abs(value) + _CLOSED[1] * size):
+        if not solved or (not impossible and abs(gap) <= _GAP[0] * abs(value) + _GAP[1] * size):
             status = "optimal" if solved else "simplex failed"
             break
         near = _sorted(
@@ -159,7 +187,7 @@ def crossover(
                 status = "gap open"
                 break
             tolerance /= 100
-            # without dear arcs, which no plan near this one uses, the simplex has more digits
+            # without expensive arcs, which no plan near this one uses, the simplex is more precise
             near = wider = arcs[used | (costs - g[i] + h[j] <= size)]
         status = "rounds ran out"
         arcs = wider
@@ -170,8 +198,24 @@ def crossover(
 def cross(
     problem: Problem, U: NDArray[np.floating], max_rounds: int = 30, n_jobs: int | None = None
 ) -> list[Crossover]:
-    """Cross over each problem of a batch from its row of U, in threads."""
-    cost = problem.cost.astype(np.float64)  # once for all
+    """Solve each problem of a batch exactly from its row of U, in threads.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problems.
+    U : array of shape (n, m1)
+        Potentials.
+    max_rounds : int
+        As for `crossover`.
+    n_jobs : int, optional
+        Threads over the problems.
+
+    Returns
+    -------
+    list of Crossover
+    """
+    cost = problem.cost.astype(np.float64)  # one copy for all problems
 
     def work(b: int) -> Crossover:
         p, q = problem.p[b], problem.q[b]
@@ -181,7 +225,7 @@ def cross(
             raise ValueError(f"{error} (problem {b})") from None
 
     with warnings.catch_warnings(), ThreadPoolExecutor(native.threads(n_jobs)) as pool:
-        warnings.simplefilter("ignore")  # what POT warns of is in the status
+        warnings.simplefilter("ignore")  # POT's warnings are reported by the status
         try:
             return list(pool.map(work, range(len(problem))))
         except BaseException:
@@ -197,7 +241,7 @@ def _near_arcs(
     columns: NDArray[np.intp],
     neighbours: int,
 ) -> NDArray[np.int64]:
-    """Return the arcs of least reduced cost ``M_ij - g_i + h_j`` of some rows and columns, as numbers ``i m2 + j``."""
+    """Return the arcs of least reduced cost ``M_ij - g_i + h_j`` of some rows and columns, as ``i m2 + j``."""
     m2 = cost.shape[1]
     found: list[NDArray[Any]] = [np.empty(0, np.int64)]
     if len(rows):
@@ -210,13 +254,13 @@ def _near_arcs(
 
 
 def _sorted(*arcs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return each of the arcs once, in order."""
+    """Return the union of arcs, sorted."""
     every = np.sort(np.concatenate(arcs))
     return every[np.diff(every, prepend=-1) > 0]
 
 
 def _staircase(p: NDArray[np.float64], q: NDArray[np.float64], m2: int) -> NDArray[np.int64]:
-    """Return the arcs of the plan that fills from the north-west corner, as numbers ``i m2 + j``.
+    """Return the arcs of the plan of the north-west corner rule, as ``i m2 + j``.
 
     Examples
     --------
@@ -239,17 +283,17 @@ def _simplex(
     i: NDArray[np.intp],
     j: NDArray[np.intp],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], bool]:
-    """Return the mass of each arc, the two potentials, and whether POT's network simplex came to its end.
+    """Return the mass of each arc, the two potentials, and whether POT's network simplex finished.
 
-    The arcs come in the order of their numbers.
+    The arcs are sorted by ``i m2 + j``.
     """
     import ot
 
-    unit = np.abs(costs).max() or 1.0  # POT's artificial arcs cost more than one, whatever the unit of the others
+    unit = np.abs(costs).max() or 1.0  # POT's artificial arcs cost more than one in any unit
     M = sparse.coo_array((costs / unit, (i, j)), shape=(len(a), len(b)))
     plan, log = ot.emd(a, b, M, numItermax=_PIVOTS, log=True, center_dual=False)
     plan = sparse.coo_array(plan)
-    place = np.searchsorted(i * len(b) + j, plan.row * len(b) + plan.col)
+    position = np.searchsorted(i * len(b) + j, plan.row * len(b) + plan.col)
     mass = np.zeros(len(costs))
-    mass[place] = plan.data
+    mass[position] = plan.data
     return mass, unit * np.asarray(log["u"]), unit * np.asarray(log["v"]), log["warning"] is None

@@ -1,4 +1,4 @@
-"""The paper's inexact oracle: the value and gradient of many transport costs, cheap when asked again and again."""
+"""The paper's inexact oracle: values and gradients of many transport costs, from warm-started chains."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .exact import Crossover, cross
 
 Array = NDArray[np.floating]
 
-_COOLING, _COLD = 50, 0.01  # sweeps before a crossover, and what they leave of the temperature
+_COOLING_SWEEPS, _COOLING_RATIO = 50, 0.01  # before a crossover: sweeps, and last over first temperature
 
 
 class OracleInfo(NamedTuple):
-    """What an answer of the oracle comes with, one entry a problem.
+    """Diagnostics of a call of the oracle, one entry per problem.
 
     Attributes
     ----------
-    sweeps : array of int
-        The number of sweeps that this answer took.
-    mixed : array of bool
-        Whether the chain's mixing test held, or the sweeps ran out.
+    sweeps : array of int, shape (n,)
+        The number of sweeps of this call.
+    mixed : array of bool, shape (n,)
+        True if the chain stopped by its mixing test, False if it reached ``max_sweeps``.
     target_gradients : array of shape (n, m2)
         -L: the gradients of the values with respect to the targets.
-    lower, upper : arrays of float, or None
-        Certified bounds of the exact values, where they were asked for.
+    lower, upper : arrays of shape (n,), or None
+        Certified bounds of the exact values; None unless the call had ``bounds=True``.
     """
 
     sweeps: NDArray[np.int64]
@@ -46,26 +46,40 @@ class OracleInfo(NamedTuple):
 
 
 class Oracle:
-    r"""Values and gradients of ``W(p_b, q_b)`` for fixed targets q_b and models p_b that move.
+    r"""Values and gradients of ``W(p_b, q_b)`` for fixed targets q_b and changing models p_b.
 
-    It keeps a chain for each target. Every call warm-starts each chain from where it was left and runs it until its own
-    mixing test holds; a call that fails or is interrupted leaves the chains as they were.
+    The oracle keeps one chain per target. A call resumes each chain from its last state and runs it until its mixing
+    test holds. A call that fails or is interrupted does not change the chains.
 
     Parameters
     ----------
     cost : Cost or array of shape (m1, m2)
+        The cost; its dtype is the precision of the computation.
     targets : array or sparse matrix of shape (n, m2), or sequence of pairs (support, weights)
         The target measures, dense, sparse, or each by the columns of its support and their weights.
     tau : int
         The lag of the mixing test in sweeps (see `sampler.mixed`); larger follows the model more closely.
     max_sweeps : int, optional
-        Of a chain in one call; ten times tau by default.
+        The largest number of sweeps of a chain in one call; ten times tau by default.
     seed : int
-        The same seed gives the same bits.
-    ids : array of int, optional
-        The targets' numbers, which with the seed determine their noise; by default their places.
+        From 0 to 2**64 - 1. Results are deterministic for a given seed.
+    ids : array of int, shape (n,), optional
+        The ids of the targets, which with the seed determine their noise; by default 0 to n - 1.
     n_jobs : int, optional
-        Threads over the problems; the bits are the same for every number.
+        Threads over the problems; results are bit-identical for every number.
+
+    Attributes
+    ----------
+    cost : Cost
+        The cost.
+    targets : scipy.sparse.csr_array of shape (n, m2)
+        The normalised targets.
+    tau, max_sweeps, seed, n_jobs
+        The parameters.
+    ids : array of uint64, shape (n,)
+        The ids of the targets.
+    sweep : array of int64, shape (n,)
+        The number of sweeps that each chain has done.
 
     Examples
     --------
@@ -103,17 +117,18 @@ class Oracle:
     def __call__(
         self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None, bounds: bool = False
     ) -> tuple[NDArray[np.float64], Array, OracleInfo]:
-        r"""Answer for models P at a temperature.
+        r"""Estimate values and gradients for models P at a temperature.
 
         Parameters
         ----------
         P : array or sparse matrix of shape (n, m1), or (m1,) for one model of all
             The models, row b for target ``indices[b]``.
         temperature : float or array of shape (n,)
+            The temperature, of all chains or of each.
         indices : array of int, mask or slice, optional
-            Which targets, each at most once; all by default.
+            The targets, each at most once; all by default.
         bounds : bool
-            Whether to certify bounds of the exact values too, by a run of the network simplex for each problem.
+            Whether to compute certified bounds of the exact values, by a run of the network simplex per problem.
 
         Returns
         -------
@@ -122,6 +137,7 @@ class Oracle:
         gradients : array of shape (n, m1)
             U, the gradients with respect to P, centred: ``<p, U> = 0``.
         info : OracleInfo
+            Diagnostics of the call.
         """
         rows, pair = self._pair(P, indices)
         schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
@@ -133,39 +149,96 @@ class Oracle:
             crossings = cross(pair, info.U, max_rounds=1, n_jobs=self.n_jobs)
             upper = np.array([crossing.value for crossing in crossings])
             lower = certificates.lower_bound(pair, np.stack([crossing.U for crossing in crossings]))
-        self._keep(rows, state)
+        self._set_state(rows, state)
         return info.value, info.U, OracleInfo(sweeps, sweeps < self.max_sweeps, -info.L, lower, upper)
 
     def exact(
         self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None
     ) -> list[Crossover]:
-        """Return the exact optima for models P.
+        """Return the exact optima for models P, by crossover from cooled copies of the chains.
 
-        They are crossed over from copies of the chains, cooled from a temperature; the chains stay where they are.
+        Parameters
+        ----------
+        P : array or sparse matrix of shape (n, m1), or (m1,) for one model of all
+            The models, row b for target ``indices[b]``.
+        temperature : float or array of shape (n,)
+            The temperature from which the copies are cooled.
+        indices : array of int, mask or slice, optional
+            The targets, each at most once; all by default.
+
+        Returns
+        -------
+        list of Crossover
+            One per problem. The chains themselves do not change.
         """
         rows, pair = self._pair(P, indices)
-        T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COLD, _COOLING)
+        T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         _, info = sampler.run(self._state(rows), pair, T, n_jobs=self.n_jobs)
         return cross(pair, info.U, n_jobs=self.n_jobs)
 
-    def adopt(self, L: ArrayLike, indices: ArrayLike | slice | None = None) -> None:
-        """Start the chains anew from potentials, such as the exact ones, of shape (n, m2)."""
-        rows = self._indices(indices)
-        h = np.where(self.targets[rows].toarray() > 0, np.asarray(L, self.cost.dtype), np.inf)
-        self._keep(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
+    def load_potentials(self, L: ArrayLike, indices: ArrayLike | slice | None = None) -> None:
+        """Set the state of chains to potentials, such as the exact ones.
+
+        Parameters
+        ----------
+        L : array of shape (n, m2)
+            Potentials of the targets, finite where the target has weight.
+        indices : array of int, mask or slice, optional
+            The targets, each at most once; all by default.
+        """
+        rows, potentials = self._indices(indices), validation.real(L, "L").astype(self.cost.dtype)
+        if potentials.shape != (len(rows), self.cost.shape[1]):
+            raise ValueError(f"L: expected shape {(len(rows), self.cost.shape[1])}, got {potentials.shape}")
+        h = np.where(self.targets[rows].toarray() > 0, potentials, np.inf)
+        self._set_state(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
 
     def problem(self, P: Any, indices: ArrayLike | slice | None = None) -> tuple[Problem, sampler.State]:
-        """Return the problems of models P and the state of their chains."""
+        """Return the problems of models P and the states of their chains.
+
+        Parameters
+        ----------
+        P : array or sparse matrix of shape (n, m1), or (m1,) for one model of all
+            The models, row b for target ``indices[b]``.
+        indices : array of int, mask or slice, optional
+            The targets, each at most once; all by default.
+
+        Returns
+        -------
+        Problem, sampler.State
+        """
         rows, pair = self._pair(P, indices)
         return pair, self._state(rows)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write targets, cost and chains to a file, from which `load` goes on to the bit."""
+        """Write targets, cost and chains to a file, from which `load` resumes bit-identically.
+
+        Parameters
+        ----------
+        path : path
+            The file, by convention with the ending ``.npz``.
+        """
         npz.save(path, schemas.ORACLE, self.arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None) -> Oracle:
-        """Return the oracle that was saved."""
+        """Return the oracle that was saved in a file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        n_jobs : int, optional
+            Threads over the problems.
+
+        Returns
+        -------
+        Oracle
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or holds something else.
+        """
         arrays = npz.load(path, schemas.ORACLE)
         try:
             return cls.from_arrays(arrays, n_jobs)
@@ -173,7 +246,12 @@ class Oracle:
             raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
 
     def arrays(self) -> dict[str, Any]:
-        """Return all there is to know of the oracle, for a file."""
+        """Return the whole state of the oracle, for a file.
+
+        Returns
+        -------
+        dict of str to array or number
+        """
         return {
             **{f"cost_{name}": array for name, array in self.cost.arrays().items()},
             "weights": self.targets.data,
@@ -189,19 +267,35 @@ class Oracle:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_jobs: int | None = None) -> Oracle:
-        """Return the oracle that `arrays` describes."""
+        """Return the oracle whose state `arrays` returned.
+
+        Parameters
+        ----------
+        arrays : dict of str to array
+            The state.
+        n_jobs : int, optional
+            Threads over the problems.
+
+        Returns
+        -------
+        Oracle
+        """
         cost = costs.from_arrays(
             {name.removeprefix("cost_"): x for name, x in arrays.items() if name.startswith("cost_")}
         )
         shape = (len(arrays["starts"]) - 1, cost.shape[1])
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
-        tau, most, seed = (int(arrays[name]) for name in ("tau", "max_sweeps", "seed"))
-        oracle = cls(cost, targets, tau=tau, max_sweeps=most, seed=seed, ids=arrays["ids"], n_jobs=n_jobs)
-        oracle.targets = targets  # to the bit: normalised once
+        tau, max_sweeps, seed = (int(arrays[name]) for name in ("tau", "max_sweeps", "seed"))
+        oracle = cls(cost, targets, tau=tau, max_sweeps=max_sweeps, seed=seed, ids=arrays["ids"], n_jobs=n_jobs)
+        oracle.targets = targets  # bit-identical: normalising again could change the last bit
         oracle.sweep, oracle._h = arrays["sweep"], arrays["h"]
+        for name, x, like in (("sweep", oracle.sweep, oracle.ids), ("h", oracle._h, targets.data)):
+            if x.shape != like.shape:
+                raise ValueError(f"{name}: expected shape {like.shape}, got {x.shape}")
         return oracle
 
     def _indices(self, indices: ArrayLike | slice | None) -> NDArray[np.intp]:
+        """Return which targets are meant, each at most once."""
         rows = np.arange(len(self))
         if indices is None:
             return rows
@@ -210,10 +304,11 @@ class Oracle:
             raise ValueError(f"indices: expected a list of different targets, got {indices!r}")
         rows = rows[wanted]
         if rows.ndim != 1 or len(rows) == 0 or len(np.unique(rows)) != len(rows):
-            raise ValueError("indices: expected a list of different targets; a chain can answer once in a call")
+            raise ValueError("indices: expected a list of different targets; a call advances a chain once")
         return rows
 
     def _pair(self, P: Any, indices: ArrayLike | slice | None) -> tuple[NDArray[np.intp], Problem]:
+        """Return which targets are meant and the problems from models P to them."""
         rows = self._indices(indices)
         pair = problem(P, self.targets[rows].toarray(), self.cost, ("P", "targets"))
         if len(pair) != len(rows):
@@ -228,20 +323,22 @@ class Oracle:
         return T.reshape(-1, 1)
 
     def _entries(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """Return where the weights of some targets lie: in a batch of rows, by row and column, and in the store."""
+        """Return the positions of the weights of some targets: row and column in a batch, and index in ``_h``."""
         starts, counts = self.targets.indptr[rows], np.diff(self.targets.indptr)[rows]
-        store = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return np.repeat(np.arange(len(rows)), counts), self.targets.indices[store], store
+        position = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return np.repeat(np.arange(len(rows)), counts), self.targets.indices[position], position
 
     def _state(self, rows: NDArray[np.intp]) -> sampler.State:
+        """Return the states of some chains."""
         h = np.full((len(rows), self.cost.shape[1]), np.inf, self.cost.dtype)
-        row, column, store = self._entries(rows)
-        h[row, column] = self._h[store]
+        row, column, position = self._entries(rows)
+        h[row, column] = self._h[position]
         return sampler.State(h, self.sweep[rows], self.seed, self.ids[rows])
 
-    def _keep(self, rows: NDArray[np.intp], state: sampler.State) -> None:
-        row, column, store = self._entries(rows)
-        self._h[store] = state.h[row, column]
+    def _set_state(self, rows: NDArray[np.intp], state: sampler.State) -> None:
+        """Replace the states of some chains."""
+        row, column, position = self._entries(rows)
+        self._h[position] = state.h[row, column]
         self.sweep[rows] = state.sweep
 
 

@@ -1,0 +1,86 @@
+"""Lower bounds and sparse plans against linear programming and the definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import KINDS, batch, problems
+from gibbsot import DenseCost, Problem, problem
+from gibbsot.core.problems import dual_value
+from gibbsot.solvers.certificates import lower_bound, sparse_plans
+from gibbsot.solvers.exact import cross
+
+
+def optima(pair: Problem) -> np.ndarray:
+    return np.array([optimum.value for optimum in cross(pair, np.zeros(pair.p.shape))])
+
+
+@settings(max_examples=20)
+@given(problems(), st.sampled_from([1e-6, 1.0, 1e6]), st.integers(0, 100))
+def test_every_potential_gives_a_lower_bound(pair, scale, seed):
+    U = np.random.default_rng(seed).normal(0, scale, pair.p.shape)
+    assert (lower_bound(pair, U) <= optima(pair)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_optimal_potentials_give_the_optimum_from_below(kind, dtype):
+    pair = batch(kind, dtype=dtype)
+    found = cross(pair, np.zeros(pair.p.shape))
+    values, U = np.array([optimum.value for optimum in found]), np.stack([optimum.U for optimum in found])
+    bound = lower_bound(pair, U)
+    assert (bound <= values).all()
+    size = np.abs(np.where(pair.p > 0, U, 0)).max() + np.abs(values).max()
+    np.testing.assert_allclose(bound, values, atol=100 * np.finfo(dtype).eps * size)
+
+
+def test_the_bound_is_that_of_the_c_transform_less_rounding():
+    pair = batch("dense")
+    U = np.random.default_rng(0).random(pair.p.shape)
+    L = pair.cost.col_max(np.where(pair.p > 0, U, -np.inf))
+    value = dual_value(pair, U, L)
+    bound = lower_bound(pair, U)
+    assert (bound < value).all()
+    largest = np.where(pair.p > 0, np.abs(U), 0).max(axis=1) + np.where(pair.q > 0, np.abs(L), 0).max(axis=1)
+    np.testing.assert_allclose((value - bound) / (np.finfo(np.float64).eps * largest), 4, atol=1)  # 2 depth + 2
+
+
+def test_a_constant_does_not_change_the_bound_and_potentials_without_weight_do_not_count():
+    pair = problem([[0.5, 0.0, 0.5]], [[0.25, 0.75]], DenseCost([[0.0, 1.0], [5.0, 5.0], [2.0, 0.0]]))
+    U = np.array([[0.2, 0.0, -0.3]])
+    np.testing.assert_allclose(lower_bound(pair, U + 7), lower_bound(pair, U), atol=1e-13)
+    U[0, 1] = 1e9
+    np.testing.assert_allclose(lower_bound(pair, U), lower_bound(pair, np.array([[0.2, 0.0, -0.3]])))
+    U[0, 1] = np.inf
+    assert np.isfinite(lower_bound(pair, U)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plans_are_those_of_the_formula(kind):
+    pair = batch(kind)
+    rng = np.random.default_rng(0)
+    potentials = rng.random(pair.p.shape), rng.random(pair.q.shape)  # those of a chain have ties
+    M = pair.cost.matrix()
+    for p, q, U, L, plan in zip(pair.p, pair.q, *potentials, sparse_plans(pair, *potentials), strict=True):
+        expected = np.zeros(M.shape)
+        sums = np.where(q > 0, M + L, np.inf)
+        differences = np.where(p[:, None] > 0, U[:, None] - M, -np.inf)
+        for i in np.flatnonzero(p):
+            expected[i, sums[i].argmin()] += p[i] / 2
+        for j in np.flatnonzero(q):
+            expected[differences[:, j].argmax(), j] += q[j] / 2
+        np.testing.assert_allclose(plan.toarray(), expected, atol=1e-15)
+        assert plan.sum() == pytest.approx(1)
+        assert np.isfinite(M[plan.nonzero()]).all()
+
+
+def test_the_plan_of_optimal_potentials_of_a_matching_is_optimal():
+    rng = np.random.default_rng(0)
+    pair = problem(np.full((1, 9), 1 / 9), np.full((1, 9), 1 / 9), DenseCost(rng.random((9, 9))))
+    optimum = cross(pair, np.zeros((1, 9)))[0]
+    plan = sparse_plans(pair, optimum.U[None], optimum.L[None])[0]
+    reduced = pair.cost.matrix() - optimum.U[:, None] + optimum.L
+    assert (plan.toarray() * reduced).sum() == pytest.approx(0, abs=1e-12)
