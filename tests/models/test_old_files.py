@@ -1,0 +1,85 @@
+"""Files and checkpoints of version 1 of the formats, written by commit 4b9d4c2, are read and resumed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gibbsot import GridCost, Oracle, WassersteinNMF
+from gibbsot.distributed import checkpoints
+from gibbsot.io import npz, schemas
+
+OLD = Path(__file__).resolve().parents[1] / "data" / "old"
+X = np.exp(-((np.arange(12) - np.linspace(2, 9, 8)[:, None]) ** 2) / 4).round(3)
+X[3] = 0
+SHARDS = [X[:5], X[5:]]
+OPTIONS = {"n_components": 2, "max_epochs": 12, "tau": 3, "random_state": 0, "batch_size": 3}
+
+pytestmark = pytest.mark.filterwarnings("ignore:X")  # the row without mass
+
+
+@pytest.fixture(scope="module")
+def fresh() -> WassersteinNMF:
+    """The fit of the files, done now."""
+    return WassersteinNMF(**OPTIONS).fit(SHARDS)
+
+
+def resumed(model: WassersteinNMF) -> WassersteinNMF:
+    return model.set_params(max_epochs=24).resume(SHARDS)
+
+
+def same(first: WassersteinNMF, other: WassersteinNMF) -> None:
+    """Bit-identical, except for the clock."""
+    np.testing.assert_array_equal(first.components_, other.components_)
+    np.testing.assert_array_equal(first.memberships_, other.memberships_)
+    for a, b in zip(first.history_, other.history_, strict=True):
+        np.testing.assert_array_equal(a._replace(seconds=0.0), b._replace(seconds=0.0))
+
+
+def load(kind: str, tmp_path: Path) -> WassersteinNMF:
+    if kind == "model":
+        return WassersteinNMF.load(OLD / "model.npz")
+    return WassersteinNMF.load(shutil.copytree(OLD / "checkpoints", tmp_path / "checkpoints"))
+
+
+@pytest.mark.parametrize("kind", ["model", "checkpoints"])
+def test_an_old_fit_is_resumed(kind, tmp_path, fresh):
+    model = load(kind, tmp_path)
+    assert model.n_iter_ == 12
+    model.save(tmp_path / "new.npz")
+    with np.load(tmp_path / "new.npz") as file:
+        assert str(file["format"]) == "gibbsot nmf 2"
+        assert not [key for key in file.files if "part" in key or "facts" in key or "value_unit" in key]
+    again = WassersteinNMF.load(tmp_path / "new.npz")
+    same(again, model)
+    same(resumed(again), resumed(model))
+    if np.array_equal(WassersteinNMF.load(OLD / "model.npz").components_, fresh.components_):
+        same(model, resumed(WassersteinNMF(**OPTIONS).fit(SHARDS)))
+    else:  # exponentials of another version of NumPy or another processor
+        pytest.skip("the file is of another platform; only compared with a file of the new version")
+
+
+def test_an_old_oracle(tmp_path):
+    P = X[5:8] / X[5:8].sum(axis=1, keepdims=True)
+    oracle = Oracle.load(OLD / "oracle.npz")
+    oracle.save(tmp_path / "new.npz")
+    again = Oracle.load(tmp_path / "new.npz")
+    fresh = Oracle(GridCost(12), X[:3], tau=3, seed=1)
+    fresh(P, 1e-2)
+    for a, b, c in zip(oracle(P, 1e-2)[:2], again(P, 1e-2)[:2], fresh(P, 1e-2)[:2], strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, c, rtol=1e-9, atol=1e-12)
+
+
+def test_all_keys_are_translated():
+    """An old model file has the keys of a new one."""
+    old = npz.load(OLD / "model.npz", schemas.NMF)
+    (folder,) = (OLD / "checkpoints").iterdir()
+    assert checkpoints.exist(OLD / "checkpoints")
+    shard = npz.load(folder / "part-00001.npz", schemas.MIXTURE_SHARD)
+    assert {"metadata_n_rows", "metadata_dtype", "quantum", "value_quantum", "oracle_ids"} <= shard.keys()
+    assert {f"shard1_{key}" for key in shard} <= old.keys()
+    assert "checksums" in npz.load(folder / "model.npz", schemas.NMF)
