@@ -1,4 +1,4 @@
-"""Barycenters of fives: how near to optimal, and the time to the objective of POT's entropic ones, in one run.
+"""Barycenters of fives: their optimality gap, and the time to the objective of POT's entropic ones, in one run.
 
     python benchmarks/barycenter.py
 
@@ -31,7 +31,7 @@ from gibbsot import GridCost, datasets, solve_batch
 from gibbsot.core import native
 from gibbsot.models.barycenter import WassersteinBarycenter
 
-SPECK = 1e-12  # weights that are left out of exact solutions
+THRESHOLD = 1e-12  # smaller weights are left out of exact solutions
 SEEDS = (0, 1, 2)
 REGULARISATIONS = (4e-3, 2e-3, 1e-3, 7e-4, 5e-4, 3.5e-4, 2.5e-4)
 LOGARITHMS = (5e-4,)  # those for POT's method in logarithms, which takes far longer
@@ -50,7 +50,7 @@ class Images:
         self.X, self.side, self.cost = large / large.sum(axis=1, keepdims=True), side, GridCost((side, side))
 
     def objective(self, p: Array) -> float:
-        p = np.where(p < SPECK, 0, p).ravel()
+        p = np.where(p < THRESHOLD, 0, p).ravel()
         P = np.tile(p / p.sum(), (len(self.X), 1))
         return float(np.mean(solve_batch(P, self.X, self.cost, exact=True, n_jobs=1).value))
 
@@ -87,31 +87,31 @@ def until(images: Images, level: float, seed: int) -> float:
     """Return the seconds after which the barycenter of a fit on its way has an exact objective of this level."""
     origin, spent = time.process_time(), np.inf
 
-    def look(model: Any) -> bool:
+    def evaluate(model: Any) -> bool:
         nonlocal origin, spent
         now = time.process_time()
         reached = images.objective(model.barycenter_) <= level
         if reached:
             spent = now - origin
-        origin += time.process_time() - now  # the look is not the model's work
+        origin += time.process_time() - now  # the evaluation's time is not the model's
         return reached
 
-    WassersteinBarycenter(images.cost, random_state=seed, n_jobs=1, callbacks=[look]).fit(images.X)
+    WassersteinBarycenter(images.cost, random_state=seed, n_jobs=1, callbacks=[evaluate]).fit(images.X)
     return spent
 
 
 def compare(images: Images, logarithms: tuple[float, ...]) -> Table:
     side, n = images.side, len(images.X)
     table = Table(title=f"{n} fives of {side} x {side}, kernels: {native.name()}, one thread")
-    for column in ("", "objective x 1000", "above the bound", "time", "asked", " "):
+    for column in ("", "objective x 1000", "above the bound", "time", "target", " "):
         table.add_column(column, justify="right" if column.strip() else "left")
     fits = [fit(images, seed) for seed in SEEDS]
     model, seconds = max(fits, key=lambda each: each[0].objective_)
     bound = max(each.lower_bound_ for each, _ in fits)
 
-    def row(what: str, value: float, seconds: float, asked: str = "", good: bool | None = None) -> None:
+    def row(what: str, value: float, seconds: float, target: str = "", good: bool | None = None) -> None:
         shown = [f"{1e3 * value:.4g}", f"{value / bound - 1:+.2%}"] if value < np.inf else ["not a number", ""]
-        table.add_row(what, *shown, f"{seconds:.3g} s", asked, *_answer(good))
+        table.add_row(what, *shown, f"{seconds:.3g} s", target, *_answer(good))
 
     gap = max(each.objective_ / each.lower_bound_ - 1 for each, _ in fits)
     row("mean of the images", images.objective(images.X.mean(axis=0)), 0.0)

@@ -94,19 +94,19 @@ class Report:
     def __init__(self) -> None:
         self.left_out: list[str] = []
         self.table = Table(title=f"engine, kernels: {native.name()}, one thread unless said")
-        for column in ("what", "ours", "against", "ratio", "asked", ""):
+        for column in ("what", "ours", "against", "ratio", "target", ""):
             self.table.add_column(column, justify="left" if column in ("what", "against") else "right")
 
     def row(
         self, what: str, ours: str, against: str, ratio: float, least: float | None = None, most: float | None = None
     ) -> None:
-        asked = least if most is None else most
-        number = "{:.3g}" if asked is None or asked > 1 else "{:.2%}" if asked < 0.1 else "{:.0%}"
-        if asked is None:
+        target = least if most is None else most
+        number = "{:.3g}" if target is None or target > 1 else "{:.2%}" if target < 0.1 else "{:.0%}"
+        if target is None:
             self.table.add_row(what, ours, against, number.format(ratio), "", "")
             return
-        good = ratio >= asked if most is None else ratio <= asked
-        wish = f"{'>=' if most is None else '<='} {number.format(asked)}"
+        good = ratio >= target if most is None else ratio <= target
+        wish = f"{'>=' if most is None else '<='} {number.format(target)}"
         self.table.add_row(what, ours, against, number.format(ratio), wish, "[green]yes" if good else "[red]no")
 
 

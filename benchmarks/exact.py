@@ -52,7 +52,7 @@ def alone(p: Weights, q: Weights, shape: tuple[int, int]) -> tuple[float, float]
 
 def faces(table: Table) -> None:
     peer = np.nan
-    for shape, asked in (((32, 27), "6"), ((56, 46), "12")):
+    for shape, target in (((32, 27), "6"), ((56, 46), "12")):
         images = data.faces(shape, console)
         if images is None:
             return
@@ -64,7 +64,7 @@ def faces(table: Table) -> None:
         assert set(result.status) == {"optimal"}
         assert np.allclose(exact, result.value, rtol=1e-9)
         name = f"{len(P)} pair(s) of faces {shape[0]} x {shape[1]}"
-        table.add_row(name, f"{ours:.3g} s", f"{peer:.3g} s", f"{peer / ours:.3g}", f">= {asked}")
+        table.add_row(name, f"{ours:.3g} s", f"{peer:.3g} s", f"{peer / ours:.3g}", f">= {target}")
         if shape == (32, 27):
             against_sweeps(P[0], Q[0], cost)
 
@@ -125,7 +125,7 @@ def clouds(table: Table) -> None:
 
 def main() -> None:
     table = Table(title="exact values: crossover against ot.emd2 on the full matrix")
-    for column in ("problem", "ours", "POT", "ratio", "asked"):
+    for column in ("problem", "ours", "POT", "ratio", "target"):
         table.add_column(column, justify="left" if column == "problem" else "right")
     faces(table)
     fives(table)

