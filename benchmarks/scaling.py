@@ -167,7 +167,8 @@ def main() -> None:
     console.print(
         f"a measure {1e6 * model.work:.0f} us; a command {1e3 * model.command:.0f} ms; a shard "
         f"{1e3 * model.shard:.2f} ms (from 256 measures in "
-        f"{', '.join(f'{p} shards: {1e3 * s:.0f} ms' for p, s in few.items())}); components out and gradient back {model.bytes / 1e3:.0f} kB between two processes; assumed: {NETWORK / 1e9:g} GB/s, "
+        f"{', '.join(f'{p} shards: {1e3 * s:.0f} ms' for p, s in few.items())}); components out "
+        f"and gradient back {model.bytes / 1e3:.0f} kB between two processes; assumed: {NETWORK / 1e9:g} GB/s, "
         f"{1e3 * LATENCY:g} ms a message, one shard on each worker",
         highlight=False,
     )

@@ -16,6 +16,13 @@ settings.register_profile("gibbsot", deadline=None, max_examples=40, derandomize
 settings.load_profile("gibbsot")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use a cluster as slow."""
+    for item in items:
+        if "client" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which tests need a package that is not installed."""
     if importlib.util.find_spec("torch") is None:

@@ -34,11 +34,13 @@ def check_picture(path: Path) -> None:
     assert picture.std() > 0.05
 
 
+@pytest.mark.slow
 def test_toys_write_their_picture(tmp_path):
     assert "two electrons" in run("toys.py", "--out", tmp_path)
     check_picture(tmp_path / "plans.png")
 
 
+@pytest.mark.slow
 def test_barycenters_write_their_picture(tmp_path):
     printed = run("barycenters.py", "--quick", "--out", tmp_path / "new")
     assert "ellipses: their mean" in printed
@@ -46,6 +48,7 @@ def test_barycenters_write_their_picture(tmp_path):
     check_picture(tmp_path / "new" / "barycenters.png")
 
 
+@pytest.mark.slow
 def test_demo_writes_its_pictures(tmp_path):
     printed = run("nmf.py", "--quick", "--epochs", "6", "--out", tmp_path / "new")
     assert "scikit-learn's NMF" in printed
@@ -55,6 +58,7 @@ def test_demo_writes_its_pictures(tmp_path):
     assert WassersteinNMF.load(tmp_path / "new" / "model.npz").n_iter_ == 6
 
 
+@pytest.mark.slow
 def test_topics_print_both_models_and_draw_them(tmp_path):
     pytest.importorskip("lda")
     printed = run("topics.py", "--quick", "--out", tmp_path)

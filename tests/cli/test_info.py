@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from cli_runs import command, fails, installed
 from gibbsot.cli import main
 from gibbsot.core import native
 
 
+@pytest.mark.slow
 @installed
 def test_info_through_the_script():
     done = command("info", "--json")

@@ -15,6 +15,7 @@ from gibbsot import GridCost, solve
 from gibbsot.cli import main
 
 
+@pytest.mark.slow
 @installed
 def test_ot_through_the_script(pair, tmp_path):
     done = command("ot", *pair, "--exact", "--plan", tmp_path / "plan.csv", "--json")

@@ -41,6 +41,7 @@ def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_kernel_from_the_environment():
     done = run("from gibbsot.core import native; print(native.name())", GIBBSOT_KERNEL="numpy")
     assert done.stdout.strip() == "numpy"

@@ -110,6 +110,7 @@ def test_three_workers(client, alone, cuts):
     assert model.memberships_.chunks[0] == tuple(len(part) for part in parts(cuts) if len(part))
 
 
+@pytest.mark.slow
 def test_two_workers_of_two_threads(alone):
     with cluster(2, 2) as two, distributed.Client(two) as client:
         same(WassersteinNMF(**OPTIONS, client=client, n_jobs=2).fit(parts("many")), alone)
@@ -193,6 +194,7 @@ class Dies:
         MixtureShard.epoch = epoch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "checkpoints"), [("before", False), ("within", False), ("within", True), ("after", True)]
 )
@@ -207,6 +209,7 @@ def test_a_worker_is_killed(alone, tmp_path, moment, checkpoints):
         same(model, alone)
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed_between_orders(alone):
     """When nothing waits for it; the next order finds out."""
     with cluster(2) as two, distributed.Client(two) as client:
@@ -250,6 +253,7 @@ def test_memory_is_given_back(client):
     assert held(client) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_joins_late(alone, monkeypatch):
     """It gets some of the parts, with their chains."""
     monkeypatch.setattr(bridge, "_REBALANCE_SECONDS", 0.0)
@@ -419,6 +423,7 @@ def test_rows_without_mass_in_parts(client):
         same(model, whole)
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, capfd, monkeypatch):
     """A folder of matrices on a cluster of its own, and resumed: the bits are those of a fit in this process."""
     main = pytest.importorskip("gibbsot.cli").main
@@ -448,6 +453,7 @@ def test_the_command_line(tmp_path, capfd, monkeypatch):
         model.resume(X)
 
 
+@pytest.mark.slow
 def test_the_command_line_resumes_on_other_workers(tmp_path):
     main = pytest.importorskip("gibbsot.cli").main
     np.save(tmp_path / "X.npy", X)
@@ -459,6 +465,7 @@ def test_the_command_line_resumes_on_other_workers(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "memberships.npy"), whole.memberships_)
 
 
+@pytest.mark.slow
 def test_an_interrupt_reaches_the_client_alone(tmp_path):
     """A terminal sends Ctrl-C to all processes; the fit stops after its epoch, and can be resumed."""
     pytest.importorskip("typer")

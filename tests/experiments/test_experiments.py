@@ -42,6 +42,7 @@ def numbers(folder: Path, name: str) -> dict:
     return json.loads((folder / f"{name}.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_files_and_claims(found, name):
     result = found[name]
@@ -60,6 +61,7 @@ def test_files_and_claims(found, name):
         assert "nan" not in claim.measured
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_the_same_seed_gives_the_same_bytes(found, name, tmp_path):
     shares = []
@@ -71,6 +73,7 @@ def test_the_same_seed_gives_the_same_bytes(found, name, tmp_path):
         assert new.read_bytes() == old.read_bytes()
 
 
+@pytest.mark.slow
 def test_figure1_is_a_run_of_the_sampler(found, folder):
     snapshots = numbers(folder, "figure1")["snapshots"]
     assert [snapshot["sweeps"] for snapshot in snapshots] == [20, 40, 60]
@@ -91,6 +94,7 @@ def test_figure1_is_a_run_of_the_sampler(found, folder):
     assert found["figure1"].claims[0].holds is True
 
 
+@pytest.mark.slow
 def test_figure1_finds_noise_that_is_not_exponential(tmp_path, monkeypatch):
     """Samples at 1.1 times their distance: the band gets thinner as well, but does not hold 95 %."""
     run = figure1.sampler.run
@@ -103,6 +107,7 @@ def test_figure1_finds_noise_that_is_not_exponential(tmp_path, monkeypatch):
     assert figure1.run(tmp_path, quick=True).claims[0].holds is False
 
 
+@pytest.mark.slow
 def test_figure2_agrees_with_pot(found, folder):
     p, q, cost = datasets.two_modes()
     W = ot.emd2(p, q, cost.matrix())
@@ -131,6 +136,7 @@ def test_figure2_agrees_with_pot(found, folder):
     assert couplings.holds is (float(at["Gibbs-OT"]["plan_rounded"]) < min(above))
 
 
+@pytest.mark.slow
 def test_figure3_knows_the_answer(found, folder):
     assert numbers(folder, "figure3")["W"] == pytest.approx(2)
     table = {(row["method"], int(row["iterations"])): row for row in rows(folder, "figure3")}
@@ -145,6 +151,7 @@ def test_figure3_knows_the_answer(found, folder):
     assert float(table["entropic", 200]["variation"]) == pytest.approx(np.abs(Z - exact).sum() / 2, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_bounds_hold(found, folder):
     for row in rows(folder, "bounds"):
         assert float(row["measured"]) <= float(row["bound"]) + 1e-12
@@ -156,6 +163,7 @@ def test_bounds_hold(found, folder):
     assert kept["change_where_cold"] == pytest.approx(kept["expected_where_cold"], rel=0.2)
 
 
+@pytest.mark.slow
 def test_bounds_find_increments_that_are_wrong(tmp_path, monkeypatch):
     """Expected increments that are off by a fifth, and steps that are bounded too tightly, are found out."""
     trace = theory.trace
@@ -220,6 +228,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
+@pytest.mark.slow
 def test_report_is_one_page(found, folder):
     text = (folder / "report.html").read_text("utf-8")
     page = Page(text)
@@ -244,6 +253,7 @@ def test_report_is_one_page(found, folder):
             assert claim.measured.split("(")[0].split("'")[0].replace("<", "&lt;").replace(">", "&gt;") in text
 
 
+@pytest.mark.slow
 def test_summary_says_the_same(found, folder):
     summary = numbers(folder, "summary")
     assert summary["settings"]["quick"] is True
@@ -379,6 +389,7 @@ def without_faces(*args, **options):
     raise datasets.UnavailableError("faces: none here")
 
 
+@pytest.mark.slow
 def test_factorisations(tmp_path):
     """Figure 4, quick: components are weights, as sharp as the table says, and those of Gibbs-OT the nearest."""
     [found] = report.reproduce(["figure4"], tmp_path, quick=True)

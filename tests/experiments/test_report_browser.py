@@ -24,7 +24,7 @@ ARGUMENTS = [
 ]
 SIZES = {"desktop": (1280, 900), "tablet": (768, 1024), "phone": (375, 812)}
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no Chromium")]
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,7 @@ def short(**options) -> WassersteinBarycenter:
     return WassersteinBarycenter(**{"max_epochs": 30, "tau": 5, "random_state": 0} | options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @slow
 @parametrize_with_checks([WassersteinBarycenter(max_epochs=2, tau=3)])

@@ -63,6 +63,7 @@ def same(first: WassersteinClassifier, other: WassersteinClassifier) -> None:
 compiled = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @compiled
 @parametrize_with_checks([WassersteinClassifier(max_epochs=5, tau=3)])
@@ -97,6 +98,7 @@ def test_gradients_are_those_of_the_exact_loss():
     assert np.linalg.norm(gradient) == pytest.approx(np.linalg.norm(wanted), rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [None, M])
 def test_labels_that_can_be_separated(cost):
     """By name; it stops by itself."""
@@ -220,6 +222,7 @@ def lattice(noise: float, seed: int, n: int = 300, side: int = 3) -> tuple[np.nd
     return points[true] + 0.5 * rng.normal(size=(n, 2)), y, true, distances
 
 
+@pytest.mark.slow
 @compiled
 def test_confusion_of_near_labels():
     """Frogner et al.'s experiment: predictions are nearer to the truth in the mean than those of cross-entropy."""
@@ -260,6 +263,7 @@ def cross_entropy(X: np.ndarray, Y: np.ndarray, X_new: np.ndarray, penalty: floa
     return P
 
 
+@pytest.mark.slow
 @compiled
 @pytest.mark.parametrize("seed", range(5))
 def test_several_noisy_labels(seed):
@@ -281,6 +285,7 @@ def test_several_noisy_labels(seed):
     assert -both.score(X[new], true[new]) < 0.96 * min(theirs)
 
 
+@pytest.mark.slow
 @compiled
 def test_much_divergence_is_cross_entropy():
     X, Y, _, distances = tags(0, 300)

@@ -70,6 +70,7 @@ def same(first: WassersteinNMF, other: WassersteinNMF) -> None:
 
 
 # the checks bring rows without mass, components that nobody needs, and more
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
 @parametrize_with_checks([WassersteinNMF(n_components=2, max_epochs=1, tau=3)])
@@ -93,6 +94,7 @@ def places(components: np.ndarray) -> list[int]:
     return list(min(itertools.permutations(range(3)), key=lambda order: distances[range(3), order].max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["online", "full"])
 def test_a_planted_model_is_recovered(planted, update):
     """From a random start: components a tenth as far from theirs as the two nearest bumps are, and the memberships."""
