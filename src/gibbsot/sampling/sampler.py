@@ -237,14 +237,14 @@ def run(
     states, infos = [], []
     for b in range(0, n, width):
         rows = slice(b, b + width)
-        part, history = state[rows], []
+        chains, history = state[rows], []
         for s in range(0, sweeps, length):
             temps = temperatures[rows if len(temperatures) > 1 else slice(None), s : s + length]
-            part, info = _sweeps(part, problem[rows], np.ascontiguousarray(temps), tau, pinned, threads)
+            chains, info = _sweeps(chains, problem[rows], np.ascontiguousarray(temps), tau, pinned, threads)
             history.append(info.history)
             if progress is not None:
-                progress(len(part.h) * temps.shape[1] / (n * sweeps))
-        states.append(part)
+                progress(len(chains.h) * temps.shape[1] / (n * sweeps))
+        states.append(chains)
         infos.append(info._replace(history=np.concatenate(history, axis=1)))
     return _join(states, infos)
 

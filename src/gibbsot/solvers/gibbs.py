@@ -172,7 +172,7 @@ class _Chains:
             tau=tau,
             pinned=options.pinned,
             n_jobs=options.n_jobs,
-            progress=lambda part: self.advance(part * share),
+            progress=lambda done: self.advance(done * share),
         )
         self.histories.append(self.last.history)
 

@@ -130,12 +130,14 @@ class OTResult:
 
     @property
     def value(self) -> Any:
+        """The estimate V(z), or W(p, q) after a crossover."""
         if self.crossings is not None:
             return self._number(np.array([crossing.value for crossing in self.crossings]))
         return self._number(self.info.value)
 
     @property
     def status(self) -> Any:
+        """What is known of the result."""
         if self.crossings is not None:
             return self._one_or_all([crossing.status for crossing in self.crossings])
         if self.wanted is not None:
@@ -145,6 +147,7 @@ class OTResult:
 
     @property
     def potentials(self) -> tuple[Array, Array]:
+        """U and L."""
         U, L = self._potentials()
         return self._one_or_all(U), self._one_or_all(L)
 
@@ -155,14 +158,17 @@ class OTResult:
 
     @property
     def history(self) -> NDArray[np.float64]:
+        """V(z) of every sweep."""
         return self._one_or_all(self.info.history)
 
     @cached_property
     def lower_bound(self) -> Any:
+        """A certified lower bound of W(p, q)."""
         return self._number(certificates.lower_bound(self.problem, self._potentials()[0]))
 
     @cached_property
     def plan(self) -> Any:
+        """The paper's sparse plan, or the optimal one after a crossover."""
         if self.crossings is not None:
             return self.coupling
         return self._one_or_all(certificates.sparse_plans(self.problem, self.info.U, self.info.L))
@@ -176,16 +182,19 @@ class OTResult:
 
     @property
     def coupling(self) -> Any:
+        """A plan with the marginals p and q."""
         return self._one_or_all([crossing.plan for crossing in self._feasible])
 
     @property
     def upper_bound(self) -> Any:
+        """The cost of the coupling."""
         value = np.array([crossing.value for crossing in self._feasible])
         # the cost before it was rounded to this precision may have been larger by that much
         return self._number(value + 2 * np.finfo(self.problem.cost.dtype).eps * np.abs(value))
 
     @cached_property
     def gap(self) -> Any:
+        """The certified relative gap."""
         U, L = (np.stack([getattr(crossing, name) for crossing in self._feasible]) for name in ("U", "L"))
         lower = np.maximum(self.lower_bound, certificates.lower_bound(self.problem, U))
         upper = np.atleast_1d(self.upper_bound)

@@ -47,7 +47,7 @@ class ModelState(SavedState):
     evaluated : int
         The epoch of the last exact evaluation.
     worse : bool
-        Whether that evaluation asks for the best model to be restored.
+        Whether the best model is to be restored after that evaluation.
     past : tuple of float
         Exact costs since the last cooling.
     levels : tuple of float
@@ -146,7 +146,7 @@ class ModelCooling(ABC):
         return state.levels[-1 - self.patience] - state.best <= tol * state.best
 
     def resume(self, state: ModelState, tol: float) -> ModelState:
-        """Return the state of a fit that is resumed: not finished if a lower tolerance asks for more."""
+        """Return the state of a fit that is resumed: not finished if the tolerance is now lower than its last gain."""
         return replace(state, finished=state.finished and self.converged(state, tol))
 
     @abstractmethod
