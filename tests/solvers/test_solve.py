@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, replace
+
 import numpy as np
 import ot
 import pytest
@@ -9,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from cases import batch, problems
-from gibbsot import DenseCost, GridCost, OTResult, PointCost, datasets, solve, solve_batch
+from gibbsot import DenseCost, GridCost, OTResult, PointCost, datasets, problem, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.sampling import sampler, schedules
+from gibbsot.solvers.gibbs import GibbsSolver
 
 
 def exact(p: NDArray[np.float64], q: NDArray[np.float64], M: NDArray[np.floating]) -> float:
@@ -358,3 +361,16 @@ def test_an_interrupted_run_leaves_nothing_behind(monkeypatch):
     np.testing.assert_array_equal(first.state.h, h)
     again = solve_batch(pair.p, pair.q, pair.cost, warm_start=first, schedule=[1e-3] * 9)
     np.testing.assert_array_equal(again.state.h, expected.state.h)
+
+
+def test_a_solver_holds_its_options_and_is_called_with_problems():
+    solver = GibbsSolver(n_sweeps=30, seed=3)
+    for kind in ("grid1", "dense"):
+        pair = batch(kind, n=2)
+        expected = solve_batch(pair.p, pair.q, pair.cost, n_sweeps=30, seed=3)
+        again = problem(pair.p, pair.q, pair.cost)  # normalised once more, which rounds
+        np.testing.assert_array_equal(solver(again).history, expected.history)
+    with pytest.raises(FrozenInstanceError):
+        solver.seed = 4
+    with pytest.raises(ValueError, match="n_sweeps: expected at least 1"):
+        replace(solver, n_sweeps=0)
