@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ..core.costs import Cost
 from ..distributed.interface import Shards
 from ..distributed.shard import Array, Sample, precision
 from ..sampling import temperature
+from ..sampling.annealing import PlateauCooling, Trend
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from . import _base
@@ -24,10 +24,7 @@ from ._loop import Loop
 
 _INITIAL = 0.2  # factor of the initial temperature of other models: chains follow one measure easily
 _MEMORY = 0.9  # of the running means of models and potentials, which vary less than the last ones
-_EVERY = 10  # epochs between two evaluations of the progress
-_COOLER, _SHORTER = 0.5, 0.85  # factors of temperature and step at each stall
-_RISE = 1.05  # factor by which V(z) may rise at one temperature: beyond it steps are too long
-_FINAL_BIAS = 0.02  # final bound of the relative bias by the theory, (m1 + m2) T / V(z)
+_COOLING = PlateauCooling(window=10, stride=10, cooling=0.5, damping=0.85, relative=True, rise=1.05, final_bias=0.02)
 _NEGLIGIBLE = 1e-7  # weight threshold relative to the largest weight: smaller ones only cost time
 _ROUNDS = 3, 50  # of the ascent of the lower bound, during the fit and at its end
 
@@ -188,50 +185,6 @@ class WassersteinBarycenter(_base.OfMeasures):
         return np.asarray(weights[full] / weights[full].max())
 
 
-@dataclass
-class _Cooling:
-    """Cools the chains and shortens the steps when the progress stalls, until the chains are cold.
-
-    Attributes
-    ----------
-    T, T_min : float
-        The temperature and its least value.
-    points : float
-        m1 + m2, the mean number of points of a problem.
-    tol : float
-        The gain, relative to the cost, below which the progress has stalled.
-    step : float
-        The factor of the step.
-    finished : bool
-        Whether the progress has stalled with cold chains.
-    """
-
-    T: float
-    T_min: float
-    points: float
-    tol: float
-    step: float = 1.0
-    previous: float = np.inf
-    finished: bool = False
-
-    def update(self, value: float, gain: float) -> bool:
-        """Update for the mean of V(z) since the last call and the gain of the lower bound.
-
-        Returns whether to restart the descent from the average, because the model itself oscillates.
-        """
-        previous, self.previous = self.previous, value
-        rising = value > _RISE * previous
-        if not rising and max(gain, previous - value) > self.tol * abs(value):
-            return False
-        if not rising:
-            if self.T_min >= self.T or self.points * self.T < _FINAL_BIAS * value:
-                self.finished = True
-                return False
-            self.T, self.previous = max(_COOLER * self.T, self.T_min), np.inf
-        self.step *= _SHORTER
-        return True
-
-
 class _Descent:
     """Mirror descent from the mean of the measures."""
 
@@ -244,32 +197,32 @@ class _Descent:
         self.average = _base.smooth(mean, np.full(m, 1 / m))[0]
         T_min = temperature.minimum(cost)
         T = self._initial_temperature(T_min)
-        self.cooling = _Cooling(T, T_min, m + self.sizes.support / self.sizes.n, model.tol)
+        self.state = _COOLING.init(T, T_min, m + self.sizes.support / self.sizes.n)
 
     def epochs(self) -> Iterator[tuple[Epoch, str]]:
         """Run epochs until the cooling has finished."""
         log_p, scale = logarithms(self.average), costs.mean_cost(self.cost)
         _, quantum, value_quantum = self.precision
-        estimates: list[float] = []
         for epoch in range(1, self.model.max_epochs + 1):
-            T, step = self.cooling.T, self.cooling.step
+            T, step = self.state.T, self.state.step
             memory = min(_MEMORY, (epoch - 1) / (epoch + 1))
             sums = self.shards.reduce(BarycenterShard.epoch, np.exp(log_p), T, memory)
             gradient = sums.gradient[0] * (quantum / self.sizes.mass)
             log_p = mirror_step(log_p, gradient, step * float(self.model.step_size) / scale)
             self.average = memory * self.average + (1 - memory) * np.exp(log_p)
-            estimates.append(sums.value * value_quantum / self.sizes.mass)
-            due = epoch % _EVERY == 0
+            estimate = sums.value * value_quantum / self.sizes.mass
+            self.state = _COOLING.observe(self.state, estimate)
+            due = _COOLING.due(self.state)
             gain = self.improve_bound(_ROUNDS[0]) if due else 0.0
             lower = self.model.lower_bound_ if due else np.nan
-            record = Epoch(estimates[-1], lower, np.nan, T, step, sums.sweeps / self.sizes.n)
-            yield record, f"cost {estimates[-1]:.3g}, T {T:.1e}"
-            if due:
-                if self.cooling.update(float(np.mean(estimates)), gain):
-                    log_p = logarithms(self.average)
-                if self.cooling.finished:
-                    return
-                estimates = []
+            record = Epoch(estimate, lower, np.nan, T, step, sums.sweeps / self.sizes.n)
+            yield record, f"cost {estimate:.3g}, T {T:.1e}"
+            trend = _COOLING.trend(self.state, self.model.tol, gain) if due else Trend.FALLING
+            self.state = _COOLING.update(self.state, trend)
+            if self.state.finished:
+                return
+            if trend is not Trend.FALLING:  # from the average, as the model itself oscillates
+                log_p = logarithms(self.average)
 
     def improve_bound(self, rounds: int) -> float:
         """Improve the model's lower bound by the mean potentials; return the gain."""
@@ -279,7 +232,7 @@ class _Descent:
 
     def objective(self, p: Array) -> float:
         """Return the exact objective of p."""
-        total = self.shards.reduce(BarycenterShard.objective, p, self.cooling.T).total
+        total = self.shards.reduce(BarycenterShard.objective, p, self.state.T).total
         return total * (FINE * self.precision.value) / self.sizes.mass
 
     def _initial_temperature(self, T_min: float) -> float:
