@@ -358,6 +358,7 @@ def _target_rows(targets: Any, cost: Cost) -> sparse.csr_array:
     matrix.data /= np.repeat(mass, np.diff(matrix.indptr))
     matrix.data[matrix.data < np.finfo(cost.dtype).tiny] = 0
     matrix.eliminate_zeros()
+    _ = matrix.has_canonical_format  # SciPy stores the answer in the matrix, which later only reads must not change
     return matrix
 
 
