@@ -439,7 +439,7 @@ def test_the_command_line(tmp_path, capfd, monkeypatch):
     np.testing.assert_array_equal(np.load(out / "components.npy"), whole.components_)
     assert {path.name for path in out.glob("*.png")} == {"components.png", "convergence.png", "reconstruction.png"}
     assert main([*words, "--workers", "1"]) == 2
-    assert "--resume goes on with it" in capfd.readouterr().err
+    assert "use --resume to resume it" in capfd.readouterr().err
     monkeypatch.chdir(tmp_path)
     words[words.index(str(out))] = "out"
     assert main([*words, "--epochs", "6", "--workers", "1", "--resume"]) == 0
@@ -482,7 +482,7 @@ def test_an_interrupt_reaches_the_client_alone(tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "to go on:" in told
+    assert "to resume:" in told
     assert "Traceback" not in told
     assert WassersteinNMF.load(tmp_path / "out" / "checkpoints").n_iter_ >= 1
 
