@@ -310,9 +310,8 @@ def _point_measure(values: Array, path: Path, weighted: bool) -> Measure:
     weights = np.ones(len(points))
     if weighted:
         points, weights = points[:, :-1], points[:, -1]
-    if not np.isfinite(points).all():
-        raise ValueError(f"{path}: has NaN or infinite coordinates; expected finite ones")
-    return Measure(_normalise(weights, path), None, np.ascontiguousarray(points))
+    points = np.asarray(validation.points(points, str(path)), np.float64, order="C")
+    return Measure(_normalise(weights, path), None, points)
 
 
 def _normalise(weights: Array, path: Path) -> Array:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...core import validation
 from ...core.problems import Problem
 
 Array = NDArray[np.float64]
@@ -107,7 +108,4 @@ def least_and_phi(view: View, T: ArrayLike) -> tuple[Array, Array]:
 
 def positive(T: ArrayLike, n: int) -> Array:
     """Return a temperature for each of n problems."""
-    temperature = np.broadcast_to(np.asarray(T, np.float64), (n,))
-    if not (np.isfinite(temperature) & (temperature > 0)).all():
-        raise ValueError(f"T: expected positive numbers, got {T!r}")
-    return temperature
+    return np.broadcast_to(validation.temperatures(T, "T"), (n,))
