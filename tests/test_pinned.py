@@ -209,7 +209,7 @@ def oracle_on_a_grid(again: bool = False, n_jobs: int | None = None) -> Found:
     for name in ("value", "U", "L", "status"):
         found[f"exact {name}"] = np.array([getattr(optimum, name) for optimum in optima])
     found["exact plan"] = np.stack([optimum.plan.toarray() for optimum in optima])
-    oracle.adopt(found["exact L"])
+    oracle.load_potentials(found["exact L"])
     ask("last", None, 1e-4, 0.0)
     return found
 
