@@ -391,9 +391,9 @@ def test_barycenters(client):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([X[:5], -X[5:]], r"Negative values in data passed to X\[1\]"),
+        ([X[:5], -X[5:]], r"X\[1\]: has negative weights, the first at row 0"),
         ([X[:5], X[5:, :-1]], r"X\[1\]: has 35 columns; expected 36"),
-        ([X[:5], np.full((3, SIDE * SIDE), np.nan)], r"X\[1\] contains NaN"),
+        ([X[:5], np.full((3, SIDE * SIDE), np.nan)], r"X\[1\]: has NaN weights, the first at row 0"),
         ([np.zeros((3, SIDE * SIDE))] * 2, "X: has no mass in any row"),
         (["nowhere.npy"], "nowhere.npy"),
     ],
