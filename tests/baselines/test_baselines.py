@@ -216,6 +216,7 @@ def models() -> dict[float, SmoothedNMF]:
     }
 
 
+@pytest.mark.slow
 def test_little_smoothing_comes_near_the_exact_model(models):
     """Exact costs: less with less smoothing, and as near as 1 % of what there is to gain."""
     X = mixtures()

@@ -115,6 +115,7 @@ def test_labels_that_can_be_separated(cost):
     assert top[0, 0] == "c" == model.predict([[2.2, 5e3]])[0]
 
 
+@pytest.mark.slow
 @compiled
 def test_histograms_are_learnt():
     """Nearer to them, in exact cost, than the model that made them; bounds are those of POT."""
@@ -194,6 +195,7 @@ def test_the_penalty_shrinks():
     assert sizes[0] > sizes[1] > sizes[2]
 
 
+@pytest.mark.slow
 @compiled
 @pytest.mark.parametrize("divergence", [0.0, 0.1])
 def test_a_perfect_model_is_not_left(divergence):

@@ -38,6 +38,7 @@ def test_adaptive_cooling_needs_no_scale(kind, eta):
         np.testing.assert_allclose(result.value, scale * W, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_adaptive_cooling_falls_by_eta_and_ends_where_it_is_cold():
     p, q, cost = datasets.two_modes(32)
     seen = solve(p, q, cost, n_sweeps=2000, schedule=schedules.Adaptive(0.3), diagnostics=True).diagnostics

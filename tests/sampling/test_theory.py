@@ -277,6 +277,7 @@ def traces() -> dict[str, theory.Trace]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["single", "small"])
 def test_martingale_has_mean_zero(traces, name):
     """r^n - r^1 and each difference r^(n+1) - r^n, z-tests over all n with Bonferroni: a false alarm in 1e4 each."""

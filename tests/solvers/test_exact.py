@@ -120,6 +120,7 @@ def test_bad_potentials_only_take_longer():
     assert p @ few.U - q @ few.L <= W
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(problems(), st.integers(0, 5))
 def test_bounds_hold_whatever_the_sweeps(pair, seed):

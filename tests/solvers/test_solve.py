@@ -56,6 +56,7 @@ def test_numpy_solves_the_papers_examples():
     assert result.value == pytest.approx(exact(p, q, cost.matrix()), rel=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["uniform", "points"])
 def test_default_settings_on_random_dense_problems(kind):
     """25 of each kind, every one within 1 % of POT, the bound never above."""
@@ -73,6 +74,7 @@ def test_default_settings_on_random_dense_problems(kind):
         assert result.lower_bound <= W * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_default_settings_on_random_images():
     """20 pairs of images, uniform noise and spots sharp and blurred: within 1 % of POT, the bound never above.
 
