@@ -35,7 +35,7 @@ test-all: $(VENV)/test-all lint
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
 # what would take continuous integration too long
-nightly: test-all bench bench-nmf bench-models bench-scaling
+nightly: test-all sanitize bench bench-nmf bench-models bench-scaling
 
 bench: $(VENV)/bench
 	$(RUN) benchmarks/engine.py

@@ -568,6 +568,7 @@ compiled = pytest.mark.skipif("kernel() == 'numpy'", reason="these problems are 
 
 
 @compiled
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "make"), [(name, make) for name, _, make in CASES], ids=names(CASES))
 def test_results_are_those_of_the_file(name: str, make: Callable[[], Found]) -> None:
     differences = compare(compute(make), pins()["cases"][name], pins()["fingerprint"] == fingerprint())
