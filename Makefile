@@ -8,7 +8,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*)
 TORCH := torch==2.13.0
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys lint format test test-all nightly bench bench-nmf bench-models bench-scaling clean
+.PHONY: demo toys lint format test test-all nightly bench bench-nmf bench-models bench-scaling sanitize clean
 
 demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
@@ -33,6 +33,17 @@ test: lint
 
 test-all: $(VENV)/test-all lint
 	$(PYTEST) --cov --cov-report=term:skip-covered
+
+# The kernels under the address and undefined-behaviour sanitizers, with GCC on Linux, in a build of their own. Without
+# `site` (-S) the editable installation is not found, only the copy in build/sanitize.
+SANITIZE := build/sanitize
+sanitize: $(VENV)/test
+	$(RUN) -m pip install --quiet --no-deps --upgrade --target $(SANITIZE)/site . -C build-dir=$(SANITIZE)/cmake \
+		-C cmake.define.GIBBSOT_SANITIZE=ON -C install.strip=false
+	site=$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && env GIBBSOT_TEST_NATIVE=1 \
+		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0 PYTHONPATH="$(SANITIZE)/site:$$site" $(RUN) -S -m pytest -m "not slow" \
+		tests/core/test_native.py tests/core/test_costs.py tests/core/test_philox.py tests/sampling/test_sampler.py
 
 # what would take continuous integration too long
 nightly: test-all sanitize bench bench-nmf bench-models bench-scaling

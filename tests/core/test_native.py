@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from gibbsot import GridCost
+from gibbsot import GridCost, Problem
 from gibbsot.core import native
+from gibbsot.sampling import sampler
 
 
 def test_kernels_were_compiled():
@@ -280,3 +281,34 @@ def test_nan_in_nearest_is_no_crash(kernel, shape):
     x[::3] = np.nan
     found = cost.row_nearest(x, 3)
     assert ((found >= -1) & (found < cost.shape[1])).all()
+
+
+def tampered_grid():
+    cost = GridCost((3, 4))
+    cost._axes = (np.ones((2, 2)), np.ones((9, 9)))
+    return cost
+
+
+@pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
+@pytest.mark.parametrize("level", LEVELS)
+def test_tampered_objects_raise(level):
+    """A mutated cost or a hand-made problem ends in an exception, not in a crash."""
+    cost, T = GridCost((3, 4)), np.full(3, 0.1)
+    uniform = np.full((2, 12), 1 / 12)
+    state = sampler.init(Problem(uniform, uniform, cost))
+    wrong = [
+        (uniform, uniform, tampered_grid()),
+        (uniform[:, :5], uniform, cost),
+        (uniform[:1], uniform, cost),
+        (np.zeros((2, 12)), uniform, cost),
+        (uniform, np.zeros((2, 12)), cost),
+        (uniform, np.full((2, 12), np.nan), cost),
+    ]
+    with native.using(level):
+        for arguments in wrong:
+            for pinned in (False, True):
+                with pytest.raises(ValueError, match=": "):
+                    sampler.run(state, Problem(*arguments), T, pinned=pinned)
+        for call in (tampered_grid().row_min, tampered_grid().col_max, tampered_grid().row_nearest):
+            with pytest.raises(ValueError, match="axes: expected"):
+                call(np.zeros(12))

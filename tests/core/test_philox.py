@@ -62,6 +62,7 @@ def test_a_variate_depends_on_its_key_only():
         assert np.array_equal(philox.exponentials(3, 1, 4, 1, size), long[:size])
 
 
+@pytest.mark.slow
 def test_positive_and_bit_identical_for_every_instruction_set():
     """A hundred million variates cover nearly all 2^23 values in single precision; the smallest is 6e-8."""
     levels = native.available()[:-1]
