@@ -33,7 +33,7 @@ from gibbsot.core import native
 from gibbsot.torch import WassersteinLoss
 
 SIDE, BLOCK, HIDDEN, BATCH = 28, 4, 128, 25
-SPECK = 1e-12  # weights that are left out of exact solutions
+WEIGHT_THRESHOLD = 1e-12  # weights that are left out of exact solutions
 
 Array = NDArray[np.float64]
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of logits, targets and the examples' numbers
@@ -56,7 +56,7 @@ class ExactLoss(torch.autograd.Function):
     def forward(ctx: Any, P: Tensor, Q: Tensor, M: Array) -> Tensor:
         U, values = np.empty(P.shape), []
         for u, p, q in zip(U, P.double().numpy(), Q.double().numpy(), strict=True):
-            I, J = p > SPECK, q > SPECK  # noqa: E741
+            I, J = p > WEIGHT_THRESHOLD, q > WEIGHT_THRESHOLD  # noqa: E741
             _, log = ot.emd(p[I] / p[I].sum(), q[J] / q[J].sum(), M[np.ix_(I, J)], numItermax=10**8, log=True)
             u[:] = (M[:, J] - log["v"]).min(axis=1)  # off the support of p too
             values.append(log["cost"])
@@ -108,7 +108,7 @@ class Task:
         seconds = time.process_time() - start
         with torch.no_grad():
             P = torch.softmax(network(self.X).double(), dim=1).numpy()
-        P[P < SPECK] = 0
+        P[P < WEIGHT_THRESHOLD] = 0
         values = solve_batch(P / P.sum(axis=1, keepdims=True), self.targets, self.cost, exact=True).value
         return Run(epochs, rate, seconds, float(np.mean(values)))
 
