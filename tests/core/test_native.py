@@ -83,6 +83,7 @@ import os, signal, threading, time
 import numpy as np, gibbsot
 cost = gibbsot.GridCost((64, 64))
 p = np.random.default_rng(0).random(cost.shape[0])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background inherits that it is ignored
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 start = time.time()
 try:
