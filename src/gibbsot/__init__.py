@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from .models.nmf import WassersteinNMF
 
 __version__ = "0.1.0"
-_LATER = {
+# Names and modules that are loaded when they are first used, as scikit-learn and the extras are slow to import.
+_LAZY = {
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
     "WassersteinNMF": ".models.nmf",
+    "compat": ".compat",
+    "datasets": ".datasets",
     "mixture_coordinates": ".models.mixtures",
+    "plots": ".plots",
+    "simplex": ".simplex",
 }
 
 __all__ = [
@@ -58,6 +63,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:  # scikit-learn is not loaded before someone needs it
-        return getattr(import_module(_LATER[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_LAZY[name], __name__)
+    return module if _LAZY[name] == f".{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

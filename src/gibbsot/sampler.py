@@ -1,3 +1,3 @@
-"""The public path of `gibbsot.sampling.sampler`."""
+"""The Gibbs sampler: states, single sweeps and runs."""
 
 from .sampling.sampler import *  # noqa: F403

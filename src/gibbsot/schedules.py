@@ -1,3 +1,3 @@
-"""The public path of `gibbsot.sampling.schedules`."""
+"""Cooling schedules: the temperature of each sweep."""
 
 from .sampling.schedules import *  # noqa: F403

@@ -1,3 +1,3 @@
-"""The public path of `gibbsot.solvers.mirror_descent`."""
+"""Mirror descent on the probability simplex, plain and accelerated."""
 
 from .solvers.mirror_descent import *  # noqa: F403

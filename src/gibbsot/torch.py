@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .core import validation
 from .core.costs import Cost, as_cost
-from .core.problems import Problem, dual_value, problem
+from .core.problems import Problem, dual_value, lower_potential, problem
 from .sampling import sampler
 from .sampling import temperature as temperatures
 from .sampling.annealing import GapTracking, GeometricDecay
@@ -266,7 +266,7 @@ class WassersteinLoss(torch.nn.Module):
         return max(float(T.mean()), temperatures.minimum(self.cost))
 
     def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:
-        L = self.cost.col_max(np.where(pair.p > 0, info.U, -np.inf), self.n_jobs)
+        L = lower_potential(pair, info.U, self.n_jobs)
         V, lower = float(info.value.mean()), float(dual_value(pair, info.U, L).mean())
         return _TRACKING.update(T, V, lower, temperatures.minimum(self.cost), self.cooling)
 

@@ -207,9 +207,9 @@ def test_annealing_until_a_gap_is_certified():
         ({"gap": 0.0}, ValueError, "gap: expected a positive number"),
         ({"gap": "small"}, TypeError, "gap: expected a number"),
         ({"gap": 1e-6}, ValueError, "gap: 1e-06 is below 0.0001, what float32 can certify; use a cost in float64"),
-        ({"gap": 1e-2, "exact": True}, ValueError, "gap: goes with the adaptive schedule"),
-        ({"gap": 1e-2, "schedule": [1.0]}, ValueError, "gap: goes with the adaptive schedule"),
-        ({"gap": 1e-2, "diagnostics": True}, ValueError, "gap: goes with the adaptive schedule"),
+        ({"gap": 1e-2, "exact": True}, ValueError, "gap: requires the adaptive schedule"),
+        ({"gap": 1e-2, "schedule": [1.0]}, ValueError, "gap: requires the adaptive schedule"),
+        ({"gap": 1e-2, "diagnostics": True}, ValueError, "gap: requires the adaptive schedule"),
     ],
 )
 def test_bad_gaps(options, error, message):

@@ -111,9 +111,9 @@ def test_a_crossover_replaces_value_potentials_and_plan():
 
 
 def test_the_status_of_a_gap(many):
-    reached = replace(many, wanted=float(many.gap.max()))
+    reached = replace(many, gap_target=float(many.gap.max()))
     assert reached.status == ["gap reached"] * 3
-    assert replace(many, wanted=-1.0)[0].status == "budget ended"
+    assert replace(many, gap_target=-1.0)[0].status == "budget ended"
     assert reached[0].status == "gap reached"
 
 

@@ -16,7 +16,7 @@ Weights = NDArray[np.float64]
 _SUM_TOLERANCE = 1e-6  # relative: how far sums of weights may be apart
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """A batch of transport problems with one cost: row b of ``p`` to row b of ``q``.
 
@@ -64,9 +64,9 @@ class Problem:
         return len(self.p)
 
     def __getitem__(self, rows: slice) -> Problem:
-        part = object.__new__(Problem)  # its rows have been checked
-        vars(part).update(p=self.p[rows], q=self.q[rows], cost=self.cost)
-        return part
+        subset = object.__new__(Problem)  # its rows have been checked
+        vars(subset).update(p=self.p[rows], q=self.q[rows], cost=self.cost)
+        return subset
 
 
 def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P", "Q")) -> Problem:
@@ -135,11 +135,17 @@ def dual_value(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floating
     return inner(problem.p, U) - inner(problem.q, L)
 
 
-def nearest(problem: Problem, n_jobs: int | None = None) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Return the c-transforms of zero, U_i = min_j M_ij and L_j = max_i (U_i - M_ij), over the supports."""
-    cost = problem.cost
-    U = cost.row_min(np.where(problem.q > 0, 0.0, np.inf), n_jobs)
-    return U, cost.col_max(np.where(problem.p > 0, U, -np.inf), n_jobs)
+def lower_potential(problem: Problem, U: NDArray[np.floating], n_jobs: int | None = None) -> NDArray[np.floating]:
+    """Return the c-transform of U, the least feasible L: L_j = max_i (U_i - M_ij), over the support of p."""
+    return problem.cost.col_max(np.where(problem.p > 0, U, -np.inf), n_jobs)
+
+
+def transforms(
+    problem: Problem, h: NDArray[np.floating], n_jobs: int | None = None
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Return U_i = min_j (M_ij + h_j), for an h that is infinite off the support of q, and the c-transform of U."""
+    U = problem.cost.row_min(h, n_jobs)
+    return U, lower_potential(problem, U, n_jobs)
 
 
 def _check_reachable(problem: Problem, names: tuple[str, str]) -> None:

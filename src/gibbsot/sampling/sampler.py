@@ -20,6 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import native, philox, validation
 from ..core.problems import Problem, inner
 
+__all__ = ["Info", "State", "draw", "init", "mixed", "run", "step"]
+
 Array = NDArray[np.floating]
 
 # Additions in one call of a kernel, about a fifth of a second: Python handles interrupts only between calls.
@@ -27,7 +29,7 @@ _CALL = 4_000_000_000
 _MIXING_SLOPE = 0.01  # of the mixing test: the rise of V(z) per sweep, in units of the temperature
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class State:
     """The state of a batch of chains.
 
@@ -53,7 +55,7 @@ class State:
 
 
 class Info(NamedTuple):
-    """What a sweep shows, beside the new state.
+    """Bounds and values of a sweep, or of the last of several.
 
     Attributes
     ----------
@@ -196,7 +198,9 @@ def run(
     n_jobs: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[State, Info]:
-    """Do one sweep for each temperature: the same as so many calls of `step` with the noise that `draw` returns.
+    """Do one sweep for each temperature.
+
+    Up to rounding, the result is that of one call of `step` for each sweep, with the noise that `draw` returns.
 
     Parameters
     ----------
@@ -257,6 +261,7 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
     The paper prints ``0.01 tau T V(z^2t)`` on the right, which depends on the unit of the cost: the left-hand side is a
     cost, the right-hand side the square of one. In units of the current value, where V = 1 and T is T / V, the printed
     test is the one above, which is scale-invariant. V(z) here is that of the pair (U, L) at the end of a sweep.
+    The kernels have a copy of this test, in ``native/sweep.hpp``.
 
     Parameters
     ----------

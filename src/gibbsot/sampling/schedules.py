@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import validation
 
+__all__ = ["Adaptive", "Given", "Schedule", "constant", "epoch_decay", "geometric", "temperatures"]
+
 
 @dataclass(frozen=True)
 class Adaptive:

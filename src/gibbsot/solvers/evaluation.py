@@ -26,7 +26,25 @@ def sample(n: int, most: int = _SAMPLE) -> NDArray[np.intp]:
 
 
 def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[Array, Array]:
-    """Return certified bounds of the costs of models, which differ by rounding and by weights below the threshold."""
+    """Return certified lower and upper bounds of the exact costs of models.
+
+    They are those of an optimum, so that they differ only by rounding. Weights below the threshold count as zero.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        The targets and their chains.
+    P : array of shape (n, m1)
+        The models, row b for target ``indices[b]``.
+    T : float
+        The temperature from which copies of the chains are cooled.
+    indices : array of int
+        The targets, each at most once.
+
+    Returns
+    -------
+    lower, upper : arrays of shape (n,)
+    """
     P = np.where(P < WEIGHT_THRESHOLD, 0, P)
     P /= P.sum(axis=1, keepdims=True)
     optima = oracle.exact(P, T, indices)

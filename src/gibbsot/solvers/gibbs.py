@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import validation
-from ..core.problems import Problem, dual_value, nearest
+from ..core.problems import Problem, dual_value, transforms
 from ..io import progress
 from ..sampling import sampler, theory
 from ..sampling.annealing import StagedCooling
@@ -28,7 +28,7 @@ _FIRST_ROUND, _ROUND_GROWTH = 250, 4  # sweeps of the first annealing for a gap,
 _LEAST_GAP = 1000  # in units of the precision: a smaller gap cannot be certified
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GibbsSolver:
     """Solves batches of transport problems; the options are those of `solve` and `solve_batch`.
 
@@ -64,7 +64,7 @@ class GibbsSolver:
             validation.positive(self.gap, "gap")
             if self.exact or self.diagnostics or self.warm_start is not None or self._given:
                 raise ValueError(
-                    "gap: goes with the adaptive schedule, not with exact, diagnostics, warm_start or temperatures"
+                    "gap: requires the adaptive schedule, without exact, diagnostics, warm_start or temperatures"
                 )
 
     def _check_warm_start(self) -> None:
@@ -107,7 +107,7 @@ class GibbsSolver:
         while True:
             result = replace(self, gap=None, n_sweeps=sweeps)._solve_once(problem)
             done += result.n_sweeps
-            result = replace(result, wanted=float(gap), n_sweeps=done)
+            result = replace(result, gap_target=float(gap), n_sweeps=done)
             if (result.gap <= gap).all() or sweeps == budget:
                 return result
             sweeps = min(_ROUND_GROWTH * sweeps, budget)
@@ -202,8 +202,7 @@ def _anneal(chains: _Chains, policy: StagedCooling, total: int, T: Array | None)
 
 def _scale(problem: Problem, n_jobs: int | None) -> tuple[Array, Array]:
     """Return how far W may be above the bound by the nearest points, and that bound; both scale with the cost."""
-    U, L = nearest(problem, n_jobs)
-    floor = dual_value(problem, U, L)
+    floor = dual_value(problem, *transforms(problem, np.where(problem.q > 0, 0.0, np.inf), n_jobs))
     mean = problem.cost.mean(problem.p, problem.q, n_jobs)
     limits = np.finfo(problem.cost.dtype)
     return np.maximum(mean - floor, np.maximum(limits.eps * np.abs(mean), 1e20 * limits.tiny)), floor

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 
+__all__ = ["AcceleratedMirrorDescent", "logarithms", "mirror_step"]
+
 Array = NDArray[np.float64]
 
 # The lowest logarithm: smaller weights change no sum, make products slow (denormal numbers), and take long to regrow.

@@ -280,9 +280,7 @@ class Oracle:
         -------
         Oracle
         """
-        cost = costs.from_arrays(
-            {name.removeprefix("cost_"): x for name, x in arrays.items() if name.startswith("cost_")}
-        )
+        cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
         shape = (len(arrays["starts"]) - 1, cost.shape[1])
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
         tau, max_sweeps, seed = (int(arrays[name]) for name in ("tau", "max_sweeps", "seed"))

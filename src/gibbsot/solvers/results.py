@@ -67,7 +67,7 @@ class OTResult:
         What the last sweep showed.
     crossings : list of Crossover or None
         The exact solutions, after a crossover.
-    wanted : float or None
+    gap_target : float or None
         The option ``gap``.
     single : bool
         Whether this is the result of one problem, not of a batch.
@@ -80,7 +80,7 @@ class OTResult:
     n_sweeps: Any
     converged: Any
     crossings: list[Crossover] | None = None
-    wanted: float | None = None
+    gap_target: float | None = None
     diagnostics: Trace | None = None
     single: bool = False
 
@@ -109,7 +109,7 @@ class OTResult:
             self.n_sweeps[pick],
             self.converged[pick],
             None if self.crossings is None else self.crossings[rows],
-            self.wanted,
+            self.gap_target,
             None if self.diagnostics is None else Trace._make(field[pick] for field in self.diagnostics),
             single,
         )
@@ -140,8 +140,8 @@ class OTResult:
         """What is known of the result."""
         if self.crossings is not None:
             return self._one_or_all([crossing.status for crossing in self.crossings])
-        if self.wanted is not None:
-            reached = np.atleast_1d(self.gap) <= self.wanted
+        if self.gap_target is not None:
+            reached = np.atleast_1d(self.gap) <= self.gap_target
             return self._one_or_all(["gap reached" if yes else "budget ended" for yes in reached])
         return self._one_or_all(["estimate"] * len(self.problem))
 

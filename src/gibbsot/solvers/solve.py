@@ -77,7 +77,7 @@ def solve(
     Raises
     ------
     ValueError
-        If measures, cost and options do not go together.
+        If measures, cost and options are inconsistent.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...core.problems import Problem, dual_value, inner
+from ...core.problems import Problem, dual_value, inner, transforms
 from .. import sampler
 from . import _half_step
 from ._half_step import Block, Side, View, blocks, phi_of, positive, rise_of, total_of, view_of
@@ -97,8 +97,7 @@ def sampled_bound(
     >>> bool(0 < sampled_bound(pair, before.L, state.h, after.value, 0.1)[0] < 1)
     True
     """
-    U = problem.cost.row_min(h, n_jobs)
-    L_U = problem.cost.col_max(np.where(problem.p > 0, U, -np.inf), n_jobs)
+    U, L_U = transforms(problem, h, n_jobs)
     top = inner(problem.q, L_U)
     fall = top - inner(problem.q, np.asarray(L))
     excess = np.asarray(value) - inner(problem.p, U) + top
@@ -136,15 +135,14 @@ def sampled_temperature(state: sampler.State, problem: Problem, value: ArrayLike
     >>> sampler.run(sampler.init(pair), pair, T[:, None])[1].value.round(6)
     array([0.3])
     """
-    U = problem.cost.row_min(state.h, n_jobs)
-    L_U = problem.cost.col_max(np.where(problem.p > 0, U, -np.inf), n_jobs)
-    rise = np.asarray(value, np.float64) - dual_value(problem, U, L_U)
+    start = dual_value(problem, *transforms(problem, state.h, n_jobs))
+    rise = np.asarray(value, np.float64) - start
     scale, limits = np.where(rise > 0, rise, 1.0), np.finfo(problem.cost.dtype)
 
     def excess(t: Array) -> Array:
         T = np.clip(scale * np.exp(t), limits.tiny, limits.max)
         _, info = sampler.run(state, problem, T[:, None], n_jobs=n_jobs)
-        gain = info.value - dual_value(problem, U, L_U)
+        gain = info.value - start
         return np.log(np.maximum(gain, np.finfo(np.float64).tiny) / scale)
 
     # the secant in t = log(T / rise), where the slope lies between 0 and 1, and the root below 0 but for noise
