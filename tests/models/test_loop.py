@@ -54,6 +54,6 @@ def test_an_interrupt_publishes():
 def test_checkpoints_are_written_when_due():
     for seconds, expected in ((0.0, [1, 2, 3]), (1e6, [])):
         history, written = [], []
-        checkpoints = Checkpoints(lambda history=history, written=written: written.append(len(history)), seconds)
+        checkpoints = Checkpoints(lambda _, history=history, written=written: written.append(len(history)), seconds)
         loop(history, [], checkpoints).run((RECORD, "") for _ in range(3))
         assert written == expected

@@ -20,7 +20,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gibbsot import DenseCost, GridCost
 from gibbsot.core import native
-from gibbsot.models.nmf import Epoch, WassersteinNMF
+from gibbsot.distributed.local import LocalShards
+from gibbsot.models.nmf import Epoch, WassersteinNMF, _deviation
 from gibbsot.sampling import sampler, schedules
 from gibbsot.solvers.oracle import Oracle
 
@@ -552,6 +553,26 @@ def test_temperatures():
         for a, b in zip(one.history_, eight.history_, strict=True):
             assert b.temperature == pytest.approx(8 * a.temperature, rel=1e-4)
         np.testing.assert_allclose(one.components_, eight.components_, rtol=1e-3, atol=1e-5)
+
+
+def test_the_papers_cooling_ends_at_the_lowest_temperature():
+    X = np.random.default_rng(0).random((4, 3))
+    model = WassersteinNMF(2, cooling="paper", tau=1, random_state=0).fit(X)
+    assert model.n_iter_ == 200
+    assert model.history_[-1].temperature == model.history_[-2].temperature == model._run.control.T_min
+
+
+def test_deviation():
+    assert _deviation(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[1.0, 3.0], [5.0, 9.0]])) == 0.5
+
+
+@pytest.mark.parametrize("options", [{"n_components": 99}, {"cost": np.eye(2)}, {"init": (np.eye(2), np.eye(2))}])
+def test_a_fit_that_cannot_start_closes_its_shards(options, monkeypatch):
+    closed = []
+    monkeypatch.setattr(LocalShards, "close", closed.append)
+    with pytest.raises(ValueError, match=r"n_components|cost|init"):
+        estimator(**options).fit(counts())
+    assert len(closed) == 1
 
 
 def test_steps_are_of_components_and_memberships():

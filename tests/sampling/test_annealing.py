@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gibbsot import GridCost
+from gibbsot.io import npz, schemas
 from gibbsot.sampling import schedules, temperature
 from gibbsot.sampling.annealing import (
     AdaptiveCooling,
@@ -20,10 +21,8 @@ from gibbsot.sampling.annealing import (
     PlateauState,
     StagedCooling,
     Trend,
-    cool,
-    deviation,
-    fall,
 )
+from gibbsot.sampling.annealing._common import cool, fall
 
 positive = st.floats(1e-3, 1e3)
 powers = st.integers(-20, 20).map(lambda k: 2.0**k)
@@ -200,6 +199,7 @@ def test_epoch_decay_is_the_papers():
     assert state.T == schedules.epoch_decay(1.0, 60, 40.0) == 0.9
     assert state.step == 1.0
     assert policy.update(state, 3.0, 1.0, 0.1) == state
+    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0).T
 
 
 def test_what_a_progress_bar_shows():
@@ -227,15 +227,13 @@ def test_states_survive_files(values):
 
 def test_states_of_earlier_files_load():
     state = stalls(0.2, 0.0, 4)
-    old = {ModelState.former_names.get(name, name): x for name, x in arrays(state).items()}
-    assert set(old) == {
-        *("T", "coldest", "heat", "unit", "step", "longest", "best", "calm", "looked", "worse"),
-        *("past", "levels", "finished"),
-    }
-    assert ModelState.from_arrays(old) == state
-    del old["coldest"]
-    with pytest.raises(KeyError, match="coldest"):
-        ModelState.from_arrays(old)
+    names = ("T", "coldest", "heat", "unit", "step", "longest", "best", "calm", "looked", "worse", "past", "levels")
+    old = dict(zip((*names, "finished"), arrays(state).values(), strict=True))
+    new = npz.with_prefix({schemas.NMF.current_key(f"control_{name}"): x for name, x in old.items()}, "control_")
+    assert ModelState.from_arrays(new) == state
+    del new["T_min"]
+    with pytest.raises(KeyError, match="T_min"):
+        ModelState.from_arrays(new)
 
 
 # plateaus
@@ -402,7 +400,3 @@ def test_gaps_have_no_scale(value, ratio, c):
 def test_geometric_decay_has_a_floor():
     policy = GeometricDecay(0.5, 0.1)
     assert [policy.at(epoch) for epoch in range(6)] == [1.0, 0.5, 0.25, 0.125, 0.1, 0.1]
-
-
-def test_deviation():
-    assert deviation(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[1.0, 3.0], [5.0, 9.0]])) == 0.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -247,7 +246,8 @@ def _client(options: Options) -> Iterator[Any]:
 
 def _fit(options: Options, inputs: Inputs, client: Any, interrupt: Interrupt, verbose: bool) -> WassersteinNMF:
     """Fit a new model or resume a saved one, with checkpoints, until it has converged or an interrupt is requested."""
-    from ..models.nmf import WassersteinNMF  # imports scikit-learn
+    from ..models._loop import Checkpoints  # imports scikit-learn
+    from ..models.nmf import WassersteinNMF
 
     path = options.model_path
     callbacks: list[Any] = [lambda _: interrupt.requested]
@@ -259,7 +259,7 @@ def _fit(options: Options, inputs: Inputs, client: Any, interrupt: Interrupt, ve
         parameters["checkpoint_seconds"] = max(options.checkpoint, 1e-3)
     else:
         parameters["n_jobs"] = options.jobs
-        callbacks.insert(0, _Checkpoints(path, options.checkpoint))
+        callbacks.insert(0, Checkpoints(lambda model: model.save(path), options.checkpoint))
     if not options.resume:
         model = WassersteinNMF(options.components or 0, cost=inputs.cost, random_state=options.seed, **parameters)
         return model.fit(_shards(inputs.X, client))
@@ -268,18 +268,6 @@ def _fit(options: Options, inputs: Inputs, client: Any, interrupt: Interrupt, ve
     model = WassersteinNMF.load(path, client=client)
     _check_same(options, inputs.cost, model)
     return model.set_params(**parameters).resume(_shards(inputs.X, client, model))
-
-
-class _Checkpoints:
-    """Callback that saves the model at most once in so many seconds."""
-
-    def __init__(self, path: Path, seconds: float) -> None:
-        self.path, self.seconds, self.last = path, seconds, time.monotonic()
-
-    def __call__(self, model: Any) -> None:
-        if time.monotonic() - self.last >= self.seconds:
-            model.save(self.path)
-            self.last = time.monotonic()
 
 
 def _check_same(options: Options, cost: Cost, model: Any) -> None:

@@ -66,5 +66,15 @@ NMF = Schema(
     "nmf",
     2,
     ("gibbsot/1 WassersteinNMF",),
-    {**_SHARD_KEYS, r"^part(\d+)_": r"shard\1_", r"^n_parts$": "n_shards", r"^digests$": "checksums"},
+    {
+        **_SHARD_KEYS,
+        r"^part(\d+)_": r"shard\1_",
+        r"^n_parts$": "n_shards",
+        r"^digests$": "checksums",
+        r"^control_coldest$": "control_T_min",
+        r"^control_heat$": "control_bias",
+        r"^control_longest$": "control_step_max",
+        r"^control_calm$": "control_least_gradient",
+        r"^control_looked$": "control_evaluated",
+    },
 )

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 SMOOTHING = 0.01  # of initial weights: a weight of zero would stay zero
 
 
-class OfMeasures(BaseEstimator):  # type: ignore[misc]
+class MeasuresEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of estimators with a Dask client: copies and pickles have none, clones the same one."""
 
     client: Any
@@ -45,7 +45,23 @@ class OfMeasures(BaseEstimator):  # type: ignore[misc]
 
 
 def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any:
-    """Return validated rows of weights >= 0, dense or sparse, some with mass; warn of those without."""
+    """Return validated rows of weights >= 0, dense or sparse, some with mass; warn of those without.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator that the data are for.
+    X : array or sparse matrix of shape (n, m)
+        Measures as rows.
+    reset : bool
+        Whether to set the estimator's number of features; otherwise X must have it.
+    depth : int
+        The stack level of the warning.
+
+    Returns
+    -------
+    array or CSR matrix of shape (n, m)
+    """
     X = validation.checked_structure(X, "X")  # before scikit-learn reads its indices
     X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (X)")  # check_estimator expects the words of scikit-learn
@@ -91,7 +107,23 @@ def smooth(x: Array, towards: Array) -> Array:
 
 
 def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Shards[S]:
-    """Return data as shards of a class, in this process or on the workers of the estimator's client."""
+    """Return data as shards of a class, in this process or on the workers of the estimator's client.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator that the data are for.
+    kind : class
+        The class of the shards.
+    X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+        Measures as rows.
+    reset : bool
+        Whether to set the estimator's number of features; otherwise X must have it.
+
+    Returns
+    -------
+    Shards
+    """
     given = sources.split(X)
     if given is None:
         whole = measures(estimator, X, reset, depth=5)

@@ -14,18 +14,17 @@ from ._history import Epoch
 
 @dataclass
 class Checkpoints:
-    """Writes a checkpoint when enough time has passed since the last one."""
+    """A callback that writes a checkpoint of a model when enough time has passed since the last one."""
 
-    write: Callable[[], None]
+    write: Callable[[Any], None]
     seconds: float
 
     def __post_init__(self) -> None:
         self.last = time.monotonic()
 
-    def write_if_due(self) -> None:
-        """Write a checkpoint if it is time."""
+    def __call__(self, model: Any) -> None:
         if time.monotonic() - self.last >= self.seconds:
-            self.write()
+            self.write(model)
             self.last = time.monotonic()
 
 
@@ -75,7 +74,7 @@ class Loop:
                     self.publish()
                     advance(1 / total, note)
                     if self.checkpoints is not None:
-                        self.checkpoints.write_if_due()
+                        self.checkpoints(self.estimator)
                     if _base.stopped(self.estimator):
                         break
         finally:

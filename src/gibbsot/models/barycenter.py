@@ -29,7 +29,7 @@ _NEGLIGIBLE = 1e-7  # weight threshold relative to the largest weight: smaller o
 _ROUNDS = 3, 50  # of the ascent of the lower bound, during the fit and at its end
 
 
-class WassersteinBarycenter(_base.OfMeasures):
+class WassersteinBarycenter(_base.MeasuresEstimator):
     r"""The barycenter of measures on one support.
 
     .. math:: \min_p \sum_i \lambda_i W(p, x_i)

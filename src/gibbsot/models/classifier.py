@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,13 @@ from threadpoolctl import threadpool_limits
 
 from ..core import costs, validation
 from ..core.costs import Cost, as_cost
-from ..io import progress
 from ..sampling.annealing import PlateauCooling, PlateauState, Trend
 from ..solvers import evaluation
 from ..solvers.oracle import Oracle
 from ..solvers.solve import solve_batch
 from . import _base
 from ._history import Epoch
+from ._loop import Loop
 
 Array = NDArray[np.float64]
 
@@ -165,7 +165,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         WassersteinClassifier
             The estimator itself.
         """
-        start = time.perf_counter()
+        started = time.perf_counter()
         self._check_parameters()
         X, y = validation.checked_structure(X, "X"), validation.checked_structure(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
@@ -185,7 +185,9 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         model, rng = _Linear.init(X, len(self.classes_)), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
             self._pretrain(model, Y, rng)
-            self._descend(oracle, model, Y, rng, start)
+            self.history_: list[Epoch] = []
+            loop = Loop("Wasserstein classifier", self, started, self.history_, lambda: self._publish(model))
+            loop.run(self._epochs(_Data(oracle, Y), model, rng))
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -294,28 +296,20 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         permutation, size = rng.permutation(n), min(self.batch_size, -(-n // _STEPS))
         return [permutation[start : start + size] for start in range(0, n, size)]
 
-    def _descend(self, oracle: Oracle, model: _Linear, Y: Array, rng: np.random.Generator, start: float) -> None:
-        """Minimise the objective, from the model of `_pretrain`."""
-        data = _Data(oracle, Y)
+    def _epochs(self, data: _Data, model: _Linear, rng: np.random.Generator) -> Iterator[tuple[Epoch, str]]:
+        """Minimise the objective, from the model of `_pretrain`, until the cooling has finished."""
         state = _COOLING.init(self._initial_temperature(data))
-        self.history_: list[Epoch] = []
-        try:
-            with progress.bar("Wasserstein classifier", self.verbose) as advance:
-                for _ in range(self.max_epochs):
-                    self._epoch(data, model, state, rng)
-                    objective = float(data.losses.mean() + self.alpha * (model.A**2).sum())
-                    state = _COOLING.observe(state, objective)
-                    self.objective_ = _COOLING.level(state) * data.mean_cost
-                    T, step = state.T, state.step
-                    state, bounds = self._cool(data, model, state)
-                    value, sweeps = float(data.values.mean()), float(data.sweeps.mean())
-                    self.history_.append(Epoch(value, *bounds, T, step, sweeps, time.perf_counter() - start))
-                    self._publish(model)
-                    advance(1 / self.max_epochs, f"cost {value:.3g}, T {T:.1e}")
-                    if _base.stopped(self) or state.finished:
-                        break
-        finally:
-            self._publish(model)
+        for _ in range(self.max_epochs):
+            self._epoch(data, model, state, rng)
+            objective = float(data.losses.mean() + self.alpha * (model.A**2).sum())
+            state = _COOLING.observe(state, objective)
+            self.objective_ = _COOLING.level(state) * data.mean_cost
+            T, step = state.T, state.step
+            state, bounds = self._cool(data, model, state)
+            value, sweeps = float(data.values.mean()), float(data.sweeps.mean())
+            yield Epoch(value, *bounds, T, step, sweeps), f"cost {value:.3g}, T {T:.1e}"
+            if state.finished:
+                return
 
     def _initial_temperature(self, data: _Data) -> float:
         if not isinstance(self.temperature, str):

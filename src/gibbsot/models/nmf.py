@@ -22,7 +22,7 @@ from ..distributed import checkpoints, fixed_point, sources
 from ..distributed.interface import Shards
 from ..distributed.local import LocalShards
 from ..distributed.shard import Array, Sample
-from ..sampling import annealing, temperature
+from ..sampling import temperature
 from ..sampling.annealing import AdaptiveCooling, EpochDecay, ModelCooling
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
@@ -41,7 +41,7 @@ _STREAM_STEP = 0.3  # factor of their length: a batch is not all of the data
 _UNUSED = 1e-3  # usage of a component, relative to the mean, below which there is a warning
 
 
-class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.OfMeasures):  # type: ignore[misc]
+class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.MeasuresEstimator):  # type: ignore[misc]
     r"""Nonnegative matrix factorisation with a transport cost as the loss.
 
     .. math:: \min_{D, \Lambda} \sum_i W\Big(\sum_k \Lambda_{ik} D_k, \, x_i\Big)
@@ -204,12 +204,16 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         if before is not None:
             before.shards.close()
         shards = _base.shards_of(self, MixtureShard, X, reset=True)
-        n = sum(one.n_measures for one in shards.metadata)
-        if self.n_components > n:
-            raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
-        self._cost = _base.square_cost(self.cost, shards.metadata[0].n_columns)
-        self.seed_ = _base.seed(self.random_state)
-        self._run = self._start(shards, None)
+        try:
+            n = sum(one.n_measures for one in shards.metadata)
+            if self.n_components > n:
+                raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
+            self._cost = _base.square_cost(self.cost, shards.metadata[0].n_columns)
+            self.seed_ = _base.seed(self.random_state)
+            self._run = self._start(shards, None)
+        except BaseException:
+            shards.close()
+            raise
         self.n_seen_ = 0
         self._descend(self._run, started)
         return self
@@ -462,10 +466,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         """Run the loop over epochs, write the last checkpoint, and warn of unused components."""
         timed = None
         if self.checkpoint is not None:
-            timed = Checkpoints(lambda: _nmf_files.write_checkpoint(self, run), self.checkpoint_seconds)
+            timed = Checkpoints(lambda model: _nmf_files.write_checkpoint(model, run), self.checkpoint_seconds)
         Loop("Wasserstein NMF", self, started, run.history, lambda: self._publish(run), timed).run(self._epochs(run))
         if timed is not None:
-            timed.write()
+            timed.write(self)
         unused = np.flatnonzero(self.usage_ < _UNUSED / self.n_components)
         if len(unused):
             warnings.warn(
@@ -505,7 +509,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
             sweeps += sums.sweeps
             if learn:
                 gradient = np.asarray(sums.gradient * (K / n * quantum * 2.0**-bits), np.float64)
-                changes.append(D_step * annealing.deviation(D, gradient))
+                changes.append(D_step * _deviation(D, gradient))
                 run.log_components = mirror_step(run.log_components, gradient, D_step)
         return value * value_quantum / n, sweeps / n, float(np.mean(changes or [0.0]))
 
@@ -555,6 +559,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Of
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _deviation(weights: Array, x: Array) -> float:
+    """Return the standard deviation of rows under weights, averaged over the rows."""
+    centred = x - (weights * x).sum(axis=1, keepdims=True)
+    return float(np.sqrt((weights * centred**2).sum(axis=1)).mean())
 
 
 def _normalised(X: Any, mass: Array) -> Any:

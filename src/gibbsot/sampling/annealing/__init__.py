@@ -19,8 +19,7 @@ policy                 rule                                                     
 The exact evaluation of a sample of problems, which some policies observe, is in `gibbsot.solvers.evaluation`.
 """
 
-from ._common import cool, fall
-from .adaptive import AdaptiveCooling, EpochDecay, ModelCooling, ModelState, deviation
+from .adaptive import AdaptiveCooling, EpochDecay, ModelCooling, ModelState
 from .plateau import PlateauCooling, PlateauState, Trend
 from .staged import CoolingStages, StagedCooling, StagedState
 from .tracking import GapTracking, GeometricDecay
@@ -38,7 +37,4 @@ __all__ = [
     "StagedCooling",
     "StagedState",
     "Trend",
-    "cool",
-    "deviation",
-    "fall",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +16,15 @@ Self = TypeVar("Self", bound="SavedState")
 class SavedState:
     """A state that files can hold: every field is a number, a flag or a tuple of numbers."""
 
-    former_names: ClassVar[Mapping[str, str]] = {}  # in files of earlier versions: new name -> old name
-
     def to_arrays(self) -> dict[str, Any]:
         """Return the fields by name."""
         return asdict(self)
 
     @classmethod
     def from_arrays(cls: type[Self], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the state whose fields are given, under their names or those of earlier versions."""
-        values = {}
-        for entry in fields(cls):
-            former = cls.former_names.get(entry.name, entry.name)
-            value = np.asarray(arrays[entry.name if entry.name in arrays else former]).tolist()
-            values[entry.name] = tuple(value) if isinstance(value, list) else value
-        return cls(**values)
+        """Return the state whose fields are given."""
+        values = (np.asarray(arrays[entry.name]).tolist() for entry in fields(cls))
+        return cls(*(tuple(value) if isinstance(value, list) else value for value in values))
 
 
 def cool(T: float, factor: float, T_min: float) -> float:

@@ -8,9 +8,7 @@ restored where it became worse.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,14 +53,6 @@ class ModelState(SavedState):
     finished : bool
         Whether cooling no longer improves the model.
     """
-
-    former_names: ClassVar[Mapping[str, str]] = {
-        "T_min": "coldest",
-        "bias": "heat",
-        "step_max": "longest",
-        "least_gradient": "calm",
-        "evaluated": "looked",
-    }
 
     T: float
     T_min: float
@@ -174,7 +164,7 @@ class ModelCooling(ABC):
 
 @dataclass(frozen=True)
 class EpochDecay(ModelCooling):
-    r"""The paper's cooling: the temperature falls by one factor every epoch, and steps stay as they are.
+    r"""The paper's cooling: T falls by one factor every epoch, not below T_min, and steps stay as they are.
 
     .. math:: T \leftarrow T \left(1 - \sqrt{1 / (m + \bar m)}\right)
 
@@ -190,7 +180,7 @@ class EpochDecay(ModelCooling):
     m_bar: float = 1.0
 
     def after_epoch(self, state: ModelState, change: float) -> ModelState:
-        return replace(state, T=epoch_decay(state.T, self.m, self.m_bar))
+        return replace(state, T=max(epoch_decay(state.T, self.m, self.m_bar), state.T_min))
 
     def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
         return replace(state, worse=False)
@@ -202,12 +192,12 @@ class AdaptiveCooling(ModelCooling):
 
     Attributes
     ----------
-    lags, follows : float
+    lag_ratio, follow_ratio : float
         Chains that show less than the first fraction of the expected relative bias lag behind the model; those that
         show more than the second follow it, and longer steps are tried. In between steps stay as they are.
     damping, growth : float
         The factors of the step then.
-    short : float
+    short_step : float
         Before the first cooling, chains that lag at steps below this get a higher temperature instead: still shorter
         steps would make the fit slow from the start.
     cooling : float
@@ -216,24 +206,24 @@ class AdaptiveCooling(ModelCooling):
         The relative gain for each evaluation below which the model has stalled.
     window : int
         The number of evaluations over which the gain is measured, as one of them is noisy.
-    warm : float
-        A relative bias at which the fit does not end: it may hide what could still be gained.
+    max_final_bias : float
+        The fit ends only below this relative bias: a larger one may hide what could still be gained.
     rise : float
-        A model with more than this times the best cost is given up for the best one.
+        A model with more than this times the best cost is replaced by the best one.
     gradient_growth, large_change : float
         Steps are damped when the gradient grows by this factor over its smallest value while logarithms of weights
         change by more than the second: the model oscillates.
     """
 
-    lags: float = 0.25
-    follows: float = 0.5
+    lag_ratio: float = 0.25
+    follow_ratio: float = 0.5
     damping: float = 0.6
     growth: float = 1.6
-    short: float = 0.25
+    short_step: float = 0.25
     cooling: float = 0.7
     stall: float = 0.003
     window: int = 3
-    warm: float = 0.1
+    max_final_bias: float = 0.1
     rise: float = 1.05
     gradient_growth: float = 1.5
     large_change: float = 0.04
@@ -252,7 +242,7 @@ class AdaptiveCooling(ModelCooling):
             state = replace(
                 state, bias=state.bias * self.cooling, past=state.past[-1:], levels=(*state.levels, state.best)
             )
-            state = replace(state, finished=self.converged(state, tol) and observed < self.warm)
+            state = replace(state, finished=self.converged(state, tol) and observed < self.max_final_bias)
         return replace(state, T=max(state.unit * state.bias * state.best, state.T_min))
 
     def _adapt_step(self, state: ModelState, observed: float) -> ModelState:
@@ -260,16 +250,10 @@ class AdaptiveCooling(ModelCooling):
         damped = state.step * self.damping
         if state.worse:
             return replace(state, step=damped, step_max=damped)
-        if observed < self.lags * state.bias:
-            if state.step > self.short or state.levels:
+        if observed < self.lag_ratio * state.bias:
+            if state.step > self.short_step or state.levels:
                 return replace(state, step=damped)
             return replace(state, bias=state.bias / self.cooling)
-        if observed > self.follows * state.bias:
+        if observed > self.follow_ratio * state.bias:
             return replace(state, step=min(state.step_max, state.step * self.growth))
         return state
-
-
-def deviation(weights: Array, x: Array) -> float:
-    """Return the standard deviation of rows under weights, averaged over the rows."""
-    centred = x - (weights * x).sum(axis=1, keepdims=True)
-    return float(np.sqrt((weights * centred**2).sum(axis=1)).mean())

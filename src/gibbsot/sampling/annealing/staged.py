@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..schedules import Adaptive
+
 Array = NDArray[np.float64]
 
 
@@ -52,12 +54,13 @@ class StagedCooling:
     max_fall : float
         The bound counts as at least this fraction of T, as it is estimated from one sweep and noisy.
     burn_in : int
-        One in so many sweeps of a stage is left out of the mean of V(z), those that depend on the stage before.
+        A divisor: one sweep in ``burn_in`` of a stage, the first ones, is left out of the mean of V(z), as it depends
+        on the stage before.
     hold : int
-        One in so many sweeps of the last stage is done under the mixing test.
+        A divisor: one sweep in ``hold`` of the last stage is done under the mixing test.
     """
 
-    eta: float = 0.6
+    eta: float = Adaptive.eta
     span: float = 30.0
     final: float = 6.0
     max_fall: float = 0.5
