@@ -334,10 +334,11 @@ def test_checkpoints_in_one_process(tmp_path):
     for path in folder.glob("*/model.npz"):
         path.write_bytes(b"")
     with (
-        pytest.warns(UserWarning, match="the checkpoint before is used"),
+        pytest.warns(UserWarning, match="the checkpoint before is used") as warned,
         pytest.raises(ValueError, match="has no checkpoint that is complete"),
     ):
         WassersteinNMF.load(folder)
+    assert ["the checkpoint before is used" in str(one.message) for one in warned] == [True, False]
 
 
 def test_memory_of_workers_stays_flat(client):

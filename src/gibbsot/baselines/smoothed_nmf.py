@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import entr, log_softmax, logsumexp
 from sklearn.base import BaseEstimator
-from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -31,6 +30,7 @@ from threadpoolctl import threadpool_limits
 from ..core import validation
 from ..core.costs import Cost, GridCost
 from ..models import _base
+from ..models._nmf_start import nmf_factors
 
 Array = NDArray[np.float64]
 
@@ -452,9 +452,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         elif self.init == "random":
             D = random.dirichlet(np.ones(n), K) @ X
         else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # the start need not converge
-                D = NMF(K, random_state=random).fit(X).components_
+            D, _ = nmf_factors(X, K, random)
         return _base.smooth(D, np.full(m, 1 / m))  # the dual has no minimum if every component is zero at some bin
 
     def _solve(

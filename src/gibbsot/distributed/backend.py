@@ -19,7 +19,23 @@ def read(client: Any, kind: type[S], sources: Sequence[Any]) -> Shards[S]:
 
 
 def load(client: Any, kind: type[S], folder: str, checksums: Sequence[str]) -> Shards[S]:
-    """Return the shards of a checkpoint."""
+    """Return the shards of a checkpoint.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client or None
+        The client whose workers hold the shards; None for this process.
+    kind : class
+        The class of the shards.
+    folder : path or URL
+        The folder of the checkpoint.
+    checksums : sequence of str
+        The checksum of each shard's file.
+
+    Returns
+    -------
+    Shards
+    """
     if client is not None:
         from .dask import DaskShards
 

@@ -52,12 +52,14 @@ def writing(folder: Folder, epoch: int, previous: str) -> Iterator[str]:
 def load_last(folder: Folder, load: Callable[[str], T]) -> T:
     """Return what `load` returns for the last checkpoint, or for the one before if that is damaged."""
     damage: Exception | None = None
-    for name in reversed(_names(folder)):
-        path = _join(folder, name)
+    names = _names(folder)
+    while names:
+        path = _join(folder, names.pop())
         try:
             return load(path)
         except (OSError, ValueError, KeyError) as error:
-            warnings.warn(f"{path}: is damaged or not complete ({error}); the checkpoint before is used", stacklevel=3)
+            then = "; the checkpoint before is used" if names else ""
+            warnings.warn(f"{path}: is damaged or not complete ({error}){then}", stacklevel=3)
             damage = error
     raise ValueError(f"path: {os.fspath(folder)} has no checkpoint that is complete") from damage
 

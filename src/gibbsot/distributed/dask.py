@@ -1,6 +1,6 @@
 """Shards on the workers of a Dask cluster (the extra ``dask``).
 
-Each shard lives in the memory of one worker. A call goes to all shards where they are, and the answers are summed on
+Each shard lives in the memory of one worker. A call is sent to all shards where they are, and the answers are summed on
 the way back, in a tree. The client logs the commands since the last checkpoints: a shard that is lost with its worker
 is restored on another one, and the commands are replayed, so that its state is bit-identical (see `worker`).
 """
@@ -73,7 +73,7 @@ class DaskShards(Shards[S]):
 
     @classmethod
     def restore(cls, client: Any, kind: type[S], folder: str, checksums: Sequence[str]) -> DaskShards[S]:
-        """Return the shards of a checkpoint."""
+        """Return the shards of a checkpoint; see `backend.load` for the parameters."""
         shards = cls.__new__(cls)
         shards._start(client, kind, [None] * len(checksums), [_Checkpoint(0, folder, list(checksums))])
         return shards

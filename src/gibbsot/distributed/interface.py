@@ -24,7 +24,7 @@ class Shards(ABC, Generic[S]):
 
     A method of a shard is passed as a function of its class with the arguments that follow, for example
     ``shards.reduce(MixtureShard.epoch, request)``. Whether it is a command or a query is read from its mark. On a
-    cluster the method travels by its name.
+    cluster the method is sent as its name.
     """
 
     @abstractmethod
@@ -48,7 +48,17 @@ class Shards(ABC, Generic[S]):
         return self.collect(Shard.metadata)
 
     def initialise(self, cost: Cost, tau: int, seed: int, n_jobs: int | None, n_seen: int = 0) -> None:
-        """Assign indices to the measures and start the chains (see `Initialisation`)."""
+        """Assign indices to the measures and start the chains.
+
+        Parameters
+        ----------
+        cost : Cost
+            In the precision of the chains.
+        tau, seed, n_jobs
+            Of the oracle.
+        n_seen : int
+            The number of measures that came before in a stream.
+        """
         counts = [one.n_measures for one in self.metadata]
         first = np.cumsum([0, *counts[:-1]]).tolist()
         self.reduce(Shard.initialise, Initialisation(first, sum(counts), cost, tau, seed, n_jobs, n_seen))

@@ -89,7 +89,7 @@ def add(answers: Iterable[A]) -> A:
 
 @dataclass(frozen=True, eq=False)
 class Count(Sum):
-    """A number of things."""
+    """An integer sum."""
 
     total: int
 

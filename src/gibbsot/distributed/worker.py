@@ -94,7 +94,23 @@ def run_query(key: Key, message: tuple[int, Call]) -> Any:
 
 
 def restore(key: Key, kind: Any, source: Any, snapshots: Sequence[Snapshot], log: Log, in_use: InUse) -> None:
-    """Bring a shard to the end of the log: from its present state, from a checkpoint or from the data."""
+    """Bring a shard to the end of the log: from its present state, from a checkpoint or from the data.
+
+    Parameters
+    ----------
+    key : Key
+        The shard.
+    kind : class
+        Its class.
+    source : matrix, path or object of Dask
+        Its data; None if only checkpoints have them.
+    snapshots : sequence of Snapshot
+        Its files in the checkpoints, the oldest first.
+    log : Log
+        The commands to replay.
+    in_use : InUse
+        What else is needed; other shards are dropped first.
+    """
     discard(in_use)
     entry = entries.get(key)
     if entry is None or not log.start <= entry.position <= log.start + len(log.commands):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,14 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter, minimum_filter
-from sklearn.decomposition import NMF
-from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from .. import plots
 from ..baselines.smoothed_nmf import SmoothedNMF
 from ..core.costs import GridCost
 from ..io.progress import Advance
+from ..models._nmf_start import nmf_factors
 from ..models.nmf import WassersteinNMF
 from ..solvers.solve import solve_batch
 from . import outcome
@@ -71,11 +68,7 @@ def compare(
         found[name] = Factorisation(D, exact, float(np.mean(1 / (D**2).sum(axis=1))), outliers, seconds)
 
     begun = time.perf_counter()
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        plain = NMF(K, random_state=seed)
-        W = plain.fit_transform(X) * plain.components_.sum(axis=1)
-    D, W = (x / x.sum(axis=1, keepdims=True) for x in (plain.components_, W))
+    D, W = (x / x.sum(axis=1, keepdims=True) for x in nmf_factors(X, K, seed))
     evaluate("NMF", D, W, begun)
     advance(0.1, "smoothed W-NMF")
 

@@ -18,6 +18,15 @@ from . import _base
 _SPARSE = 0.1  # share of positive weights below which sparse products are faster
 
 
+def nmf_factors(X: Any, K: int, random_state: Any) -> tuple[Array, Array]:
+    """Return the factors of scikit-learn's NMF, which need not have converged, with the components' masses in W."""
+    with warnings.catch_warnings(), threadpool_limits(1):  # its small products are slower in threads
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        nmf = NMF(K, random_state=random_state)
+        W = nmf.fit_transform(X)
+    return nmf.components_, W * nmf.components_.sum(axis=1)
+
+
 def initial_factors(X: sparse.csr_array, K: int, init: Any, seed: int, n: int) -> tuple[Array, Array]:
     """Return components and memberships with positive weights.
 
@@ -33,6 +42,11 @@ def initial_factors(X: sparse.csr_array, K: int, init: Any, seed: int, n: int) -
         The seed.
     n : int
         The number of all measures.
+
+    Returns
+    -------
+    arrays of shape (K, m), and (n, K) or (n_sample, K)
+        Components and memberships; rows have sum one.
     """
     n_sample, m = X.shape
     if not isinstance(init, str):
@@ -43,12 +57,6 @@ def initial_factors(X: sparse.csr_array, K: int, init: Any, seed: int, n: int) -
         D = np.asarray(rng.dirichlet(np.ones(n_sample), K) @ X)
         W = rng.dirichlet(np.ones(K), n_sample)
     else:
-        rows = X if X.nnz < _SPARSE * n_sample * m else X.toarray()
-        with warnings.catch_warnings(), threadpool_limits(1):  # its small products are slower in threads
-            warnings.simplefilter("ignore", ConvergenceWarning)  # it need not converge
-            nmf = NMF(K, max_iter=200, random_state=seed % 2**32)
-            W = nmf.fit_transform(rows)
-        D = nmf.components_
-        W = W * D.sum(axis=1)
+        D, W = nmf_factors(X if X.nnz < _SPARSE * n_sample * m else X.toarray(), K, seed % 2**32)
     mean = np.asarray(X.sum(axis=0)).ravel() / n_sample
     return _base.smooth(D, mean), _base.smooth(W, np.full(K, 1 / K))

@@ -123,7 +123,23 @@ class MembershipSolver:
     def of(
         cls, D: Array, cost: Cost, tau: int, batch_size: int, seed: int, n_jobs: int | None, step_size: float = _STEP
     ) -> MembershipSolver:
-        """Return the solver for components, which are normalised."""
+        """Return the solver for components, which are normalised.
+
+        Parameters
+        ----------
+        D : array of shape (K, m)
+            Components as rows.
+        cost : Cost
+            The cost between bins.
+        tau, batch_size, n_jobs, step_size
+            As for `mixture_coordinates`.
+        seed : int
+            The seed of the chains.
+
+        Returns
+        -------
+        MembershipSolver
+        """
         components = fixed_point.components(D / D.sum(axis=1, keepdims=True))
         return cls(components, basis(components), costs.single(cost), tau, batch_size, seed, n_jobs, step_size)
 
