@@ -334,11 +334,11 @@ def test_checkpoints_in_one_process(tmp_path):
     for path in folder.glob("*/model.npz"):
         path.write_bytes(b"")
     with (
-        pytest.warns(UserWarning, match="the checkpoint before is used") as warned,
+        pytest.warns(UserWarning, match="trying the one before") as warned,
         pytest.raises(ValueError, match="has no checkpoint that is complete"),
     ):
         WassersteinNMF.load(folder)
-    assert ["the checkpoint before is used" in str(one.message) for one in warned] == [True, False]
+    assert len(warned) == 1  # there is none before the first
 
 
 def test_memory_of_workers_stays_flat(client):

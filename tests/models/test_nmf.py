@@ -569,7 +569,7 @@ def test_deviation():
 @pytest.mark.parametrize("options", [{"n_components": 99}, {"cost": np.eye(2)}, {"init": (np.eye(2), np.eye(2))}])
 def test_a_fit_that_cannot_start_closes_its_shards(options, monkeypatch):
     closed = []
-    monkeypatch.setattr(LocalShards, "close", closed.append)
+    monkeypatch.setattr(LocalShards, "close", lambda shards: closed.append(shards))
     with pytest.raises(ValueError, match=r"n_components|cost|init"):
         estimator(**options).fit(counts())
     assert len(closed) == 1

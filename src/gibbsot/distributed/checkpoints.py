@@ -58,9 +58,9 @@ def load_last(folder: Folder, load: Callable[[str], T]) -> T:
         try:
             return load(path)
         except (OSError, ValueError, KeyError) as error:
-            then = "; the checkpoint before is used" if names else ""
-            warnings.warn(f"{path}: is damaged or not complete ({error}){then}", stacklevel=3)
             damage = error
+            if names:
+                warnings.warn(f"{path}: is damaged or not complete ({error}); trying the one before", stacklevel=3)
     raise ValueError(f"path: {os.fspath(folder)} has no checkpoint that is complete") from damage
 
 
