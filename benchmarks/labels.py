@@ -65,7 +65,7 @@ class Data(NamedTuple):
 
 
 def vertices(shape: str) -> tuple[Array, Array]:
-    """Return places of labels, neighbours at distance one, and the distances between them: "lattice 3", "ring 12"."""
+    """Return positions of labels, neighbours at distance one, and their distances: "lattice 3", "ring 12"."""
     kind, size = shape.split()
     if kind == "lattice":
         points = np.stack(np.divmod(np.arange(int(size) ** 2), int(size)), axis=1).astype(np.float64)

@@ -4,17 +4,22 @@
     python examples/nmf.py --data faces.npz --shape 32 27
 
 Without --data the images are the paper's 200 fives, which are part of the package; without compiled kernels they are
-fewer and smaller. A file is an npz file with an array "images" of shape (n, height, width). Ctrl-C saves the model, and
---resume resumes it.
+fewer and smaller. A file is an npz file with an array "images" of shape (n, height, width). Ctrl-C saves the model
+after the current epoch, and --resume resumes it.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import signal
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +29,9 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from gibbsot import GridCost, solve_batch
-from gibbsot.cli._common import DataOptions, Interrupt, read_collection, resume_command
-from gibbsot.cli.nmf import draw
+from gibbsot import GridCost, WassersteinNMF, datasets, plots, solve_batch
 from gibbsot.core import native
-from gibbsot.io import atomic
-from gibbsot.models.nmf import WassersteinNMF
+from gibbsot.io import readers
 
 Array = NDArray[np.float64]
 
@@ -46,7 +48,7 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     args.reduced = native.name() == "numpy" and args.data is None and args.shape is None
     if args.reduced:
-        args.quick, args.shape = True, (14, 14)
+        args.quick, args.shape = True, [14, 14]
     if args.quick:
         args.components, args.epochs = min(args.components, 10), min(args.epochs, 20)
     return args
@@ -54,12 +56,32 @@ def arguments() -> argparse.Namespace:
 
 def data(args: argparse.Namespace) -> tuple[Array, tuple[int, int]]:
     """Return images as rows of weights, and their shape."""
-    name, size = str(args.data or "fives"), None if args.shape is None else tuple(args.shape)
-    images = read_collection(DataOptions(name, size=size, limit=40 if args.quick else None))
-    mass = images.rows.sum(axis=1, keepdims=True)
-    if images.shape is None or not mass.all():
-        raise ValueError(f"{name}: expected images of shape (n, height, width), each with mass")
-    return images.rows / mass, images.shape
+    limit = 40 if args.quick else None
+    if args.data is None:
+        rows, shape = datasets.mnist_fives(limit or 200), (28, 28)
+    else:
+        rows, found = readers.collection(args.data, limit=limit)
+        if found is None or not rows.any(axis=1).all():
+            raise ValueError(f"{args.data}: expected images of shape (n, height, width), each with mass")
+        shape = found
+    if args.shape is not None:
+        rows = datasets.shrink(rows.reshape(-1, *shape), args.shape).reshape(len(rows), -1)
+        shape = (args.shape[0], args.shape[1])
+    return rows / rows.sum(axis=1, keepdims=True), shape
+
+
+def draw(model: WassersteinNMF, X: Array, shape: tuple[int, int], out: Path) -> None:
+    """Write the pictures: components by decreasing usage, some images with their mixtures, and the convergence."""
+    cmap = "gray_r" if np.median(X) == 0 else "gray"  # ink on an empty background, or light everywhere
+    some = np.unique(np.linspace(0, len(X) - 1, 20).astype(int))
+    components, reconstruction, convergence = (plots.new_figure(*size) for size in ((10, 6), (10, 6), (8, 4.5)))
+    plots.components(components, model.components_[np.argsort(-model.usage_)], shape, cmap=cmap)
+    mixtures = model.inverse_transform(model.memberships_[some])
+    plots.reconstruction(reconstruction, X[some], mixtures, shape, cmap=cmap)
+    plots.convergence(convergence.subplots(), model.history_)
+    figures = {"components": components, "reconstruction": reconstruction, "convergence": convergence}
+    for name, figure in figures.items():
+        figure.savefig(out / f"{name}.png", dpi=120, bbox_inches="tight")
 
 
 def plain(X: Array, K: int) -> tuple[Array, Array, int]:
@@ -74,6 +96,22 @@ def plain(X: Array, K: int) -> tuple[Array, Array, int]:
     return D, W / W.sum(axis=1, keepdims=True), model.n_iter_
 
 
+@contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Yield a list that is no longer empty after Ctrl-C; a second Ctrl-C interrupts immediately."""
+    received: list[int] = []
+
+    def handle(number: int, _: Any) -> None:
+        received.append(number)
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 def run(args: argparse.Namespace, console: Console) -> int:
     X, shape = data(args)
     if args.reduced:
@@ -85,8 +123,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     path, cost = args.out / "model.npz", GridCost(shape)
     start = time.perf_counter()
-    with Interrupt() as interrupt:
-        changed = {"max_epochs": args.epochs, "verbose": True, "callbacks": (lambda _: interrupt.requested,)}
+    with interrupts() as received:
+        changed: dict[str, Any] = {"max_epochs": args.epochs, "verbose": True, "callbacks": (lambda _: bool(received),)}
         if args.resume:
             model = WassersteinNMF.load(path).set_params(**changed)
             start -= model.history_[-1].seconds
@@ -95,8 +133,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
             model = WassersteinNMF(args.components, cost=cost, random_state=0, n_jobs=-1, **changed).fit(X)
         seconds = time.perf_counter() - start
         model.save(path)
-    if interrupt.requested:
-        command = resume_command([sys.executable, *sys.argv], "--resume")
+    if received:
+        command = shlex.join([sys.executable, *(word for word in sys.argv if word != "--resume"), "--resume"])
         console.print(
             f"Stopped after {model.n_iter_} epochs and saved to {path}. To resume:\n{command}",
             highlight=False,
@@ -117,8 +155,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         exact = solve_batch(W @ D, X, cost, exact=True, n_jobs=-1).value.mean()
         pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
         table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", str(epochs), f"{spent:.1f} s")
-    with atomic.FileGroup() as group:
-        draw(group, model, shape, args.out)
+    draw(model, X, shape, args.out)
     console.print(table)
     files = "components.png, reconstruction.png, convergence.png, model.npz"
     console.print(f"in {args.out}: {files}", highlight=False, soft_wrap=True)

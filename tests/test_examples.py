@@ -84,8 +84,8 @@ def demo() -> ModuleType:
 def blobs(tmp_path):
     """A file of images 16 x 12 with two blobs each."""
     y, x = np.mgrid[:16, :12]
-    places = np.random.default_rng(0).uniform(2, 10, (12, 2, 2))
-    images = [sum(np.exp(-((y - a) ** 2 + (x - b) ** 2) / 4) for a, b in pair) for pair in places]
+    centres = np.random.default_rng(0).uniform(2, 10, (12, 2, 2))
+    images = [sum(np.exp(-((y - a) ** 2 + (x - b) ** 2) / 4) for a, b in pair) for pair in centres]
     np.savez(tmp_path / "blobs.npz", images=np.round(255 * np.array(images)).astype(np.uint8))
     return tmp_path / "blobs.npz"
 

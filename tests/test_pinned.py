@@ -1,9 +1,9 @@
-"""Results of fixed seeds, to the bit: a change of the code that is meant to change no result changes none of these.
+"""Bit-identical results of fixed seeds: a change of the code that is meant to change no result changes none of these.
 
 ``tests/data/pinned.json`` has, for every array of every case, a SHA-256 of its bytes and a summary of a few numbers.
-It also says in which environment it was made. There the bits must be the same, whatever the kernels' instruction set
-and the threads. In another one NumPy and its BLAS may round otherwise in the last place; so there only shapes, words
-and the summaries count, the latter to `TOLERANCE`, and of plans only the shapes.
+It also says in which environment it was made. There results must be bit-identical, for all instruction sets and numbers
+of threads. In another one NumPy and its BLAS may round otherwise in the last digit; so there only shapes, words and the
+summaries count, the latter to `TOLERANCE`, and of plans only the shapes.
 
 A change that is meant to change results rewrites the file: ``python tests/test_pinned.py``. Say why in the commit.
 
@@ -54,7 +54,7 @@ PATH = Path(__file__).parent / "data" / "pinned.json"
 TOLERANCE = 1e-3  # of summaries in another environment, relative to the size of an array's entries
 EPOCH = ("estimate", "lower", "upper", "temperature", "step", "sweeps")  # a history's columns, but for the time
 GRID = GridCost((8, 8))
-# A case has the name of an entry in the file and a way to compute it: all ways of one name must give the same bits.
+# A case has the name of an entry in the file and a way to compute it: all ways of one name must be bit-identical.
 CASES: list[tuple[str, str, Callable[[], Found]]] = []
 
 
@@ -77,7 +77,7 @@ def weights(seed: int, *shape: int) -> Array:
 
 
 def in_three(X: Any) -> list[Any]:
-    """Parts of different sizes."""
+    """Shards of different sizes."""
     return [X[:3], X[3:4], X[4:]]
 
 
@@ -164,10 +164,10 @@ def batch(as_rows: Callable[[Array], Any] = np.asarray, halves: bool = False, **
     options = {"n_sweeps": 600, "seed": 9} | options
     if not halves:
         found = transport(solve_batch(as_rows(P), as_rows(Q), M, ids=ids, **options))
-        del found["history"]  # of a part of the problems it is shorter
+        del found["history"]  # of some of the problems it is shorter
         return found
-    parts = [transport(solve_batch(P[rows], Q[rows], M, ids=ids[rows], **options)) for rows in ([0, 2], [3, 1])]
-    both = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "history"}
+    pairs = [transport(solve_batch(P[rows], Q[rows], M, ids=ids[rows], **options)) for rows in ([0, 2], [3, 1])]
+    both = {name: np.concatenate([pair[name] for pair in pairs]) for name in pairs[0] if name != "history"}
     return {name: x[[0, 3, 1, 2]] for name, x in both.items()}
 
 
@@ -190,27 +190,27 @@ def oracle_on_a_grid(again: bool = False, n_jobs: int | None = None) -> Found:
     oracle = Oracle(GRID, X[:12], tau=5, seed=3, n_jobs=n_jobs)
     found: Found = {}
 
-    def ask(name: str, rows: Any, T: Any, part: float, **options: Any) -> None:
+    def call(name: str, rows: Any, T: Any, share: float, **options: Any) -> None:
         nonlocal oracle
         if again:
             with tempfile.TemporaryDirectory() as folder:
                 oracle.save(f"{folder}/oracle.npz")
                 oracle = Oracle.load(f"{folder}/oracle.npz")
-        P = ((1 - part) * X[20:32] + part * X[40:52])[slice(None) if rows is None else rows]
+        P = ((1 - share) * X[20:32] + share * X[40:52])[slice(None) if rows is None else rows]
         found[f"{name} values"], found[f"{name} gradients"], info = oracle(P, T, rows, **options)
         found.update({f"{name} {field}": x for field, x in info._asdict().items() if x is not None})
 
-    ask("first", None, 2e-3, 0.0)
-    ask("moved", None, 1e-3, 0.1)
-    ask("some", np.array([3, 0, 7]), np.array([1e-3, 5e-4, 2e-4]), 0.2)
-    ask("bounds", slice(2, 9), 3e-4, 0.3, bounds=True)
-    ask("mask", np.arange(12) % 3 == 0, 3e-4, 0.4)
+    call("first", None, 2e-3, 0.0)
+    call("moved", None, 1e-3, 0.1)
+    call("some", np.array([3, 0, 7]), np.array([1e-3, 5e-4, 2e-4]), 0.2)
+    call("bounds", slice(2, 9), 3e-4, 0.3, bounds=True)
+    call("mask", np.arange(12) % 3 == 0, 3e-4, 0.4)
     optima = oracle.exact(X[20:32], 1e-4)
     for name in ("value", "U", "L", "status"):
         found[f"exact {name}"] = np.array([getattr(optimum, name) for optimum in optima])
     found["exact plan"] = np.stack([optimum.plan.toarray() for optimum in optima])
     oracle.load_potentials(found["exact L"])
-    ask("last", None, 1e-4, 0.0)
+    call("last", None, 1e-4, 0.0)
     return found
 
 
@@ -252,22 +252,22 @@ def of_history(model: Any) -> Found:
     return {name: np.array([getattr(epoch, name) for epoch in model.history_]) for name in EPOCH}
 
 
-@pinned("nmf full adaptive", "one part", "full", "adaptive")
-@pinned("nmf full adaptive", "three parts, two threads", "full", "adaptive", three=True, n_jobs=2)
-@pinned("nmf full paper", "one part", "full", "paper")
-@pinned("nmf full paper", "three parts", "full", "paper", three=True)
-@pinned("nmf online adaptive", "one part", "online", "adaptive")
-@pinned("nmf online adaptive", "three parts", "online", "adaptive", three=True)
-@pinned("nmf online paper", "one part", "online", "paper")
-@pinned("nmf online paper", "three parts", "online", "paper", three=True)
-@pinned("nmf from scikit-learn's", "one part", "online", "adaptive", init="nmf")
-@pinned("nmf too long steps", "one part", "full", "adaptive", step_size=(100.0, 10.0), temperature=1e-4)
-@pinned("nmf too short steps", "one part", "full", "adaptive", step_size=0.5, max_epochs=60)
+@pinned("nmf full adaptive", "one shard", "full", "adaptive")
+@pinned("nmf full adaptive", "three shards, two threads", "full", "adaptive", three=True, n_jobs=2)
+@pinned("nmf full paper", "one shard", "full", "paper")
+@pinned("nmf full paper", "three shards", "full", "paper", three=True)
+@pinned("nmf online adaptive", "one shard", "online", "adaptive")
+@pinned("nmf online adaptive", "three shards", "online", "adaptive", three=True)
+@pinned("nmf online paper", "one shard", "online", "paper")
+@pinned("nmf online paper", "three shards", "online", "paper", three=True)
+@pinned("nmf from scikit-learn's", "one shard", "online", "adaptive", init="nmf")
+@pinned("nmf too long steps", "one shard", "full", "adaptive", step_size=(100.0, 10.0), temperature=1e-4)
+@pinned("nmf too short steps", "one shard", "full", "adaptive", step_size=0.5, max_epochs=60)
 def fitted_nmf(update: str, cooling: str, **options: Any) -> Found:
     return of_nmf(fit_nmf(update, cooling, **options) if options else nmf(update, cooling))
 
 
-@pinned("nmf full adaptive", "three parts, interrupted, from a checkpoint", "full", three=True, checkpoint=True)
+@pinned("nmf full adaptive", "three shards, interrupted, from a checkpoint", "full", three=True, checkpoint=True)
 @pinned("nmf online adaptive", "interrupted, saved and loaded", "online")
 def resumed_nmf(update: str, three: bool = False, checkpoint: bool = False) -> Found:
     X: Any = datasets.digits()[:IMAGES]
@@ -281,8 +281,8 @@ def resumed_nmf(update: str, three: bool = False, checkpoint: bool = False) -> F
         return of_nmf(WassersteinNMF.load(path).resume(X))
 
 
-@pinned("nmf until it settles")
-def settled_nmf() -> Found:
+@pinned("nmf until it converges")
+def converged_nmf() -> Found:
     bumps = 1 / (1 + ((np.arange(12) - np.linspace(2, 9, 12)[:, None]) / 2) ** 2) ** 2
     model = WassersteinNMF(3, max_epochs=300, tol=0.05, tau=5, update="full", random_state=2).fit(bumps)
     assert model.n_iter_ < 300
@@ -296,8 +296,8 @@ def more_epochs() -> Found:
     return of_nmf(model.set_params(max_epochs=45).resume(X))
 
 
-@pinned("nmf of sparse float32, one row empty", "one part")
-@pinned("nmf of sparse float32, one row empty", "three parts", three=True)
+@pinned("nmf of sparse float32, one row empty", "one shard")
+@pinned("nmf of sparse float32, one row empty", "three shards", three=True)
 def sparse_nmf(three: bool = False) -> Found:
     X = datasets.digits(3)[:20].astype(np.float32)
     X[3] = 0
@@ -308,7 +308,7 @@ def sparse_nmf(three: bool = False) -> Found:
     return of_nmf(model)
 
 
-@pinned("nmf transform and score", "one part")
+@pinned("nmf transform and score", "one shard")
 @pinned("nmf transform and score", "saved and loaded", again=True)
 def transformed(again: bool = False) -> Found:
     X, model = datasets.digits()[100:112:2], nmf("online", "adaptive")
@@ -353,18 +353,18 @@ def mixed(as_rows: Callable[[Array], Any] = np.asarray, **options: Any) -> Found
     return {"memberships": mixture_coordinates(as_rows(X), D, GRID, tau=10, random_state=4, **options)}
 
 
-@pinned("barycenter", "one part")
-@pinned("barycenter", "three parts", three=True)
-@pinned("barycenter with weights", "one part", weights=np.linspace(0, 2, 14))
-@pinned("barycenter with weights", "three parts, two threads", three=True, weights=np.linspace(0, 2, 14), n_jobs=2)
+@pinned("barycenter", "one shard")
+@pinned("barycenter", "three shards", three=True)
+@pinned("barycenter with weights", "one shard", weights=np.linspace(0, 2, 14))
+@pinned("barycenter with weights", "three shards, two threads", three=True, weights=np.linspace(0, 2, 14), n_jobs=2)
 def barycenter(three: bool = False, **options: Any) -> Found:
     X = datasets.digits(5)[:14]
     model = WassersteinBarycenter(GRID, max_epochs=150, tau=10, tol=2e-3, random_state=6, **options)
     return of_barycenter(model.fit(in_three(X) if three else X))
 
 
-@pinned("barycenter until it settles")
-def settled_barycenter() -> Found:
+@pinned("barycenter until it converges")
+def converged_barycenter() -> Found:
     model = WassersteinBarycenter(GridCost(20), tol=5e-3, random_state=6).fit(weights(31, 5, 20))
     assert model.n_iter_ < model.max_epochs
     return of_barycenter(model)
@@ -418,7 +418,7 @@ def torch_loss(again: bool = False, dtype: str = "float64", **options: Any) -> F
             other.load_state_dict(loss.state_dict())
             loss = other
         a, b = p[rows].clone().requires_grad_(), X[rows].clone().requires_grad_()
-        # without a number, an example has no chain to go on with
+        # without an id, an example has no chain to continue
         value = loss(a, b, None if k == 5 else torch.tensor(rows))
         value.sum().backward()
         found[f"{k} values"], found[f"{k} temperature"] = value.detach().numpy(), loss.temperature
@@ -537,12 +537,12 @@ def alike(found: list[Any], wanted: list[Any]) -> bool:
     return n == m and (not n or np.allclose(numbers, others, rtol=TOLERANCE, atol=TOLERANCE * others[1]))
 
 
-def compare(found: dict[str, list[Any]], wanted: dict[str, list[Any]], to_the_bit: bool) -> list[str]:
+def compare(found: dict[str, list[Any]], wanted: dict[str, list[Any]], bit_identical: bool) -> list[str]:
     """Return what differs, in words."""
     assert list(found) == list(wanted)
 
     def same(name: str) -> bool:
-        if to_the_bit:
+        if bit_identical:
             return found[name] == wanted[name]
         if name.endswith(("plan", "coupling")):  # they jump from one vertex to another
             return found[name][:2] == wanted[name][:2]
@@ -584,7 +584,7 @@ def test_bits_are_compared() -> None:
 
 @compiled
 def test_the_control_policy_is_at_work() -> None:
-    """What the file pins of the adaptive fits is worth something only if they were looked at, cooled and braked."""
+    """The pinned adaptive fits are evaluated, cooled and damped; without that the pins would not test the policy."""
     for update in ("full", "online"):
         history = nmf(update, "adaptive").history_
         assert sum(np.isfinite(epoch.upper) for epoch in history) >= 6

@@ -13,7 +13,7 @@ NAN = np.nan
 
 
 def drawn(figure: Figure) -> np.ndarray:
-    """What the figure looks like, from 0 to 1."""
+    """The pixels of the figure, from 0 to 1."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3] / 255
@@ -65,7 +65,7 @@ def test_reconstruction_puts_data_above_mixtures(figure):
     assert drawn(figure).std() > 0.05
 
 
-def test_convergence_shows_estimate_looks_and_temperature(figure):
+def test_convergence_shows_estimate_evaluations_and_temperature(figure):
     history = [Epoch(1 / k, 0.5 / k if k % 3 == 0 else NAN, 0.6 / k if k % 3 == 0 else NAN, 1e-3 / k, 1, 50, k)
                for k in range(1, 10)]  # fmt: skip
     plots.convergence(figure.subplots(), history)
@@ -81,7 +81,7 @@ def test_convergence_shows_estimate_looks_and_temperature(figure):
     assert drawn(figure).std() > 0.02
 
 
-def test_convergence_of_one_epoch_without_a_look(figure):
+def test_convergence_of_one_epoch_without_an_evaluation(figure):
     plots.convergence(figure.subplots(), [Epoch(1.0, NAN, NAN, 1e-3, 1.0, 50.0, 0.1)])
     assert drawn(figure).std() > 0
 

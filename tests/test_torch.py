@@ -338,14 +338,14 @@ def test_negative_costs_have_no_scale_to_follow():
 # chains
 
 
-def test_a_warm_start_goes_on_in_any_order():
+def test_chains_continue_in_any_order():
     """A chain depends on its example alone, not on the batches it was in."""
     p, q = batch(8)
-    whole, parts = (WassersteinLoss(GRID, temperature=0.01, reduction="none") for _ in range(2))
+    whole, split = (WassersteinLoss(GRID, temperature=0.01, reduction="none") for _ in range(2))
     order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
     for _ in range(3):
         a = whole(p, q, torch.arange(8))
-        b = torch.cat([parts(p[rows], q[rows], rows) for rows in order.split(3)])
+        b = torch.cat([split(p[rows], q[rows], rows) for rows in order.split(3)])
     torch.testing.assert_close(a[order], b, rtol=0, atol=0)
 
 
@@ -595,8 +595,8 @@ def test_scheduler_goes_on():
     file = io.BytesIO()
     torch.save([loss.state_dict(), scheduler.state_dict()], file)
     file.seek(0)
-    for part, state in zip((other, resumed), torch.load(file, weights_only=True), strict=True):
-        part.load_state_dict(state)
+    for one, state in zip((other, resumed), torch.load(file, weights_only=True), strict=True):
+        one.load_state_dict(state)
     assert other.temperature == loss.temperature
     assert resumed.state_dict() == scheduler.state_dict()
     for schedule in (resumed, scheduler):
@@ -774,7 +774,7 @@ def ranked(rank: int, folder: Path) -> None:
             loss = trained(network, torch.arange(4).chunk(2)[rank])
             layer = network.module
             arrays = {"weight": layer.weight.detach().numpy(), "grad": layer.weight.grad.numpy()}
-            np.savez(folder / f"rank{rank}", names=list(loss.chains), buffers=len(list(loss.buffers())), **arrays)
+            np.savez(folder / f"rank{rank}", ids=list(loss.chains), buffers=len(list(loss.buffers())), **arrays)
             store.set(f"done {rank}", "")
             store.wait(["done 0", "done 1"])
         except BaseException:
@@ -789,7 +789,7 @@ def ranked(rank: int, folder: Path) -> None:
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch is not distributed")
 def test_distributed_data_parallel(tmp_path):
-    """Each rank has chains of its own; as examples name their noise, two ranks learn what one does."""
+    """Each rank has chains of its own; as the noise is keyed by the example, two ranks learn what one does."""
     ranks = [get_context("spawn").Process(target=ranked, args=(rank, tmp_path)) for rank in range(2)]
     try:
         for process in ranks:
@@ -803,7 +803,7 @@ def test_distributed_data_parallel(tmp_path):
             process.kill()
             process.join()
     first, other = (np.load(tmp_path / f"rank{rank}.npz") for rank in range(2))
-    assert (first["names"].tolist(), other["names"].tolist()) == ([0, 1], [2, 3])
+    assert (first["ids"].tolist(), other["ids"].tolist()) == ([0, 1], [2, 3])
     assert first["buffers"] == 0, "chains are no buffers, so no rank is sent another's"
     for name in ("weight", "grad"):
         np.testing.assert_array_equal(first[name], other[name])

@@ -252,7 +252,7 @@ def test_memberships_of_the_training_data_come_back(models):
 
 
 def test_smoothed_nmf_repeats():
-    """To the bit, whatever the scale of the data; costs of either kind give the same, as far as L-BFGS converges."""
+    """Bit-identical, whatever the scale of the data; costs of either kind give the same, as far as L-BFGS converges."""
     X = mixtures()
     first, other = (
         SmoothedNMF(3, init="random", max_iter=3, tol=0.0, random_state=1).fit(factor * X) for factor in (1, 4)

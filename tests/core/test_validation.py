@@ -67,7 +67,7 @@ ENTRIES = {
     "Q": lambda s, _: gibbsot.solve_batch(X, s, COST),
     "targets": lambda s, _: Oracle(COST, s),
     "nmf": lambda s, _: gibbsot.WassersteinNMF(2).fit(s),
-    "nmf parts": lambda s, _: gibbsot.WassersteinNMF(2).fit([s, X]),
+    "nmf shards": lambda s, _: gibbsot.WassersteinNMF(2).fit([s, X]),
     "transform": lambda s, _: gibbsot.WassersteinNMF(2, max_epochs=1, tau=1).fit(X).transform(s),
     "barycenter": lambda s, _: gibbsot.WassersteinBarycenter().fit(s),
     "classifier": lambda s, _: gibbsot.WassersteinClassifier().fit(s, [0, 1, 0, 1]),

@@ -1,4 +1,4 @@
-"""Fits on clusters of processes: the same bits as in one process, also where workers and clients die."""
+"""Fits on clusters of processes: bit-identical to fits in one process, also where workers and clients die."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
+from fits import same_nmf
 from gibbsot import GridCost
 from gibbsot.models.barycenter import WassersteinBarycenter
 from gibbsot.models.nmf import WassersteinNMF
@@ -51,7 +52,7 @@ X = data()
 CUTS = {"one": [], "even": [10, 20], "uneven, one empty": [1, 1, 26], "many": [3, 7, 12, 13, 20, 28]}
 
 
-def parts(cuts: str = "even") -> list[np.ndarray]:
+def shards(cuts: str = "even") -> list[np.ndarray]:
     return np.split(X, CUTS[cuts])
 
 
@@ -86,63 +87,53 @@ def client():
         yield found
 
 
-def same(first: WassersteinNMF, other: WassersteinNMF) -> None:
-    """The same model by the same way, to the bit; only the clock differs."""
-    np.testing.assert_array_equal(first.components_, other.components_)
-    np.testing.assert_array_equal(np.asarray(first.memberships_), np.asarray(other.memberships_))
-    np.testing.assert_array_equal(first.usage_, other.usage_)
-    assert first.reconstruction_err_ == other.reconstruction_err_
-    for a, b in zip(first.history_, other.history_, strict=True):
-        np.testing.assert_array_equal(a._replace(seconds=0.0), b._replace(seconds=0.0))
-
-
 @pytest.mark.parametrize("cuts", CUTS)
-def test_parts_in_one_process(alone, cuts):
-    same(WassersteinNMF(**OPTIONS).fit(parts(cuts)), alone)
-    same(WassersteinNMF(**OPTIONS | {"batch_size": 100}, n_jobs=2).fit(parts(cuts)), alone)
+def test_shards_in_one_process(alone, cuts):
+    same_nmf(WassersteinNMF(**OPTIONS).fit(shards(cuts)), alone)
+    same_nmf(WassersteinNMF(**OPTIONS | {"batch_size": 100}, n_jobs=2).fit(shards(cuts)), alone)
 
 
 @pytest.mark.parametrize("cuts", CUTS)
 def test_three_workers(client, alone, cuts):
-    model = WassersteinNMF(**OPTIONS, client=client).fit(parts(cuts))
-    same(model, alone)
+    model = WassersteinNMF(**OPTIONS, client=client).fit(shards(cuts))
+    same_nmf(model, alone)
     assert isinstance(model.memberships_, da.Array)
-    assert model.memberships_.chunks[0] == tuple(len(part) for part in parts(cuts) if len(part))
+    assert model.memberships_.chunks[0] == tuple(len(shard) for shard in shards(cuts) if len(shard))
 
 
 @pytest.mark.slow
 def test_two_workers_of_two_threads(alone):
     with cluster(2, 2) as two, distributed.Client(two) as client:
-        same(WassersteinNMF(**OPTIONS, client=client, n_jobs=2).fit(parts("many")), alone)
+        same_nmf(WassersteinNMF(**OPTIONS, client=client, n_jobs=2).fit(shards("many")), alone)
 
 
 @pytest.mark.parametrize("options", [{"update": "online"}, {"cooling": "paper", "init": "random"}], ids=str)
 def test_all_ways_to_fit(client, options):
-    both = [WassersteinNMF(**OPTIONS | options, client=one).fit(parts("many")) for one in (None, client)]
-    same(*both)
+    both = [WassersteinNMF(**OPTIONS | options, client=one).fit(shards("many")) for one in (None, client)]
+    same_nmf(*both)
 
 
 def test_data_of_every_kind(client, alone, tmp_path):
-    """Dask arrays, sparse parts, files that workers read; and what they are transformed to."""
+    """Dask arrays, sparse shards, files that workers read; and what they are transformed to."""
     blocks = da.from_array(X, chunks=(7, 20))
     model = WassersteinNMF(**OPTIONS, client=client).fit(blocks)
-    same(model, alone)
+    same_nmf(model, alone)
     np.testing.assert_array_equal(model.transform(blocks).compute(), alone.transform(X))
-    same(WassersteinNMF(**OPTIONS).fit(blocks), alone)
+    same_nmf(WassersteinNMF(**OPTIONS).fit(blocks), alone)
     files = []
-    for k, part in enumerate(parts()):
+    for k, shard in enumerate(shards()):
         if k:
             files.append(tmp_path / f"{k}.npy")
-            np.save(files[-1], part)
+            np.save(files[-1], shard)
         else:
             files.append(str(tmp_path / f"{k}.npz"))
-            sparse.save_npz(files[-1], sparse.csr_array(part))
-    same(WassersteinNMF(**OPTIONS, client=client).fit(files), alone)
-    same(WassersteinNMF(**OPTIONS).fit([sparse.csr_array(part) for part in parts()]), alone)
-    delayed = [dask.delayed(part) for part in parts()]
+            sparse.save_npz(files[-1], sparse.csr_array(shard))
+    same_nmf(WassersteinNMF(**OPTIONS, client=client).fit(files), alone)
+    same_nmf(WassersteinNMF(**OPTIONS).fit([sparse.csr_array(shard) for shard in shards()]), alone)
+    delayed = [dask.delayed(shard) for shard in shards()]
     for where in (None, client):
-        same(WassersteinNMF(**OPTIONS, client=where).fit(delayed), alone)
-    np.testing.assert_array_equal(alone.transform(parts()), alone.transform(X))
+        same_nmf(WassersteinNMF(**OPTIONS, client=where).fit(delayed), alone)
+    np.testing.assert_array_equal(alone.transform(shards()), alone.transform(X))
     whole = da.from_array((100 * X).astype(int), chunks=(9, -1))
     assert alone.transform(whole).dtype == alone.transform(whole).compute().dtype == np.float64
     with pytest.raises(ValueError, match="X: has 35 columns; expected 36"):
@@ -150,19 +141,19 @@ def test_data_of_every_kind(client, alone, tmp_path):
 
 
 def prolonged(first: int) -> WassersteinNMF:
-    """A fit in this process that came to its end, and then went on."""
+    """A fit in this process that ended and was then resumed with more epochs."""
     return WassersteinNMF(**OPTIONS | {"max_epochs": first}).fit(X).set_params(max_epochs=14).resume(X)
 
 
 def test_resume_and_prolong(client):
-    model = WassersteinNMF(**OPTIONS | {"max_epochs": 5}, client=client).fit(parts())
-    same(model.set_params(max_epochs=14).resume(parts()), prolonged(5))
+    model = WassersteinNMF(**OPTIONS | {"max_epochs": 5}, client=client).fit(shards())
+    same_nmf(model.set_params(max_epochs=14).resume(shards()), prolonged(5))
     with pytest.raises(ValueError, match="X: differs from the data of the fit"):
-        model.resume(parts("many"))
+        model.resume(shards("many"))
 
 
 class Dies:
-    """Kills the worker of part 1 once, in its fourth epoch: before, within or after what it does."""
+    """Kills the worker of shard 1 once, in its fourth epoch: before, within or after the command."""
 
     def __init__(self, moment: str, marker: Path) -> None:
         self.moment, self.marker = moment, str(marker)
@@ -178,15 +169,15 @@ class Dies:
             Path(self.marker).touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-        def epoch(part, *args):
-            calls.append(part.number)
-            doomed = calls.count(1) == 4 and part.number == 1 and not os.path.exists(self.marker)
+        def epoch(shard, *args):
+            calls.append(shard.number)
+            doomed = calls.count(1) == 4 and shard.number == 1 and not os.path.exists(self.marker)
             if doomed and self.moment == "before":
                 die()
             if doomed and self.moment == "within":
                 batches = iter([None, die])
                 Oracle.__call__ = lambda *a, **b: ((next(batches) or (lambda: None))(), answer(*a, **b))[1]
-            found = usual(part, *args)
+            found = usual(shard, *args)
             if doomed and self.moment == "after":
                 die()
             return found
@@ -203,15 +194,15 @@ def test_a_worker_is_killed(alone, tmp_path, moment, checkpoints):
     with cluster(2) as two, distributed.Client(two) as client:
         client.run(Dies(moment, tmp_path / "marker"))
         before = set(client.nthreads())
-        model = WassersteinNMF(**OPTIONS, client=client, **options).fit(parts())
+        model = WassersteinNMF(**OPTIONS, client=client, **options).fit(shards())
         assert (tmp_path / "marker").exists()
         assert set(client.nthreads()) != before
-        same(model, alone)
+        same_nmf(model, alone)
 
 
 @pytest.mark.slow
-def test_a_worker_is_killed_between_orders(alone):
-    """When nothing waits for it; the next order finds out."""
+def test_a_worker_is_killed_between_commands(alone):
+    """While no command runs; the next one notices it."""
     with cluster(2) as two, distributed.Client(two) as client:
 
         def kill(model):
@@ -220,7 +211,7 @@ def test_a_worker_is_killed_between_orders(alone):
                 with contextlib.suppress(OSError):
                     client.run(lambda: os.kill(os.getpid(), signal.SIGKILL), workers=[worker])
 
-        same(WassersteinNMF(**OPTIONS, client=client, callbacks=[kill]).fit(parts()), alone)
+        same_nmf(WassersteinNMF(**OPTIONS, client=client, callbacks=[kill]).fit(shards()), alone)
 
 
 def test_a_task_that_runs_out_of_time_is_an_error(client):
@@ -234,19 +225,19 @@ def held(client) -> int:
 
 
 def test_memory_is_given_back(client):
-    """After a barycenter, a resume, a fit that takes the place of another, and a client that is gone."""
+    """After a barycenter, a resume, a fit that replaces another, and a client that is gone."""
     with distributed.Client(client.scheduler.address) as other:
-        forgotten = WassersteinNMF(**OPTIONS | {"max_epochs": 1}, client=other).fit(parts())
+        forgotten = WassersteinNMF(**OPTIONS | {"max_epochs": 1}, client=other).fit(shards())
         assert held(client) >= 3
         assert forgotten.client is other
     gc.collect()
-    model = WassersteinNMF(**OPTIONS | {"max_epochs": 1}, client=client).fit(parts())
+    model = WassersteinNMF(**OPTIONS | {"max_epochs": 1}, client=client).fit(shards())
     assert held(client) == 3
-    model.set_params(max_epochs=2).resume(parts())
+    model.set_params(max_epochs=2).resume(shards())
     assert held(client) == 3
-    WassersteinBarycenter(model.cost, max_epochs=1, client=client).fit(parts())
+    WassersteinBarycenter(model.cost, max_epochs=1, client=client).fit(shards())
     assert held(client) == 3
-    model.fit(parts("one"))
+    model.fit(shards("one"))
     assert held(client) == 1
     with pytest.raises(ValueError, match="Negative"):
         WassersteinNMF(**OPTIONS, client=client).fit([X, -X])
@@ -255,7 +246,7 @@ def test_memory_is_given_back(client):
 
 @pytest.mark.slow
 def test_a_worker_joins_late(alone, monkeypatch):
-    """It gets some of the parts, with their chains."""
+    """It takes over some of the shards, with their chains."""
     monkeypatch.setattr(bridge, "_REBALANCE_SECONDS", 0.0)
     with cluster(1) as one, distributed.Client(one) as client:
 
@@ -264,32 +255,32 @@ def test_a_worker_joins_late(alone, monkeypatch):
                 one.scale(2)
                 client.wait_for_workers(2)
 
-        model = WassersteinNMF(**OPTIONS, client=client, callbacks=[grow]).fit(parts("many"))
+        model = WassersteinNMF(**OPTIONS, client=client, callbacks=[grow]).fit(shards("many"))
         assert len(set(model._run.shards._addresses)) == 2
-        same(model, alone)
+        same_nmf(model, alone)
 
 
 SCRIPT = """
 import sys, time, distributed
 from gibbsot import WassersteinNMF
-sys.path.insert(0, sys.argv[3])
-from test_dask import OPTIONS, parts
+sys.path[:0] = sys.argv[3:]
+from test_dask import OPTIONS, shards
 if __name__ == "__main__":
     client = distributed.Client(sys.argv[1])
     options = {"checkpoint": sys.argv[2], "checkpoint_seconds": 1e-3, "callbacks": [lambda _: time.sleep(0.2)]}
-    WassersteinNMF(**OPTIONS, **options, client=client).fit(parts())
+    WassersteinNMF(**OPTIONS, **options, client=client).fit(shards())
 """
 
 
-@pytest.mark.parametrize("damage", ["none", "a part", "the model", "all parts of the last"])
+@pytest.mark.parametrize("damage", ["none", "a shard", "the model", "all shards of the last"])
 @pytest.mark.parametrize("url", [False, True], ids=["path", "URL"])
 def test_the_client_is_killed(client, alone, tmp_path, damage, url):
-    """And another one goes on from the last checkpoint, or from the one before it if that is damaged."""
-    if url and damage != "a part":
+    """Another one resumes from the last checkpoint, or from the one before it if that is damaged."""
+    if url and damage != "a shard":
         pytest.skip("one is enough")
     folder = tmp_path / "run"
     where = folder.as_uri() if url else str(folder)
-    words = [sys.executable, "-c", SCRIPT, client.scheduler.address, where, str(Path(__file__).parent)]
+    words = [sys.executable, "-c", SCRIPT, client.scheduler.address, where, *map(str, Path(__file__).parents[:2])]
     with subprocess.Popen(words) as process:
         deadline = time.monotonic() + 60
         while len(list(folder.glob("epoch-*/model.npz"))) != 2:
@@ -299,7 +290,7 @@ def test_the_client_is_killed(client, alone, tmp_path, damage, url):
         process.kill()
     names = sorted(path.name for path in folder.glob("epoch-*/"))
     last = max(path.parent for path in folder.glob("epoch-*/model.npz"))
-    if damage == "a part":
+    if damage == "a shard":
         content = (last / "shard-00001.npz").read_bytes()
         (last / "shard-00001.npz").write_bytes(content[:-100])
     elif damage == "the model":
@@ -316,21 +307,21 @@ def test_the_client_is_killed(client, alone, tmp_path, damage, url):
             model = WassersteinNMF.load(where, client=client)
     assert 1 <= model.n_iter_ <= int(last.name[6:])
     assert (model.n_iter_ < int(last.name[6:])) == (damage != "none")
-    same(model.resume(parts()), alone)
+    same_nmf(model.resume(shards()), alone)
     assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000013", "epoch-00000014"]
-    same(WassersteinNMF.load(where), alone)
+    same_nmf(WassersteinNMF.load(where), alone)
 
 
 def test_checkpoints_in_one_process(tmp_path):
     folder = tmp_path / "run"
-    model = WassersteinNMF(**OPTIONS | {"max_epochs": 6}, checkpoint=folder, checkpoint_seconds=1e-3).fit(parts())
+    model = WassersteinNMF(**OPTIONS | {"max_epochs": 6}, checkpoint=folder, checkpoint_seconds=1e-3).fit(shards())
     assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000005", "epoch-00000006"]
     with pytest.raises(ValueError, match="has checkpoints of another fit"):
-        WassersteinNMF(**OPTIONS, checkpoint=folder).fit(parts())
+        WassersteinNMF(**OPTIONS, checkpoint=folder).fit(shards())
     loaded = WassersteinNMF.load(folder)
-    same(loaded, model)
+    same_nmf(loaded, model)
     assert loaded.checkpoint == str(folder)
-    same(loaded.set_params(max_epochs=14).resume(parts()), prolonged(6))
+    same_nmf(loaded.set_params(max_epochs=14).resume(shards()), prolonged(6))
     for path in folder.glob("*/model.npz"):
         path.write_bytes(b"")
     with (
@@ -360,7 +351,7 @@ def test_memory_of_workers_stays_flat(client):
 
 
 def test_copies_and_pickles_have_no_client(client, alone):
-    model = WassersteinNMF(**OPTIONS, client=client).fit(parts())
+    model = WassersteinNMF(**OPTIONS, client=client).fit(shards())
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert other.client is None
         np.testing.assert_array_equal(other.transform(X), alone.transform(X))
@@ -377,11 +368,11 @@ def test_clones_share_the_client(client):
 
 
 def test_barycenters(client):
-    """With weights; the bounds have the same bits too."""
+    """With weights; the bounds are bit-identical too."""
     options = {"cost": GridCost((SIDE, SIDE)), "weights": 1 + np.arange(30) % 4, "max_epochs": 12, "tau": 3}
     alone = WassersteinBarycenter(**options, random_state=0).fit(X)
     for cuts, where in (("uneven, one empty", None), ("uneven, one empty", client), ("many", client)):
-        model = WassersteinBarycenter(**options, random_state=0, client=where).fit(parts(cuts))
+        model = WassersteinBarycenter(**options, random_state=0, client=where).fit(shards(cuts))
         np.testing.assert_array_equal(model.barycenter_, alone.barycenter_)
         assert (model.objective_, model.lower_bound_) == (alone.objective_, alone.lower_bound_)
         for a, b in zip(model.history_, alone.history_, strict=True):
@@ -400,7 +391,7 @@ def test_barycenters(client):
     ],
 )
 @pytest.mark.parametrize("where", ["here", "there"])
-def test_bad_parts(client, where, bad, message):
+def test_bad_shards(client, where, bad, message):
     model = WassersteinNMF(**OPTIONS, client=client if where == "there" else None)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         model.fit(bad)
@@ -412,7 +403,7 @@ def test_bad_clients():
             WassersteinNMF(**OPTIONS, client=bad).fit(X)
 
 
-def test_rows_without_mass_in_parts(client):
+def test_rows_without_mass_in_shards(client):
     rows = X.copy()
     rows[[2, 11]] = 0
     with pytest.warns(UserWarning, match="X: 2 rows have no mass, the first is row 2"):
@@ -421,17 +412,17 @@ def test_rows_without_mass_in_parts(client):
         with pytest.warns(UserWarning, match="X: 2 rows have no mass, the first is row 2") as told:
             model = WassersteinNMF(**OPTIONS, client=client).fit(data)
         assert [warning.filename for warning in told if "mass" in str(warning.message)] == [__file__]
-        same(model, whole)
+        same_nmf(model, whole)
 
 
 @pytest.mark.slow
 def test_the_command_line(tmp_path, capfd, monkeypatch):
-    """A folder of matrices on a cluster of its own, and resumed: the bits are those of a fit in this process."""
+    """A folder of matrices on a cluster of its own, and resumed: bit-identical to a fit in this process."""
     main = pytest.importorskip("gibbsot.cli").main
-    folder, out = tmp_path / "parts", tmp_path / "out"
+    folder, out = tmp_path / "shards", tmp_path / "out"
     folder.mkdir()
-    for k, part in enumerate(parts()):
-        np.save(folder / f"{k}.npy", part)
+    for k, shard in enumerate(shards()):
+        np.save(folder / f"{k}.npy", shard)
     words = ["nmf", str(folder), "--components", "3", "--shape", "6", "6", "--out", str(out), "--quiet"]
     assert main([*words, "--epochs", "4", "--workers", "2"]) == 0
     options = {"n_components": 3, "cost": GridCost((6, 6)), "random_state": 0, "update": "full"}

@@ -1,4 +1,4 @@
-"""Sums without an order: exact, and so the same in any order."""
+"""Fixed-point sums: exact, and so bit-identical in any order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_mixtures_do_not_depend_on_their_company(K, m, seed):
     "cost", [GridCost((5, 4), power=1), DenseCost(np.random.default_rng(0).normal(3, 2, (20, 20)))]
 )
 def test_potentials_are_no_larger_than_the_spread(cost):
-    """At any temperature, so that their ticks have as many bits as they may."""
+    """At any temperature, so that their quanta have as many bits as allowed."""
     M = cost.matrix()
     assert cost.spread() == pytest.approx(M.max() - M.min())
     rng = np.random.default_rng(0)

@@ -125,7 +125,7 @@ def test_figure2_agrees_with_pot(found, folder):
     error = np.median(np.abs(ours.value / W - 1))
     assert float(table["Gibbs-OT", 200]["error"]) == pytest.approx(error, abs=1e-9)
     assert error < 0.01
-    # duals are judged against duals, and plans as couplings
+    # duals are compared with duals, and plans as couplings
     at = {method: row for (method, budget), row in table.items() if budget == 200}
     values, couplings = found["figure2"].claims[1:3]
     rivals = ["IBP 0.1/N", "IBP 0.5/N", "IBP 2/N", "B-ADMM"]

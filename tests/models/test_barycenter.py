@@ -22,8 +22,8 @@ M = GridCost(SIZE).matrix()
 slow = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
 
 
-def bumps(*places: float, width: float = 4.0) -> np.ndarray:
-    x = np.exp(-((np.arange(SIZE) - np.array(places)[:, None]) ** 2) / width)
+def bumps(*positions: float, width: float = 4.0) -> np.ndarray:
+    x = np.exp(-((np.arange(SIZE) - np.array(positions)[:, None]) ** 2) / width)
     return x / x.sum(axis=1, keepdims=True)
 
 
@@ -74,7 +74,7 @@ def test_as_good_as_a_linear_programme(weights, seed):
 
 @slow
 def test_bounds_are_over_all_measures():
-    """Of 30 digits, more than are looked at anywhere else; the bounds are known to be 1 to 2 % apart there."""
+    """Of 30 digits, more than are evaluated anywhere else; the bounds are known to be 1 to 2 % apart there."""
     X, cost = datasets.digits(5)[:30], GridCost((8, 8))
     model = WassersteinBarycenter(cost, random_state=0).fit(X)
     optimum = best(X, cost=cost.matrix())
@@ -155,7 +155,7 @@ def test_what_a_fit_leaves(dtype):
     assert model.barycenter_.sum() == pytest.approx(1, rel=1e-6)
     assert model.n_iter_ == len(model.history_) == 25
     lower = [epoch.lower for epoch in model.history_ if np.isfinite(epoch.lower)]
-    assert len(lower) == 3  # two looks and the end
+    assert len(lower) == 3  # two evaluations and the end
     assert lower == sorted(lower)
     assert lower[-1] == model.lower_bound_ <= model.objective_ == model.history_[-1].upper
     assert np.isnan([epoch.upper for epoch in model.history_[:-1]]).all()
@@ -188,7 +188,7 @@ def test_steps_that_are_too_long_or_short_cost_time_only(step_size):
 
 
 def test_multiplied_costs_give_the_same_barycenter():
-    """By powers of two, to the bit."""
+    """By powers of two, bit-identical."""
     X = bumps(4, 9, 16)
     first, large = (short(cost=DenseCost(scale * M)).fit(X) for scale in (1, 2.0**20))
     np.testing.assert_array_equal(large.barycenter_, first.barycenter_)

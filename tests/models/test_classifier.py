@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fits import same_fit
 from gibbsot import DenseCost, GridCost
 from gibbsot.core import native
 from gibbsot.models.classifier import WassersteinClassifier, _Linear, _softmax_vjp
@@ -48,16 +49,12 @@ def exact(P: np.ndarray, Y: np.ndarray, matrix: np.ndarray = M) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def fitted() -> WassersteinClassifier:
-    """For tests that only look."""
+    """For tests that do not change it."""
     return estimator(cost=M).fit(*mixtures())
 
 
 def same(first: WassersteinClassifier, other: WassersteinClassifier) -> None:
-    """The same model by the same way, to the bit; only the clock differs."""
-    np.testing.assert_array_equal(first.coef_, other.coef_)
-    np.testing.assert_array_equal(first.intercept_, other.intercept_)
-    for a, b in zip(first.history_, other.history_, strict=True):
-        np.testing.assert_array_equal(a._replace(seconds=0.0), b._replace(seconds=0.0))
+    same_fit(first, other, "coef_", "intercept_")
 
 
 compiled = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
@@ -86,13 +83,13 @@ def test_gradients_are_those_of_the_exact_loss():
     other, Z = _Linear.init(sparse.csr_array(X), K), np.random.default_rng(2).normal(size=(20, K))
     np.testing.assert_allclose(other.gradient(rows, Z), model.gradient(rows, Z), rtol=1e-9)
     start, wanted = model.parameters, np.empty((K, 4))
-    for place in np.ndindex(K, 4):
+    for index in np.ndindex(K, 4):
         sides = []
         for shift in (1e-5, -1e-5):
             model.parameters = start.copy()
-            model.parameters[place] += shift
+            model.parameters[index] += shift
             sides.append(exact(model.predict(rows), Y).mean())
-        wanted[place] = (sides[0] - sides[1]) / 2e-5
+        wanted[index] = (sides[0] - sides[1]) / 2e-5
     cosine = (gradient * wanted).sum() / np.linalg.norm(gradient) / np.linalg.norm(wanted)
     assert cosine > 0.99
     assert np.linalg.norm(gradient) == pytest.approx(np.linalg.norm(wanted), rel=0.1)
@@ -128,9 +125,9 @@ def test_histograms_are_learnt():
     assert reached < 1.05 * exact(planted, Y).mean()
     assert reached < 0.2 * exact(np.full((200, K), 1 / K), Y).mean()
     assert model.n_iter_ < 500
-    looks = [epoch for epoch in model.history_ if np.isfinite(epoch.upper)]
-    assert len(looks) == 6
-    assert all(look.lower == pytest.approx(look.upper, rel=1e-4) for look in looks)
+    evaluations = [epoch for epoch in model.history_ if np.isfinite(epoch.upper)]
+    assert len(evaluations) == 6
+    assert all(epoch.lower == pytest.approx(epoch.upper, rel=1e-4) for epoch in evaluations)
     divergence = rel_entr(Y / 40, model.predict_proba(X)).sum(axis=1).mean()
     penalty = ((model.coef_ * X.std(axis=0)) ** 2).sum()
     wanted = reached + M.mean() * (model.divergence * divergence + model.alpha * penalty)
@@ -243,9 +240,9 @@ def tags(seed: int, n: int, labels: int = 20) -> tuple[np.ndarray, ...]:
     The task of ``benchmarks/labels.py``, smaller; features are standardised.
     """
     rng = np.random.default_rng(seed)
-    places, points = rng.normal(size=(labels, 3)), rng.normal(size=(n, 3))
-    distances = np.sqrt(((places[:, None] - places) ** 2).sum(axis=2))
-    keys = 2 * ((points[:, None] - places) ** 2).sum(axis=2) - rng.gumbel(size=(n, labels))
+    positions, points = rng.normal(size=(labels, 3)), rng.normal(size=(n, 3))
+    distances = np.sqrt(((positions[:, None] - positions) ** 2).sum(axis=2))
+    keys = 2 * ((points[:, None] - positions) ** 2).sum(axis=2) - rng.gumbel(size=(n, labels))
     true, noisy = np.zeros((2, n, labels))
     for row, count in enumerate(rng.integers(2, 5, n)):
         for label in np.argsort(keys[row])[:count]:

@@ -1,4 +1,4 @@
-"""Wasserstein NMF: planted models come back, runs repeat to the bit, and what is wrong is named.
+"""Wasserstein NMF: planted models come back, runs are bit-identical, and error messages name what is wrong.
 
 Problems are small and chains short (`tau`), so that the NumPy step can do them too.
 """
@@ -18,6 +18,7 @@ from scipy.optimize import nnls
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fits import same_nmf
 from gibbsot import DenseCost, GridCost
 from gibbsot.core import native
 from gibbsot.distributed.local import LocalShards
@@ -57,17 +58,8 @@ def estimator(**options) -> WassersteinNMF:
 
 @pytest.fixture(scope="module")
 def fitted() -> WassersteinNMF:
-    """For tests that only look."""
+    """For tests that do not change it."""
     return estimator().fit(counts())
-
-
-def same(first: WassersteinNMF, other: WassersteinNMF) -> None:
-    """The same model by the same way, to the bit; only the clock differs."""
-    np.testing.assert_array_equal(first.components_, other.components_)
-    np.testing.assert_array_equal(first.memberships_, other.memberships_)
-    assert first.reconstruction_err_ == other.reconstruction_err_
-    for a, b in zip(first.history_, other.history_, strict=True):
-        np.testing.assert_array_equal(a._replace(seconds=0.0), b._replace(seconds=0.0))
 
 
 # the checks bring rows without mass, components that nobody needs, and more
@@ -89,8 +81,8 @@ def planted() -> dict[str, WassersteinNMF]:
     }
 
 
-def places(components: np.ndarray) -> list[int]:
-    """Which component stands for each bump, such that the worst is as near as can be."""
+def positions(components: np.ndarray) -> list[int]:
+    """Return the component that is matched to each bump: the largest distance is as small as possible."""
     distances = np.array([[costs(d[None], b[None])[0] for d in components] for b in BUMPS])
     return list(min(itertools.permutations(range(3)), key=lambda order: distances[range(3), order].max()))
 
@@ -101,7 +93,7 @@ def test_a_planted_model_is_recovered(planted, update):
     """From a random start: components a tenth as far from theirs as the two nearest bumps are, and the memberships."""
     X, memberships = mixtures(24)
     model = planted[update]
-    order = places(model.components_)
+    order = positions(model.components_)
     assert costs(BUMPS[1:2], BUMPS[2:]) > 0.09
     assert (costs(model.components_[order], BUMPS) < 0.009).all()
     assert np.abs(model.memberships_[:, order] - memberships).mean() < 0.1
@@ -109,7 +101,7 @@ def test_a_planted_model_is_recovered(planted, update):
 
 
 def test_updates_agree_in_quality(planted):
-    """Both gain most of what there is to gain from their first look on, and neither twice what the other leaves."""
+    """Both gain most of what is possible from their first evaluation on, and neither twice what the other leaves."""
     X, _ = mixtures(24)
     left = {}
     for update, model in planted.items():
@@ -124,13 +116,13 @@ def test_updates_differ():
     X = counts()
     online, full = (estimator(update=update).fit(X) for update in ("online", "full"))
     assert (online.components_ != full.components_).any()
-    same(*(estimator(update=update, batch_size=10, max_epochs=4).fit(X) for update in ("online", "full")))
+    same_nmf(*(estimator(update=update, batch_size=10, max_epochs=4).fit(X) for update in ("online", "full")))
 
 
 def test_blobs_on_a_grid():
     """Three blobs on 6 x 6 from the default start, scikit-learn's NMF."""
-    places = np.indices((6, 6)).reshape(2, -1).T
-    blobs = np.exp(-((places - np.array([[[1, 1]], [[1, 4]], [[4, 2]]])) ** 2).sum(axis=2))
+    positions = np.indices((6, 6)).reshape(2, -1).T
+    blobs = np.exp(-((positions - np.array([[[1, 1]], [[1, 4]], [[4, 2]]])) ** 2).sum(axis=2))
     blobs /= blobs.sum(axis=1, keepdims=True)
     X = np.random.default_rng(0).dirichlet(np.full(3, 0.3), 15) @ blobs
     cost = GridCost((6, 6))
@@ -141,15 +133,15 @@ def test_blobs_on_a_grid():
 
 
 def test_threads_do_not_show(fitted):
-    same(estimator(n_jobs=2).fit(counts()), fitted)
+    same_nmf(estimator(n_jobs=2).fit(counts()), fitted)
     np.testing.assert_array_equal(fitted.transform(counts(3)), fitted.set_params(n_jobs=2).transform(counts(3)))
     fitted.set_params(n_jobs=None)
 
 
 def test_the_seed_decides(fitted):
     X = counts()
-    same(estimator().fit(X), fitted)
-    same(estimator(random_state=np.random.RandomState(0)).fit(X), fitted)
+    same_nmf(estimator().fit(X), fitted)
+    same_nmf(estimator(random_state=np.random.RandomState(0)).fit(X), fitted)
     assert (estimator(random_state=1).fit(X).components_ != fitted.components_).any()
     with_chance = [estimator(random_state=None, max_epochs=1).fit(X).components_ for _ in range(2)]
     assert (with_chance[0] != with_chance[1]).any()
@@ -162,26 +154,26 @@ def test_what_a_fit_leaves(fitted):
     for weights in (fitted.components_, fitted.memberships_):
         assert (weights >= 0).all()
         np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-12)
-    np.testing.assert_allclose(fitted.usage_, fitted.memberships_.mean(axis=0), atol=2.0**-30)  # counted in ticks
-    # ten measures are all looked at: the error is that of the model, to the single precision of the costs
+    np.testing.assert_allclose(fitted.usage_, fitted.memberships_.mean(axis=0), atol=2.0**-30)  # a sum of quanta
+    # all ten measures are evaluated exactly: the error is that of the model, to the single precision of the costs
     exact = costs(fitted.memberships_ @ fitted.components_, X).mean()
     assert fitted.reconstruction_err_ == pytest.approx(exact, rel=1e-5)
 
 
 def test_history():
-    """An entry an epoch; bounds where the model was looked at, last at the end, and the best of them is the model's."""
+    """An entry an epoch; bounds where the model was evaluated, last at the end, and the best of them is the model's."""
     fitted = estimator(max_epochs=75).fit(counts())
     history = fitted.history_
     assert len(history) == fitted.n_iter_ == 75
     assert all(isinstance(epoch, Epoch) for epoch in history)
     lower, upper = (np.array([getattr(epoch, name) for epoch in history]) for name in ("lower", "upper"))
-    looks = np.isfinite(upper)
-    np.testing.assert_array_equal(looks, np.isfinite(lower))
-    assert looks[[9, 19, -1]].all()
-    assert (lower[looks] <= upper[looks]).all()
-    assert (lower[looks] >= 0.99 * upper[looks]).all()
-    assert fitted.reconstruction_err_ == upper[looks].min()
-    assert fitted.reconstruction_err_ < 0.8 * upper[looks][0]
+    evaluated = np.isfinite(upper)
+    np.testing.assert_array_equal(evaluated, np.isfinite(lower))
+    assert evaluated[[9, 19, -1]].all()
+    assert (lower[evaluated] <= upper[evaluated]).all()
+    assert (lower[evaluated] >= 0.99 * upper[evaluated]).all()
+    assert fitted.reconstruction_err_ == upper[evaluated].min()
+    assert fitted.reconstruction_err_ < 0.8 * upper[evaluated][0]
     for epoch in history:
         assert epoch.estimate > 0
         assert epoch.temperature > 0
@@ -230,11 +222,11 @@ def test_killed_and_resumed_it_comes_to_the_same(tmp_path, options, epoch):
         killed.fit(X)
     assert killed.n_iter_ == epoch
     loaded = WassersteinNMF.load(tmp_path / "model.npz")
-    same(loaded, killed)
+    same_nmf(loaded, killed)
     assert loaded.resume(X) is loaded
-    same(loaded, whole)
-    if epoch == 4:  # the model that was interrupted can go on as well
-        same(killed.set_params(callbacks=[]).resume(sparse.csr_array(X)), whole)
+    same_nmf(loaded, whole)
+    if epoch == 4:  # the model that was interrupted can be resumed as well
+        same_nmf(killed.set_params(callbacks=[]).resume(sparse.csr_array(X)), whole)
 
 
 def test_an_interrupt_within_an_epoch_leaves_the_best_model(monkeypatch):
@@ -280,13 +272,13 @@ def test_a_fit_may_be_prolonged():
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_steps_that_are_too_long_are_braked(seed):
-    """Noise in few components, where the default steps overshoot: no look is far off, and the start is improved on."""
+def test_steps_that_are_too_long_are_damped(seed):
+    """Noise in few components, where the default steps overshoot: no evaluation is far off, and the result improves."""
     X = np.random.default_rng(seed).random((60, 64)) ** 4
     model = WassersteinNMF(5, cost=GridCost((8, 8)), max_epochs=30, random_state=seed).fit(X)
-    looks = np.array([epoch.upper for epoch in model.history_ if np.isfinite(epoch.upper)])
-    assert looks.max() < 1.3 * looks.min()
-    assert model.reconstruction_err_ < looks[0]
+    values = np.array([epoch.upper for epoch in model.history_ if np.isfinite(epoch.upper)])
+    assert values.max() < 1.3 * values.min()
+    assert model.reconstruction_err_ < values[0]
 
 
 @pytest.mark.parametrize("X", [counts(3), np.tile(counts(1), (3, 1))], ids=["different", "the same"])
@@ -309,7 +301,7 @@ def test_saved_and_loaded(tmp_path, dtype):
     model = estimator(**options).fit(X)
     model.save(tmp_path / "model.npz")
     loaded = WassersteinNMF.load(tmp_path / "model.npz")
-    same(loaded, model)
+    same_nmf(loaded, model)
     assert loaded.components_.dtype == loaded.memberships_.dtype == dtype
     np.testing.assert_array_equal(loaded.transform(X[:3]), model.transform(X[:3]))
     kept = {name: value for name, value in model.get_params().items() if name not in ("cost", "step_size")}
@@ -341,7 +333,7 @@ def test_a_stream_saved_and_loaded_goes_on(tmp_path, before):
 
 def test_a_fit_forgets_what_was_before(fitted):
     model = estimator().partial_fit(counts(6, seed=1))
-    same(model.fit(counts()), fitted)
+    same_nmf(model.fit(counts()), fitted)
     one, two = model.partial_fit(counts(6, seed=2)), pickle.loads(pickle.dumps(fitted)).partial_fit(counts(6, seed=2))
     np.testing.assert_array_equal(one.components_, two.components_)
 
@@ -389,7 +381,7 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
 
 @pytest.mark.parametrize("init", ["random", "nmf"])
 def test_sparse_and_dense_data_are_the_same(init):
-    """To rounding: sums are taken in another order. The bits are the same where sums are exact, in a given start."""
+    """Up to rounding, as the order of sums differs; bit-identical where sums are exact, from a given start."""
     X = counts()
     dense = estimator(init=init).fit(X)
     for form in (sparse.csr_array, sparse.csc_matrix):
@@ -398,7 +390,7 @@ def test_sparse_and_dense_data_are_the_same(init):
         np.testing.assert_allclose(model.memberships_, dense.memberships_, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.transform(sparse.csr_array(X[:3])), dense.transform(X[:3]), rtol=1e-9, atol=1e-12)
     start = (BUMPS[:, ::-1], np.ones((10, 3)))
-    same(estimator(init=start).fit(X), estimator(init=start).fit(sparse.csr_array(X)))
+    same_nmf(estimator(init=start).fit(X), estimator(init=start).fit(sparse.csr_array(X)))
 
 
 def test_single_precision(fitted):
@@ -420,7 +412,7 @@ def test_only_shares_matter(fitted):
     """Rows are normalised, in every method."""
     X = counts()
     scaled = X * 2.0 ** np.arange(-5, 5)[:, None]
-    same(estimator(init=(BUMPS, np.ones((10, 3)))).fit(X), estimator(init=(BUMPS, np.ones((10, 3)))).fit(4 * X))
+    same_nmf(estimator(init=(BUMPS, np.ones((10, 3)))).fit(X), estimator(init=(BUMPS, np.ones((10, 3)))).fit(4 * X))
     np.testing.assert_array_equal(fitted.transform(scaled[:3]), fitted.transform(X[:3]))
     assert fitted.score(scaled[:3]) == pytest.approx(fitted.score(X[:3]), rel=1e-12)
     shares = X / X.sum(axis=1, keepdims=True)
@@ -583,8 +575,8 @@ def test_steps_are_of_components_and_memberships():
     moved = estimator(init=start, step_size=(2.0, 1e-12), cooling="paper", max_epochs=2)
     for model, name in ((still, "log_components"), (moved, "log_memberships")):
         model.fit(X)
-        where = {"log_components": model._run, "log_memberships": model._run.shards.shards[0]}
-        runs = {key: np.exp(getattr(place, key)) for key, place in where.items()}
+        owners = {"log_components": model._run, "log_memberships": model._run.shards.shards[0]}
+        runs = {key: np.exp(getattr(owner, key)) for key, owner in owners.items()}
         near = {
             "log_components": np.abs(runs["log_components"] - start[0]).max(),
             "log_memberships": np.abs(runs["log_memberships"] - start[1]).max(),
@@ -638,10 +630,10 @@ def test_costs_of_every_kind():
     """A matrix, as it is or as a cost, gives what the grid gives, to single precision."""
     X = counts()
     grid = estimator(cost=GridCost(SIZE), max_epochs=4).fit(X)
-    same(estimator(cost=None, max_epochs=4).fit(X), grid)
+    same_nmf(estimator(cost=None, max_epochs=4).fit(X), grid)
     dense = estimator(cost=DenseCost(M), max_epochs=4).fit(X)
-    same(estimator(cost=M, max_epochs=4).fit(X), dense)
-    same(estimator(cost=M.tolist(), max_epochs=4).fit(X), dense)
+    same_nmf(estimator(cost=M, max_epochs=4).fit(X), dense)
+    same_nmf(estimator(cost=M.tolist(), max_epochs=4).fit(X), dense)
     np.testing.assert_allclose(dense.components_, grid.components_, rtol=1e-3, atol=1e-5)
     huge = estimator(cost=1e45 * M, max_epochs=2).fit(X)  # more than single precision holds
     assert np.isfinite(huge.components_).all()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fits import same_nmf
 from gibbsot import GridCost, Oracle, WassersteinNMF
 from gibbsot.distributed import checkpoints
 from gibbsot.io import npz, schemas
@@ -31,14 +32,6 @@ def resumed(model: WassersteinNMF) -> WassersteinNMF:
     return model.set_params(max_epochs=24).resume(SHARDS)
 
 
-def same(first: WassersteinNMF, other: WassersteinNMF) -> None:
-    """Bit-identical, except for the clock."""
-    np.testing.assert_array_equal(first.components_, other.components_)
-    np.testing.assert_array_equal(first.memberships_, other.memberships_)
-    for a, b in zip(first.history_, other.history_, strict=True):
-        np.testing.assert_array_equal(a._replace(seconds=0.0), b._replace(seconds=0.0))
-
-
 def load(kind: str, tmp_path: Path) -> WassersteinNMF:
     if kind == "model":
         return WassersteinNMF.load(OLD / "model.npz")
@@ -54,10 +47,10 @@ def test_an_old_fit_is_resumed(kind, tmp_path, fresh):
         assert str(file["format"]) == "gibbsot nmf 2"
         assert not [key for key in file.files if "part" in key or "facts" in key or "value_unit" in key]
     again = WassersteinNMF.load(tmp_path / "new.npz")
-    same(again, model)
-    same(resumed(again), resumed(model))
+    same_nmf(again, model)
+    same_nmf(resumed(again), resumed(model))
     if np.array_equal(WassersteinNMF.load(OLD / "model.npz").components_, fresh.components_):
-        same(model, resumed(WassersteinNMF(**OPTIONS).fit(SHARDS)))
+        same_nmf(model, resumed(WassersteinNMF(**OPTIONS).fit(SHARDS)))
     else:  # exponentials of another version of NumPy or another processor
         pytest.skip("the file is of another platform; only compared with a file of the new version")
 

@@ -57,7 +57,7 @@ def test_native_is_the_numpy_step(kind, dtype, tau, pinned):
             )
     for first, other in itertools.pairwise(results):
         for name in first:
-            np.testing.assert_array_equal(first[name], other[name], err_msg=f"{name}: every instruction set, same bits")
+            np.testing.assert_array_equal(first[name], other[name], err_msg=f"{name}: instruction sets differ")
 
 
 def test_run_is_many_steps(kernel):
@@ -88,7 +88,7 @@ def test_same_bits_for_every_split(kind, dtype):
     np.testing.assert_array_equal(state.h, whole["h"])
     np.testing.assert_array_equal(info.U, whole["U"])
     np.testing.assert_array_equal(np.hstack([first.history, info.history]), whole["history"])
-    # permuted, and in parts, each problem with its own number
+    # permuted, and in smaller batches, each problem with its own id
     order = np.random.default_rng(0).permutation(7)
     for rows in (order, order[:3], order[3:]):
         part = Problem(pair.p[rows], pair.q[rows], pair.cost)

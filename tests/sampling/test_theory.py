@@ -80,7 +80,7 @@ def integral(x: np.ndarray, w: np.ndarray, T: float) -> float:
     return float(knots[0] + area)
 
 
-# between two knots that are next to equal the quadrature complains of rounding; the assertion judges the sum
+# between two knots that are next to equal the quadrature complains of rounding; the assertion is about the sum
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
 @pytest.mark.parametrize("kind", ["forbidden", "points", "thin"])
 @pytest.mark.parametrize("T", [1e-4, 0.03, 10.0])
@@ -210,7 +210,7 @@ def test_scale(k, side):
     pair = batch("forbidden")
     U, L = potentials(pair)
     scaled = problem(pair.p, pair.q, pair.cost.matrix() * 2.0**k)
-    # problem() normalises again: the same bits only from the same weights
+    # problem() normalises again: bit-identical only from the same weights
     scaled = Problem(pair.p, pair.q, scaled.cost)
     L = L - 0.1
     bound = theory.temperature_bound(pair, U, L, side)

@@ -58,7 +58,7 @@ def test_new_and_known_examples_in_one_batch():
     np.testing.assert_array_equal(found.sweep, [0, 1])
     np.testing.assert_array_equal(found.ids, [1, 5])
     assert found.seed == 7
-    assert list(chains) == [5], "a look changes nothing"
+    assert list(chains) == [5], "reading changes nothing"
 
 
 def test_a_target_whose_support_changes():

@@ -39,12 +39,12 @@ def models(oracle: Oracle, seed: int = 1, zeros: float = 0.3) -> np.ndarray:
 
 
 def some(n: int = 4, **options) -> Oracle:
-    """An oracle on a small grid, not yet asked."""
+    """An oracle on a small grid, not yet called."""
     return Oracle(GridCost((5, 6)), measures(np.random.default_rng(0), n, 30), **{"tau": 5} | options)
 
 
 def same(first: Oracle, other: Oracle) -> None:
-    """The same cost, targets and chains, to the bit."""
+    """Cost, targets and chains are bit-identical."""
     a, b = first.arrays(), other.arrays()
     assert a.keys() == b.keys()
     for name in a:
@@ -99,7 +99,7 @@ def test_gradients_are_those_of_the_exact_cost(kind):
 
 
 def test_a_warm_start_follows_a_model_that_moves():
-    """Chains that go on follow in a fraction of the sweeps, and nearer, than chains that begin with every model."""
+    """Chains that continue need a fraction of the sweeps of new ones, with smaller errors."""
     warm = some()
     rng = np.random.default_rng(1)
     here, there = (measures(rng, 4, 30) for _ in range(2))
@@ -152,18 +152,18 @@ def test_threads_do_not_show(kind):
 
 @given(st.permutations(range(5)), st.integers(1, 4), st.sampled_from(["dense", "grid2"]))
 def test_calls_may_be_split(order, cut, kind):
-    """A target answers the same whatever others are asked beside it, before it or after it."""
+    """The answer for a target is independent of the other targets in the same call and in other calls."""
     pair = batch(kind, n=5, dtype=np.float32)
-    whole, parts = (Oracle(pair.cost, pair.q, tau=3) for _ in range(2))
+    whole, split = (Oracle(pair.cost, pair.q, tau=3) for _ in range(2))
     T = np.geomspace(0.1, 0.01, 5)
     for _ in range(2):
         answer = whole(pair.p, T)
         for rows in (order[:cut], order[cut:]):
-            part = parts(pair.p[rows], T[rows], rows)
-            np.testing.assert_array_equal(part[0], answer[0][rows])
-            np.testing.assert_array_equal(part[1], answer[1][rows])
-            np.testing.assert_array_equal(part[2].sweeps, answer[2].sweeps[rows])
-    same(whole, parts)
+            answer_of_rows = split(pair.p[rows], T[rows], rows)
+            np.testing.assert_array_equal(answer_of_rows[0], answer[0][rows])
+            np.testing.assert_array_equal(answer_of_rows[1], answer[1][rows])
+            np.testing.assert_array_equal(answer_of_rows[2].sweeps, answer[2].sweeps[rows])
+    same(whole, split)
 
 
 def test_targets_keep_their_numbers():
@@ -171,8 +171,8 @@ def test_targets_keep_their_numbers():
     whole = some()
     P = models(whole)
     values, _, _ = whole(P, 1e-3)
-    part = Oracle(whole.cost, measures(np.random.default_rng(0), 4, 30)[[3, 1]], tau=5, ids=[3, 1])
-    np.testing.assert_array_equal(part(P[[3, 1]], 1e-3)[0], values[[3, 1]])
+    subset = Oracle(whole.cost, measures(np.random.default_rng(0), 4, 30)[[3, 1]], tau=5, ids=[3, 1])
+    np.testing.assert_array_equal(subset(P[[3, 1]], 1e-3)[0], values[[3, 1]])
     assert (some(seed=1)(P, 1e-3)[0] != values).all()
 
 
@@ -186,7 +186,7 @@ def test_ways_to_name_targets(indices):
 
 
 def test_targets_of_every_form_are_the_same():
-    """Dense, sparse of any kind and with duplicates, ragged and out of order, scaled: the same bits."""
+    """Dense, sparse of any kind and with duplicates, ragged and out of order, scaled: bit-identical."""
     Q = np.random.default_rng(0).integers(0, 4, (3, 30)).astype(float)
     rows, columns = np.nonzero(Q)
     halves = sparse.coo_array((np.tile(Q[rows, columns] / 2, 2), (np.tile(rows, 2), np.tile(columns, 2))), Q.shape)
@@ -227,9 +227,9 @@ def test_files_of_something_else_are_refused(tmp_path):
     with np.load(tmp_path / "oracle.npz") as file:
         arrays = {name: file[name] for name in file.files}
     del arrays["ids"]
-    np.savez(tmp_path / "part.npz", **arrays)
-    with pytest.raises(ValueError, match=r"path: .*part\.npz is incomplete, it lacks 'ids'"):
-        Oracle.load(tmp_path / "part.npz")
+    np.savez(tmp_path / "incomplete.npz", **arrays)
+    with pytest.raises(ValueError, match=r"path: .*incomplete\.npz is incomplete, it lacks 'ids'"):
+        Oracle.load(tmp_path / "incomplete.npz")
     np.savez(tmp_path / "other.npz", x=np.ones(3))
     with pytest.raises(ValueError, match=r"path: .*other\.npz holds 'no format'; expected 'gibbsot oracle 2'"):
         Oracle.load(tmp_path / "other.npz")
@@ -329,7 +329,7 @@ def broken(P: np.ndarray, value: float) -> np.ndarray:
         (lambda P: P, "hot", None, TypeError, "temperature: expected real numbers"),
     ],
 )
-def test_bad_questions_leave_the_chains_as_they_were(change, temperature, indices, error, message):
+def test_bad_arguments_leave_the_chains_as_they_were(change, temperature, indices, error, message):
     oracle, twin = some(), some()
     P = models(oracle)
     for each in (oracle, twin):
@@ -338,9 +338,9 @@ def test_bad_questions_leave_the_chains_as_they_were(change, temperature, indice
         oracle(change(P), temperature, indices)
     same(oracle, twin)
     if temperature == 0.1:
-        for ask in (lambda P, rows: oracle.exact(P, 0.1, rows), oracle.problem):
+        for call in (lambda P, rows: oracle.exact(P, 0.1, rows), oracle.problem):
             with pytest.raises(error, match=message):
-                ask(change(P), indices)
+                call(change(P), indices)
         same(oracle, twin)
 
 
@@ -359,15 +359,15 @@ def test_an_interrupt_leaves_the_chains_as_they_were(monkeypatch, method):
 
         return interrupted
 
-    ask = {
+    call = {
         "call": lambda: oracle(P, 0.01),
         "bounds": lambda: oracle(P, 0.01, bounds=True),
     }[method]
     with monkeypatch.context() as patch:
-        place, name = (module, "cross") if method == "bounds" else (sampler, "run")
-        patch.setattr(place, name, after(getattr(place, name)))
+        owner, name = (module, "cross") if method == "bounds" else (sampler, "run")
+        patch.setattr(owner, name, after(getattr(owner, name)))
         with pytest.raises(KeyboardInterrupt):
-            ask()
+            call()
     same(oracle, twin)
     same_answers(oracle(P, 0.001), twin(P, 0.001))
 

@@ -121,7 +121,7 @@ def test_lower_bound_at_any_time(pair, seed):
 
 @given(problems(), st.integers(-30, 30))
 def test_scale_equivariance(pair, exponent):
-    """A cost of c M has c times the temperature, value and potentials, to the bit for a power of two."""
+    """A cost of c M has c times the temperature, value and potentials, bit-identical for a power of two."""
     c = 2.0**exponent
     scaled = DenseCost(pair.cost.matrix() * pair.cost.dtype.type(c))
     plain = DenseCost(pair.cost.matrix())
