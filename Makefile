@@ -5,10 +5,11 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUN := $(BIN)/python
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*)
+MODULES := $(sort $(wildcard src/gibbsot/*.py src/gibbsot/*/*.py src/gibbsot/*/*/*.py))
 TORCH := torch==2.13.0
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys lint format test test-all nightly bench bench-nmf bench-models bench-scaling sanitize clean
+.PHONY: demo toys lint format test test-all nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
 
 demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
@@ -66,11 +67,17 @@ bench-scaling: $(VENV)/bench
 	$(RUN) benchmarks/stream.py
 
 # the package and its command line; the other stamps add packages and do not compile again
-$(VENV)/package: $(SOURCES)
+$(VENV)/package: $(SOURCES) $(VENV)/modules
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
 	$(RUN) -m pip install --quiet --editable '.[cli]'
 	touch $@
+
+# An editable installation keeps the paths of its modules: it is made again when one is added, moved or removed.
+# The stamp is written only if the list differs.
+$(VENV)/modules: FORCE
+	@mkdir -p $(VENV)
+	@echo '$(MODULES)' | cmp -s - $@ || echo '$(MODULES)' > $@
 
 $(VENV)/test: $(VENV)/package
 	$(RUN) -m pip install --quiet 'gibbsot[test,lint]'
