@@ -230,19 +230,19 @@ class Report:
         for column in ("what", "measured", "target", ""):
             self.table.add_column(column, justify="left" if column == "what" else "right")
 
-    def row(self, what: str, measured: str, asked: str = "", good: bool | None = None) -> None:
-        self.table.add_row(what, measured, asked, "" if good is None else "[green]yes" if good else "[red]no")
+    def row(self, what: str, measured: str, wanted: str = "", good: bool | None = None) -> None:
+        self.table.add_row(what, measured, wanted, "" if good is None else "[green]yes" if good else "[red]no")
 
     def fitted(self, name: str, model: WassersteinNMF, watch: Watch, most: float) -> None:
         value = watch.curve[-1][1]
         what = f"   {name}: {model.n_iter_:,} epochs in {watch.seconds[-1][0]:.3g} s"
         self.row(what, f"{1e3 * value:.3g}e-3", f"<= {1e3 * most:.3g}e-3", value <= most)
 
-    def sooner(self, duals: str, steps: Steps, level: float, ours: Curve, theirs: Curve, asked: float = 0) -> None:
+    def sooner(self, duals: str, steps: Steps, level: float, ours: Curve, theirs: Curve, wanted: float = 0) -> None:
         mine, other = ours.until(level), min(theirs.until(level), theirs[-1][0])
         over = ">" if theirs.until(level) == np.inf else ""
         what = f"   {1e3 * level:.1f}e-3 in {mine:.3g} s, with {duals}'s duals, steps {steps[0]:g} and {steps[1]:g}, in"
-        wish = (f">= {asked:g}x", other >= asked * mine) if asked else ()
+        wish = (f">= {wanted:g}x", other >= wanted * mine) if wanted else ()
         self.row(f"{what} {over}{other:.3g} s", f"{over}{other / mine:.3g}x", *wish)
 
 

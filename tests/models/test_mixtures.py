@@ -57,7 +57,7 @@ def test_as_good_as_a_linear_programme():
     assert np.mean([value(w, x) / best(x) for w, x in zip(rough, X, strict=True)]) > 1.2
 
 
-def test_only_shares_matter_and_nobody_else():
+def test_results_depend_on_the_shares_of_one_row_only():
     W = mixture_coordinates(X, COMPONENTS, GridCost(SIZE))
     np.testing.assert_array_equal(mixture_coordinates(4 * X, COMPONENTS), W)
     np.testing.assert_array_equal(mixture_coordinates(sparse.csr_array(X), COMPONENTS), W)

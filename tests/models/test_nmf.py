@@ -62,7 +62,7 @@ def fitted() -> WassersteinNMF:
     return estimator().fit(counts())
 
 
-# the checks bring rows without mass, components that nobody needs, and more
+# the checks bring rows without mass, components without use, and more
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
@@ -183,7 +183,7 @@ def test_history():
 
 
 def test_the_best_model_is_kept():
-    """However the later ones are: hot chains with long steps spoil a start that is perfect."""
+    """Also if later ones are worse: a high temperature and long steps make a perfect start worse."""
     X, memberships = mixtures(8)
     model = estimator(init=(BUMPS, memberships), temperature=1.0, step_size=100.0, cooling="paper", max_epochs=3).fit(X)
     last = model.history_[-1].upper
@@ -617,7 +617,7 @@ def test_no_bar_without_a_terminal(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_components_that_nobody_uses_are_reported():
+def test_components_without_use_are_reported():
     """One at the far end, with data that have nothing there."""
     X = np.random.default_rng(0).multinomial(300, BUMPS[0], 6)
     start = (np.array([BUMPS[0], np.eye(SIZE)[SIZE - 1]]), np.tile([1.0, 0.0], (6, 1)))

@@ -1,4 +1,4 @@
-"""The store of chains against a plain one, and what it promises when something goes wrong."""
+"""The store of chains against a plain one, and its state after errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_new_and_known_examples_in_one_batch():
 
 
 def test_a_target_whose_support_changes():
-    """Points that lose their weight are masked, those that gain it hold nobody back."""
+    """Points that lose their weight are masked; those that gain weight do not delay the others."""
     chains = Chains(COST, 10)
     chains.keep([0, 1], state(np.array([[1.0, 2, np.inf, np.inf]] * 2)))
     Q = np.array([[0.5, 0, 0.5, 0], [0, 0, 0.5, 0.5]])  # some points in common, and none

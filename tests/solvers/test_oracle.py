@@ -166,8 +166,8 @@ def test_calls_may_be_split(order, cut, kind):
     same(whole, split)
 
 
-def test_targets_keep_their_numbers():
-    """A target in another oracle, elsewhere, answers the same if it has the same number."""
+def test_targets_keep_their_ids():
+    """A target in another oracle, at another index, has the same answer if it has the same id."""
     whole = some()
     P = models(whole)
     values, _, _ = whole(P, 1e-3)
@@ -238,7 +238,7 @@ def test_files_of_something_else_are_refused(tmp_path):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", ["dense", "points", "grid1", "grid2", "thin"])
 def test_bounds_enclose_the_exact_cost(kind, dtype):
-    """Of chains that are hot, and closely of chains that have been annealed."""
+    """At a high temperature, and closely after annealing."""
     for seed in range(2):
         pair = batch(kind, n=3, dtype=dtype, seed=seed)
         oracle = Oracle(pair.cost, pair.q, tau=5)

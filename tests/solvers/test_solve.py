@@ -226,7 +226,7 @@ def test_a_given_schedule_is_followed():
 
 def test_converged_is_the_mixing_test():
     pair = batch("points", n=6)
-    # at so low a temperature a cold chain climbs for long
+    # at so low a temperature a new chain mixes slowly
     assert not solve_batch(pair.p, pair.q, pair.cost, schedule=1e-4, n_sweeps=30).converged.any()
     result = solve_batch(pair.p, pair.q, pair.cost, schedule=0.05, n_sweeps=30)
     assert set(result.converged) == {True, False}
