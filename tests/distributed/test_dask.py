@@ -239,7 +239,7 @@ def test_memory_is_given_back(client):
     assert held(client) == 3
     model.fit(shards("one"))
     assert held(client) == 1
-    with pytest.raises(ValueError, match="Negative"):
+    with pytest.raises(ValueError, match="negative weights"):
         WassersteinNMF(**OPTIONS, client=client).fit([X, -X])
     assert held(client) == 1
 

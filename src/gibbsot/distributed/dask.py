@@ -269,8 +269,9 @@ class DaskShards(Shards[S]):
         while True:
             try:
                 return [future.result(timeout=_POLL_SECONDS) for future in futures]
-            except (TimeoutError, asyncio.TimeoutError):
-                if any(future.status == "error" for future in futures):  # the task itself raised TimeoutError
+            except (TimeoutError, asyncio.TimeoutError, UnboundLocalError):
+                # UnboundLocalError: raised by Dask's `sync` if the time runs out during the transfer of a result
+                if any(future.status == "error" for future in futures):  # the task itself raised it
                     raise
                 missing = set(self._addresses) - set(self.client.nthreads())
                 if missing:
