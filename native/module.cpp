@@ -36,4 +36,5 @@ NB_MODULE(GIBBSOT_MODULE, m) {
     m.def("best_instruction_set", &best_instruction_set);
     gibbsot::bind_costs(m);
     gibbsot::bind_sampler(m);
+    gibbsot::bind_exact(m);
 }

@@ -1,0 +1,244 @@
+// The exact engine: the network simplex on arcs and on dense matrices, k-d trees, and the monotone path of the line.
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "dense_simplex.hpp"
+#include "kdtree.hpp"
+#include "line.hpp"
+#include "parallel.hpp"
+#include "simplex.hpp"
+
+namespace gibbsot {
+namespace {
+
+using namespace nb::literals;
+
+// Lets the main thread see Ctrl-C during a long computation without the GIL, and the others stop with it.
+class Interrupt {
+public:
+    void operator()() {
+        if (stopped_) throw std::runtime_error("interrupted");
+        if (std::this_thread::get_id() != thread_) return;
+        nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() == 0) return;
+        stopped_ = true;
+        throw nb::python_error();
+    }
+
+private:
+    std::thread::id thread_ = std::this_thread::get_id();
+    std::atomic<bool> stopped_{false};
+};
+
+void check_length(std::size_t got, std::size_t expected) {
+    if (got != expected) fail("expected an array of length ", expected, ", got ", got);
+}
+
+void bind_arcs(nb::module_& m) {
+    nb::class_<ArcSimplex>(m, "ArcSimplex")
+        .def("__init__",
+             [](ArcSimplex* self, Vector<const double> a, Vector<const double> b) {
+                 std::construct_at(self, a.data(), a.shape(0), b.data(), b.shape(0));
+             },
+             "a"_a, "b"_a)
+        .def("add",
+             [](ArcSimplex& self, Vector<const std::int64_t> i, Vector<const std::int64_t> j, Vector<const double> c) {
+                 check_length(i.shape(0), c.shape(0));
+                 check_length(j.shape(0), c.shape(0));
+                 nb::gil_scoped_release release;
+                 self.add(i.data(), j.data(), c.data(), c.shape(0));
+             },
+             "i"_a, "j"_a, "cost"_a)
+        .def("start",
+             [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, bool greedy) {
+                 check_length(f.shape(0), static_cast<std::size_t>(self.basis().rows()));
+                 check_length(g.shape(0), static_cast<std::size_t>(self.basis().columns()));
+                 nb::gil_scoped_release release;
+                 self.start(f.data(), g.data(), artificial, greedy);
+             },
+             "f"_a, "g"_a, "artificial"_a, "greedy"_a)
+        .def("optimise", &ArcSimplex::optimise, "pivots"_a, "tolerance"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("set_artificial", &ArcSimplex::set_artificial, "cost"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("set_costs",
+             [](ArcSimplex& self, Vector<const double> cost) {
+                 check_length(cost.shape(0), self.arcs());
+                 self.set_costs(cost.data());
+             },
+             "cost"_a)
+        .def("set_weights",
+             [](ArcSimplex& self, Vector<const double> a, Vector<const double> b) {
+                 check_length(a.shape(0), static_cast<std::size_t>(self.basis().rows()));
+                 check_length(b.shape(0), static_cast<std::size_t>(self.basis().columns()));
+                 self.set_weights(a.data(), b.data());
+             },
+             "a"_a, "b"_a)
+        .def("refresh", &ArcSimplex::refresh, nb::call_guard<nb::gil_scoped_release>())
+        .def("potentials",
+             [](const ArcSimplex& self, Vector<double> f, Vector<double> g) {
+                 check_length(f.shape(0), static_cast<std::size_t>(self.basis().rows()));
+                 check_length(g.shape(0), static_cast<std::size_t>(self.basis().columns()));
+                 self.potentials(f.data(), g.data());
+             },
+             output("f"), output("g"))
+        .def("tree",
+             [](const ArcSimplex& self, Vector<std::int64_t> i, Vector<std::int64_t> j, Vector<std::int64_t> arc,
+                Vector<double> flow) {
+                 check_length(i.shape(0), static_cast<std::size_t>(self.basis().root()));
+                 check_length(j.shape(0), i.shape(0));
+                 check_length(arc.shape(0), i.shape(0));
+                 check_length(flow.shape(0), i.shape(0));
+                 self.tree(i.data(), j.data(), arc.data(), flow.data());
+             },
+             output("i"), output("j"), output("arc"), output("flow"))
+        .def("exact_flows",
+             [](ArcSimplex& self, Vector<const double> p, Vector<const double> q, Vector<double> share) {
+                 check_length(p.shape(0), static_cast<std::size_t>(self.basis().rows()));
+                 check_length(q.shape(0), static_cast<std::size_t>(self.basis().columns()));
+                 check_length(share.shape(0), p.shape(0) + q.shape(0));
+                 nb::gil_scoped_release release;
+                 return self.exact_shares(p.data(), q.data(), share.data());
+             },
+             "p"_a, "q"_a, output("share"))
+        .def_prop_ro("artificial_flow", &ArcSimplex::artificial_flow)
+        .def_prop_ro("arcs", &ArcSimplex::arcs)
+        .def_prop_ro("pivots", [](const ArcSimplex& self) { return self.basis().pivots(); })
+        .def_prop_ro("value", &ArcSimplex::value);
+}
+
+// One problem a row of p and q, all with the costs C. `info` has the columns lower, upper, size, entries, pivots and
+// feasible; the plan's arrays may be empty.
+void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q, std::size_t n_threads,
+                       Matrix<double> f, Matrix<double> g, Matrix<std::int32_t> i, Matrix<std::int32_t> j,
+                       Matrix<double> mass, Matrix<double> info) {
+    const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1), most = mass.shape(1);
+    check_shape("p", p, n, m1);
+    check_shape("q", q, n, m2);
+    check_threads(n_threads);
+    const bool potentials = f.size() > 0;
+    if (potentials) check_length(f.size(), n * m1);
+    check_length(g.size(), potentials ? n * m2 : 0);
+    check_length(info.shape(1), 6);
+    for (const std::size_t rows : {info.shape(0), mass.shape(0)}) check_length(rows, n);
+    check_length(i.size(), mass.size());
+    check_length(j.size(), mass.size());
+    require(most == 0 || most >= m1 + m2, "mass: expected at least m1 + m2 columns, or none");
+    Interrupt interrupt;
+    nb::gil_scoped_release release;
+    parallel_for(n, n_threads, [&] {
+        return [&](std::size_t b) {
+            const bool plan = most > 0;
+            DenseAnswer answer{potentials ? f.data() + b * m1 : nullptr,
+                               potentials ? g.data() + b * m2 : nullptr,
+                               plan ? i.data() + b * most : nullptr,
+                               plan ? j.data() + b * most : nullptr,
+                               plan ? mass.data() + b * most : nullptr};
+            solve_dense({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, answer,
+                        [&] { interrupt(); });
+            double* out = info.data() + 6 * b;
+            out[0] = answer.lower;
+            out[1] = answer.upper;
+            out[2] = answer.size;
+            out[3] = static_cast<double>(answer.entries);
+            out[4] = static_cast<double>(answer.pivots);
+            out[5] = answer.feasible ? 1 : 0;
+        };
+    });
+}
+
+template <std::size_t D>
+void bind_tree(nb::module_& m, const char* name) {
+    using Tree = KdTree<D>;
+    nb::class_<Tree>(m, name)
+        .def("__init__",
+             [](Tree* self, Matrix<const double> points) {
+                 check_length(points.shape(1), D);
+                 std::construct_at(self, points.data(), points.shape(0));
+             },
+             "points"_a)
+        .def("set_h",
+             [](Tree& self, Vector<const double> h) {
+                 check_length(h.shape(0), self.size());
+                 self.set_h(h.data());
+             },
+             "h"_a)
+        .def("order",
+             [](const Tree& self, Vector<std::int32_t> out) {
+                 check_length(out.shape(0), self.size());
+                 std::copy(self.order().begin(), self.order().end(), out.data());
+             },
+             output("out"))
+        .def("nearest",
+             [](const Tree& self, Matrix<const double> x, Vector<const std::int32_t> queries, Vector<const double> bound,
+                bool squared, Matrix<std::int64_t> indices, Matrix<double> values) {
+                 check_length(x.shape(1), D);
+                 check_length(indices.shape(0), x.shape(0));
+                 check_length(values.size(), indices.size());
+                 if (bound.shape(0) != 0) check_length(bound.shape(0), x.shape(0));
+                 Interrupt interrupt;
+                 nb::gil_scoped_release release;
+                 const double* bounds = bound.shape(0) != 0 ? bound.data() : nullptr;
+                 constexpr std::size_t chunk = 10000;
+                 for (std::size_t at = 0; at < queries.shape(0); at += chunk) {
+                     const std::size_t count = std::min(chunk, queries.shape(0) - at);
+                     const std::int32_t* some = queries.data() + at;
+                     if (squared)
+                         self.template nearest<true>(x.data(), some, count, bounds, indices.shape(1), indices.data(),
+                                                     values.data());
+                     else
+                         self.template nearest<false>(x.data(), some, count, bounds, indices.shape(1), indices.data(),
+                                                      values.data());
+                     interrupt();
+                 }
+             },
+             "x"_a, nb::kw_only(), "queries"_a, "bound"_a, "squared"_a, output("indices"), output("values"));
+}
+
+std::int64_t cells(Matrix<const double> points, std::size_t most, Vector<std::int64_t> label) {
+    check_length(label.shape(0), points.shape(0));
+    nb::gil_scoped_release release;
+    switch (points.shape(1)) {
+        case 1: return median_cells<1>(points.data(), points.shape(0), most, label.data());
+        case 2: return median_cells<2>(points.data(), points.shape(0), most, label.data());
+        case 3: return median_cells<3>(points.data(), points.shape(0), most, label.data());
+        default: fail("points: expected one to three coordinates, got ", points.shape(1));
+    }
+}
+
+void line_path(Vector<const double> p, Vector<const double> q, Vector<std::int64_t> i, Vector<std::int64_t> j,
+               Vector<double> share) {
+    const std::size_t m1 = p.shape(0), m2 = q.shape(0), n = m1 + m2 - 1;
+    check_length(i.shape(0), n);
+    check_length(j.shape(0), n);
+    check_length(share.shape(0), n);
+    nb::gil_scoped_release release;
+    const auto run = [&]<std::size_t K>() {
+        monotone_path<K>(p.data(), m1, q.data(), m2, i.data(), j.data(), share.data());
+    };
+    const std::size_t words = words_needed({p.data(), p.data() + m1}, {q.data(), q.data() + m2});
+    if (words <= 2)
+        run.template operator()<2>();
+    else if (words <= 4)
+        run.template operator()<4>();
+    else
+        run.template operator()<8>();
+}
+
+}  // namespace
+
+void bind_exact(nb::module_& m) {
+    bind_arcs(m);
+    bind_tree<1>(m, "KdTree1");
+    bind_tree<2>(m, "KdTree2");
+    bind_tree<3>(m, "KdTree3");
+    m.def("line_path", &line_path, nb::kw_only(), "p"_a, "q"_a, output("i"), output("j"), output("share"));
+    m.def("median_cells", &cells, "points"_a, nb::kw_only(), "most"_a, output("label"));
+    m.def("solve_dense", &solve_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"), output("g"),
+          output("i"), output("j"), output("mass"), output("info"));
+}
+
+}  // namespace gibbsot

@@ -1,0 +1,404 @@
+// A network simplex on all arcs of a dense matrix of costs, read in place, and certified answers from it.
+#pragma once
+
+#include <cmath>
+#include <utility>
+
+#include "basis.hpp"
+#include "double_double.hpp"
+#include "simd.hpp"
+
+namespace gibbsot {
+
+// min_j (c_j + x_j) over n entries
+inline double least_sum(const double* c, const double* x, std::size_t n) {
+    constexpr std::size_t W = kLanes<double>;
+    std::size_t j = 0;
+    double least = kInf<double>;
+    if (n >= 4 * W) {
+        Vec<double> acc[4];
+        for (std::size_t k = 0; k < 4; ++k) acc[k] = load(c + k * W) + load(x + k * W);
+        for (j = 4 * W; j + 4 * W <= n; j += 4 * W)
+            for (std::size_t k = 0; k < 4; ++k) acc[k] = minimum(acc[k], load(c + j + k * W) + load(x + j + k * W));
+        for (; j + W <= n; j += W) acc[0] = minimum(acc[0], load(c + j) + load(x + j));
+        least = lowest<double>(minimum(minimum(acc[0], acc[1]), minimum(acc[2], acc[3])));
+    }
+    for (; j < n; ++j) least = std::min(least, c[j] + x[j]);
+    return least;
+}
+
+// The costs between the points of two supports, row by row.
+struct CostView {
+    const double* data;
+    std::size_t rows, columns, stride;
+    const double* row(std::size_t i) const { return data + i * stride; }
+};
+
+template <class Flow>
+class DenseSimplex {
+public:
+    using Tree = Basis<false, Flow>;
+    using Index = typename Tree::Index;
+
+    // a and b are positive and have equal sums
+    DenseSimplex(CostView costs, std::vector<Flow> a, std::vector<Flow> b)
+        : C_(costs), a_(std::move(a)), b_(std::move(b)), basis_(costs.rows, costs.columns) {
+        for (std::size_t i = 0; i < C_.rows; ++i)
+            for (std::size_t j = 0; j < C_.columns; ++j) {
+                const double c = std::abs(C_.row(i)[j]);
+                largest_ = c < kInf<double> && c > largest_ ? c : largest_;
+            }
+        if (largest_ == 0) largest_ = 1;
+    }
+
+    Tree& basis() { return basis_; }
+    const Tree& basis() const { return basis_; }
+
+    // A greedy plan on reduced costs: a step empties a row or a column, which becomes a child of the other. Where
+    // infinite costs stop it, artificial arcs lead to the root.
+    void start() {
+        const std::size_t m1 = C_.rows, m2 = C_.columns;
+        basis_.clear();
+        std::vector<double> shift(m2, kInf<double>);
+        std::vector<Flow> left_b(b_);
+        for (std::size_t i = 0; i < m1; ++i)
+            for (std::size_t j = 0; j < m2; ++j) shift[j] = std::min(shift[j], C_.row(i)[j]);
+        for (double& x : shift) x = x < kInf<double> ? -x : 0;
+        std::size_t open = m2;
+        for (std::size_t i = 0; i < m1; ++i) {
+            Flow left = a_[i];
+            const Index u = static_cast<Index>(i);
+            bool emptied = false;
+            while (!emptied && open > 0) {
+                const auto [j, value] = least_of(i, shift.data());
+                if (!(value < kInf<double>)) break;
+                if (left < left_b[j] || (open == 1 && i + 1 < m1)) {
+                    basis_.hang(u, column_node(j), 0, left);
+                    left_b[j] -= left;
+                    keep_positive(left_b[j]);
+                    emptied = true;
+                } else {
+                    basis_.hang(column_node(j), u, 0, left_b[j]);
+                    left -= left_b[j];
+                    shift[j] = kInf<double>;
+                    --open;
+                }
+            }
+            if (!emptied) basis_.hang(u, basis_.root(), Tree::kNone, left);
+        }
+        for (std::size_t j = 0; j < m2; ++j)
+            if (basis_[column_node(j)].parent == Tree::kNone)
+                basis_.hang(column_node(j), basis_.root(), Tree::kNone, left_b[j]);
+        const Index first = basis_[basis_.root()].child;
+        connected_ = basis_[first].next == Tree::kNone;  // the only artificial arc carries nothing and stays
+        artificial_ = connected_ ? 0 : 4 * usual_cost();
+        basis_.finish([&](Index v) { return tree_cost(v); });
+    }
+
+    // Pivots until no arc has a negative reduced cost. Calls pause() every few milliseconds' worth of work.
+    // Returns false where infinite costs forbid every plan.
+    template <class Pause>
+    bool optimise(Pause pause) {
+        const double most = 16.0 * static_cast<double>(C_.rows + C_.columns) * largest_;
+        for (;;) {
+            for (int repeat = 0; repeat < 4; ++repeat) {
+                const std::int64_t before = basis_.pivots();
+                pivot_all(pause);
+                if (basis_.pivots() == before) break;
+                basis_.refresh([&](Index v) { return tree_cost(v); });
+            }
+            if (connected_ || !artificial_flow()) return true;
+            if (artificial_ > most) return false;
+            artificial_ *= 8;
+            basis_.refresh([&](Index v) { return tree_cost(v); });
+        }
+    }
+
+    double tree_cost(Index v) const {
+        if (basis_[v].arc == Tree::kNone) return artificial_;
+        const Index p = basis_[v].parent;
+        return basis_.is_row(v) ? cost(v, p) : cost(p, v);
+    }
+
+private:
+    double cost(Index i, Index v) const {
+        return C_.row(static_cast<std::size_t>(i))[static_cast<std::size_t>(v) - C_.rows];
+    }
+    Index column_node(std::size_t j) const { return static_cast<Index>(C_.rows + j); }
+    std::pair<std::size_t, double> least_of(std::size_t i, const double* x) const {
+        const double* c = C_.row(i);
+        const double value = least_sum(c, x, C_.columns);
+        std::size_t j = 0;
+        for (; j + 16 <= C_.columns; j += 16) {
+            bool here = false;
+            for (std::size_t k = 0; k < 16; ++k) here |= c[j + k] + x[j + k] == value;
+            if (here) break;
+        }
+        while (j < C_.columns && c[j] + x[j] != value) ++j;
+        return {j, value};
+    }
+    // The largest of the least costs of rows, or the least positive cost: where the price of artificial arcs begins. It
+    // rises while they carry flow; a price far above the costs would take the potentials' digits.
+    double usual_cost() const {
+        double usual = 0, least = largest_;
+        for (std::size_t i = 0; i < C_.rows; ++i) {
+            double row_least = kInf<double>;
+            for (std::size_t j = 0; j < C_.columns; ++j) {
+                const double c = std::abs(C_.row(i)[j]);
+                row_least = std::min(row_least, c);
+                if (c > 0) least = std::min(least, c);
+            }
+            if (row_least < kInf<double>) usual = std::max(usual, row_least);
+        }
+        return usual > 0 ? usual : least;
+    }
+    bool artificial_flow() const {
+        for (Index v = basis_[basis_.root()].child; v != Tree::kNone; v = basis_[v].next)
+            if (is_positive(basis_[v].flow)) return true;
+        return false;
+    }
+
+    template <class Pause>
+    void pivot_all(Pause pause) {
+        const std::size_t m1 = C_.rows, m2 = C_.columns;
+        const std::size_t usual = m2 <= 128 ? 8 : m2 <= 512 ? 4 : 2;
+        const double* y = basis_.y();
+        const double* yc = y + m1;
+        double tolerance = 4 * kUlp;
+        std::int64_t patience = 200 * static_cast<std::int64_t>(m1 + m2) + 10000;
+        std::size_t i = next_ < m1 ? next_ : 0, work = 0;
+        for (;;) {
+            std::size_t found = m1, column = 0, scanned = 0, block = usual;
+            double best = 0;
+            while (scanned < m1) {
+                for (std::size_t end = std::min(scanned + block, m1); scanned < end; ++scanned) {
+                    const double reduced = least_sum(C_.row(i), yc, m2) - y[i];
+                    if (reduced < best && reduced < -tolerance * std::abs(y[i])) {
+                        best = reduced;
+                        found = i;
+                    }
+                    if (++i == m1) i = 0;
+                }
+                if (found == m1) continue;
+                column = least_of(found, yc).first;
+                const double terms = std::abs(y[found]) + std::abs(yc[column]) + std::abs(C_.row(found)[column]);
+                if (best < -tolerance * terms) break;
+                // Large terms cancelled and left a rounding error: every row on its own, so that it hides no other.
+                if (block > 1) scanned = 0;
+                block = 1;
+                best = 0;
+                found = m1;
+            }
+            next_ = i;
+            if (found == m1) return;
+            basis_.pivot(static_cast<Index>(found), column_node(column), 0, best);
+            if (--patience == 0) {  // pivots on rounding errors
+                tolerance *= 16;
+                patience = 50 * static_cast<std::int64_t>(m1 + m2) + 10000;
+            }
+            work += (scanned + 1) * m2 + 8 * (m1 + m2);
+            if (work > 20'000'000) {
+                work = 0;
+                pause();
+            }
+        }
+    }
+
+    CostView C_;
+    std::vector<Flow> a_, b_;
+    Tree basis_;
+    double largest_ = 0, artificial_ = 0;
+    bool connected_ = false;
+    std::size_t next_ = 0;
+};
+
+// What is known of one problem. The plan's masses are shares of the total; potentials satisfy f_i + g_j <= C_ij exactly.
+struct DenseAnswer {
+    double *f, *g;            // both may be null
+    std::int32_t *i, *j;      // may be null: the plan, at most rows + columns - 1 entries
+    double* mass;             // may be null
+    std::int64_t entries = 0;
+    double lower = 0, upper = 0, size = 0;  // size: the spread of the potentials
+    std::int64_t pivots = 0;
+    bool feasible = true;
+};
+
+// Rounded below the difference of two doubles that gave x.
+inline double below(double x) { return x - std::abs(x) * kUlp; }
+
+// Feasible potentials from any f: g is its c-transform and f that of g, rounded down. Returns the bound
+// <p, f> / P + <q, g> / Q, rounded down; all weights are positive.
+inline double dense_dual(CostView C, const double* p, const double* q, double* f, double* g, double* size) {
+    std::vector<double> minus_g(C.columns);
+    std::fill(g, g + C.columns, kInf<double>);
+    for (std::size_t i = 0; i < C.rows; ++i)
+        for (std::size_t j = 0; j < C.columns; ++j) g[j] = std::min(g[j], C.row(i)[j] - f[i]);
+    double largest = 0;
+    for (std::size_t i = 0; i < C.rows; ++i) largest = std::max(largest, std::abs(f[i]));
+    for (std::size_t j = 0; j < C.columns; ++j) {
+        g[j] = g[j] < kInf<double> ? below(g[j]) : largest;
+        minus_g[j] = -g[j];
+    }
+    for (std::size_t i = 0; i < C.rows; ++i) {
+        const double least = least_sum(C.row(i), minus_g.data(), C.columns);
+        f[i] = least < kInf<double> ? below(least) : largest;
+    }
+    double total_error = 0, spread = 0;
+    DoubleDouble bound;
+    const auto side = [&](const double* w, const double* x, std::size_t n) {
+        DoubleDouble sum, mass;
+        double absolute = 0, low = kInf<double>, high = -kInf<double>;
+        for (std::size_t k = 0; k < n; ++k) {
+            sum += DoubleDouble::product(w[k], x[k]);
+            mass += w[k];
+            if (x[k] != 0) absolute += std::abs(w[k] * x[k]) + std::numeric_limits<double>::min();
+            low = std::min(low, x[k]);
+            high = std::max(high, x[k]);
+        }
+        bound += sum.over(mass);
+        total_error += sum_error(absolute / mass.high, 0x1p-90 * static_cast<double>(n));
+        spread += high - low;
+    };
+    side(p, f, C.rows);
+    side(q, g, C.columns);
+    *size = spread;
+    return rounded_down(bound.value(), total_error);
+}
+
+struct Support {
+    std::vector<std::int32_t> rows, columns;
+    std::vector<double> p, q;
+};
+
+// Potentials of all points from those of the support: c-transforms, rounded down.
+inline void complete_dual(CostView C, const Support& support, const double* f, const double* g, double* all_f,
+                          double* all_g) {
+    const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
+    double largest = 0;
+    for (std::size_t i = 0; i < m1; ++i) largest = std::max(largest, std::abs(f[i]));
+    if (m2 < C.columns) {
+        std::fill(all_g, all_g + C.columns, kInf<double>);
+        for (std::size_t i = 0; i < m1; ++i) {
+            const double* row = C.row(static_cast<std::size_t>(support.rows[i]));
+            for (std::size_t j = 0; j < C.columns; ++j) all_g[j] = std::min(all_g[j], row[j] - f[i]);
+        }
+        for (std::size_t j = 0; j < C.columns; ++j) all_g[j] = all_g[j] < kInf<double> ? below(all_g[j]) : largest;
+    }
+    for (std::size_t j = 0; j < m2; ++j) all_g[support.columns[j]] = g[j];
+    if (m1 < C.rows) {
+        std::vector<double> minus_g(all_g, all_g + C.columns);
+        for (double& x : minus_g) x = -x;
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < C.rows; ++i) {
+            if (next < m1 && static_cast<std::size_t>(support.rows[next]) == i) {
+                ++next;
+                continue;
+            }
+            const double least = least_sum(C.row(i), minus_g.data(), C.columns);
+            all_f[i] = least < kInf<double> ? below(least) : largest;
+        }
+    }
+    for (std::size_t i = 0; i < m1; ++i) all_f[support.rows[i]] = f[i];
+}
+
+// The plan of a basis with exact flows, and its cost rounded up. Returns whether no flow is negative.
+template <std::size_t K, class Simplex>
+bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>& weights, DenseAnswer& answer) {
+    using Index = typename Simplex::Index;
+    auto& tree = simplex.basis();
+    const auto& order = tree.preorder();
+    DoubleDouble total;
+    double absolute = 0;
+    std::int64_t n = 0;
+    bool forbidden = false;
+    const bool feasible = exact_flows<K>(tree, order, weights, [&](Index v, const Wide<K>& flow) {
+        if (!is_positive(flow)) return;
+        if (tree[v].arc == Simplex::Tree::kNone) {
+            forbidden = true;
+            return;
+        }
+        const double share = weights.share(flow), c = simplex.tree_cost(v);
+        const DoubleDouble term = DoubleDouble::product(share, c);
+        total += term;
+        if (c != 0) absolute += std::abs(term.high) + std::numeric_limits<double>::min();
+        if (answer.mass != nullptr) {
+            const Index row = tree.is_row(v) ? v : tree[v].parent, column = tree.is_row(v) ? tree[v].parent : v;
+            answer.i[n] = support.rows[static_cast<std::size_t>(row)];
+            answer.j[n] = support.columns[static_cast<std::size_t>(column - tree.rows())];
+            answer.mass[n] = share;
+        }
+        ++n;
+    });
+    answer.entries = n;
+    answer.upper = forbidden ? kInf<double> : rounded_up(total.value(), sum_error(absolute, 3 * kUlp));
+    return feasible;
+}
+
+// Solves one problem on the matrix of all its costs.
+template <class Pause>
+void solve_dense(CostView C, const double* p, const double* q, DenseAnswer& answer, Pause pause) {
+    Support support;
+    for (std::size_t i = 0; i < C.rows; ++i)
+        if (p[i] > 0) {
+            support.rows.push_back(static_cast<std::int32_t>(i));
+            support.p.push_back(p[i]);
+        }
+    for (std::size_t j = 0; j < C.columns; ++j)
+        if (q[j] > 0) {
+            support.columns.push_back(static_cast<std::int32_t>(j));
+            support.q.push_back(q[j]);
+        }
+    const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
+    std::vector<double> gathered;
+    CostView view{C.data, m1, m2, C.stride};
+    if (m1 < C.rows || m2 < C.columns) {
+        gathered.resize(m1 * m2);
+        for (std::size_t i = 0; i < m1; ++i) {
+            const double* row = C.row(static_cast<std::size_t>(support.rows[i]));
+            for (std::size_t j = 0; j < m2; ++j)
+                gathered[i * m2 + j] = row[static_cast<std::size_t>(support.columns[j])];
+        }
+        view = {gathered.data(), m1, m2, m2};
+    }
+
+    std::vector<double> f(m1), g(m2);
+    const auto finish = [&](auto& simplex) {
+        answer.pivots += simplex.basis().pivots();
+        // potentials of a size that wastes no digits: the median row at zero
+        std::vector<double> sorted(m1);
+        for (std::size_t i = 0; i < m1; ++i) sorted[i] = simplex.basis().y(static_cast<std::int32_t>(i));
+        std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(m1 / 2), sorted.end());
+        const double middle = sorted[m1 / 2];
+        for (std::size_t i = 0; i < m1; ++i) f[i] = simplex.basis().y(static_cast<std::int32_t>(i)) - middle;
+        answer.lower = dense_dual(view, support.p.data(), support.q.data(), f.data(), g.data(), &answer.size);
+        if (answer.f != nullptr) complete_dual(C, support, f.data(), g.data(), answer.f, answer.g);
+    };
+    const auto exactly = [&]<std::size_t K>() {
+        const ExactWeights<K> weights(support.p.data(), m1, support.q.data(), m2);
+        // normal weights: flows in doubles lead to the basis, whose flows are then computed exactly
+        if (weights.bits <= 130) {
+            const double P = weights.total_p, Q = weights.total_q;
+            std::vector<double> a(support.p), b(support.q);
+            for (double& x : a) x /= P;
+            for (double& x : b) x /= Q;
+            DenseSimplex<double> simplex(view, std::move(a), std::move(b));
+            simplex.start();
+            answer.feasible = simplex.optimise(pause);
+            if (answer.feasible && dense_plan<K>(simplex, support, weights, answer)) return finish(simplex);
+        }
+        DenseSimplex<Wide<K>> simplex(view, weights.a, weights.b);
+        simplex.start();
+        answer.feasible = simplex.optimise(pause);
+        dense_plan<K>(simplex, support, weights, answer);
+        finish(simplex);
+    };
+    const std::size_t words = words_needed(support.p, support.q);
+    if (words <= 2)
+        exactly.template operator()<2>();
+    else if (words <= 4)
+        exactly.template operator()<4>();
+    else
+        exactly.template operator()<8>();
+}
+
+}  // namespace gibbsot

@@ -1,0 +1,225 @@
+// Exact flows: fixed-point numbers of K words, and the weights of a problem in such units.
+//
+// With P = sum(p) and Q = sum(q) the supplies p_i Q and the demands q_j P are integers in a common unit and have equal
+// sums, so that the flows of a basis are exact, whatever the weights.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace gibbsot {
+
+// An integer of 64 K bits in two's complement.
+template <std::size_t K>
+struct Wide {
+    std::array<std::uint64_t, K> word{};  // lowest first
+
+    bool negative() const { return word[K - 1] >> 63; }
+    bool zero() const {
+        for (const auto w : word)
+            if (w != 0) return false;
+        return true;
+    }
+    Wide& operator+=(const Wide& other) {
+        std::uint64_t carry = 0;
+        for (std::size_t k = 0; k < K; ++k) {
+            const std::uint64_t sum = word[k] + other.word[k], total = sum + carry;
+            carry = static_cast<std::uint64_t>(sum < word[k]) | static_cast<std::uint64_t>(total < sum);
+            word[k] = total;
+        }
+        return *this;
+    }
+    Wide operator-() const {
+        Wide result;
+        std::uint64_t carry = 1;
+        for (std::size_t k = 0; k < K; ++k) {
+            result.word[k] = ~word[k] + carry;
+            carry = carry != 0 && result.word[k] == 0 ? 1 : 0;
+        }
+        return result;
+    }
+    Wide& operator-=(const Wide& other) { return *this += -other; }
+    friend Wide operator-(Wide a, const Wide& b) { return a -= b; }
+    friend bool operator<(const Wide& a, const Wide& b) {  // of non-negative numbers
+        for (std::size_t k = K; k-- > 0;)
+            if (a.word[k] != b.word[k]) return a.word[k] < b.word[k];
+        return false;
+    }
+    friend bool operator<=(const Wide& a, const Wide& b) { return !(b < a); }
+
+    // Adds factor * 2^shift, shift >= 0; bits beyond the last word are lost.
+    void add_shifted(std::uint64_t factor, std::size_t shift) {
+        Wide term;
+        const std::size_t at = shift / 64, bits = shift % 64;
+        if (at < K) term.word[at] = factor << bits;
+        if (bits > 0 && at + 1 < K) term.word[at + 1] = factor >> (64 - bits);
+        *this += term;
+    }
+    // this * factor * 2^shift of a non-negative number.
+    Wide times(std::uint64_t factor, std::size_t shift) const {
+        Wide result;
+        for (std::size_t k = 0; k < K; ++k) {
+            if (word[k] == 0) continue;
+            // 64 x 64 bits in halves of 32
+            const std::uint64_t a = word[k] & 0xffffffffu, b = word[k] >> 32, c = factor & 0xffffffffu,
+                                d = factor >> 32;
+            result.add_shifted(a * c, 64 * k + shift);
+            result.add_shifted(a * d, 64 * k + shift + 32);
+            result.add_shifted(b * c, 64 * k + shift + 32);
+            result.add_shifted(b * d, 64 * k + shift + 64);
+        }
+        return result;
+    }
+    // The nearest double to within one unit in the last place, times 2^-down.
+    double value(int down) const {
+        if (negative()) return -(-*this).value(down);
+        for (std::size_t k = K; k-- > 0;)
+            if (word[k] != 0) {
+                double sum = std::ldexp(static_cast<double>(word[k]), 64 * static_cast<int>(k) - down);
+                if (k > 0) sum += std::ldexp(static_cast<double>(word[k - 1]), 64 * static_cast<int>(k) - 64 - down);
+                return sum;
+            }
+        return 0;
+    }
+};
+
+inline void keep_positive(double& x) { x = std::max(x, std::numeric_limits<double>::min()); }
+template <std::size_t K>
+void keep_positive(Wide<K>&) {}
+inline bool is_positive(double x) { return x > 0; }
+template <std::size_t K>
+bool is_positive(const Wide<K>& x) {
+    return !x.negative() && !x.zero();
+}
+
+// A non-negative double as factor * 2^exponent.
+struct Scaled {
+    std::uint64_t factor;
+    int exponent;
+    explicit Scaled(double x) {
+        int e = 0;
+        const double fraction = std::frexp(x, &e);
+        factor = static_cast<std::uint64_t>(std::ldexp(fraction, 53));
+        exponent = e - 53;
+        if (factor != 0) {
+            const int zeros = std::countr_zero(factor);
+            factor >>= zeros;
+            exponent += zeros;
+        }
+    }
+};
+
+// The exponents of the lowest and of the highest bit of weights and of their sum.
+struct BitRange {
+    int low = 1 << 20, high = -(1 << 20);
+    BitRange(const double* x, std::size_t n) {
+        for (std::size_t i = 0; i < n; ++i) {
+            if (!(x[i] > 0)) continue;
+            const Scaled s(x[i]);
+            low = std::min(low, s.exponent);
+            high = std::max(high, s.exponent + static_cast<int>(std::bit_width(s.factor)));
+        }
+        high += static_cast<int>(std::bit_width(n));
+    }
+    int bits() const { return high - low; }
+};
+
+// Words that hold the flows of a problem exactly.
+inline std::size_t words_needed(const std::vector<double>& p, const std::vector<double>& q) {
+    const int bits = std::max(BitRange(p.data(), p.size()).bits(), BitRange(q.data(), q.size()).bits());
+    return static_cast<std::size_t>(bits + 2 + 31) / 32;
+}
+
+// The positive weights of both sides as supplies p_i Q and demands q_j P.
+template <std::size_t K>
+class ExactWeights {
+public:
+    ExactWeights(const double* p, std::size_t m1, const double* q, std::size_t m2) {
+        constexpr int most = 32 * static_cast<int>(K) - 2;  // bits of a sum
+        const BitRange range_p(p, m1), range_q(q, m2);
+        bits = std::max(range_p.bits(), range_q.bits());
+        exact = bits <= most;
+        const int unit_p = std::max(range_p.low, range_p.high - most);
+        const int unit_q = std::max(range_q.low, range_q.high - most);
+        for (std::size_t i = 0; i < m1; ++i) total_p += p[i];
+        for (std::size_t j = 0; j < m2; ++j) total_q += q[j];
+        const Wide<K> P = total(p, m1, unit_p), Q = total(q, m2, unit_q);
+        a.reserve(m1);
+        b.reserve(m2);
+        for (std::size_t i = 0; i < m1; ++i) a.push_back(scale(Q, p[i], unit_p));
+        for (std::size_t j = 0; j < m2; ++j) b.push_back(scale(P, q[j], unit_q));
+        for (const auto& x : a) all += x;
+        down = 0;
+        // a power of two near the total, so that doubles neither overflow nor underflow
+        for (std::size_t k = K; k-- > 0;)
+            if (all.word[k] != 0) {
+                down = 64 * static_cast<int>(k) + static_cast<int>(std::bit_width(all.word[k]));
+                break;
+            }
+        mass = all.value(down);
+    }
+
+    // A flow as a share of the total.
+    double share(const Wide<K>& flow) const { return flow.value(down) / mass; }
+
+    std::vector<Wide<K>> a, b;
+    Wide<K> all;
+    int down;
+    double mass, total_p = 0, total_q = 0;
+    int bits = 0;        // of a sum of weights
+    bool exact = true;  // no weight was rounded
+
+private:
+    // factor and shift of x in units; at least one unit
+    static std::pair<std::uint64_t, std::size_t> in_units(double x, int unit) {
+        Scaled s(x);
+        if (s.exponent >= unit) return {s.factor, static_cast<std::size_t>(s.exponent - unit)};
+        const int shift = unit - s.exponent;
+        return {std::max<std::uint64_t>(shift < 64 ? s.factor >> shift : 0, 1), 0};
+    }
+    static Wide<K> total(const double* x, std::size_t n, int unit) {
+        Wide<K> sum;
+        for (std::size_t i = 0; i < n; ++i)
+            if (x[i] > 0) {
+                const auto [factor, shift] = in_units(x[i], unit);
+                sum.add_shifted(factor, shift);
+            }
+        return sum;
+    }
+    static Wide<K> scale(const Wide<K>& sum, double x, int unit) {
+        if (!(x > 0)) return {};
+        const auto [factor, shift] = in_units(x, unit);
+        return sum.times(factor, shift);
+    }
+};
+
+// The flows of a tree from its weights: calls set(v, flow) for every node but the root. Returns whether none is
+// negative. `order` has parents before children.
+template <std::size_t K, class Tree, class Set>
+bool exact_flows(const Tree& tree, const std::vector<typename Tree::Index>& order, const ExactWeights<K>& weights,
+                 Set set) {
+    using Index = typename Tree::Index;
+    std::vector<Wide<K>> net(order.size());
+    const auto rows = static_cast<std::size_t>(tree.rows());
+    for (std::size_t i = 0; i < weights.a.size(); ++i) net[i] = weights.a[i];
+    for (std::size_t j = 0; j < weights.b.size(); ++j) net[rows + j] = -weights.b[j];
+    bool feasible = true;
+    for (std::size_t k = order.size(); k-- > 1;) {
+        const Index v = order[k];
+        const Wide<K>& own = net[static_cast<std::size_t>(v)];
+        net[static_cast<std::size_t>(tree[v].parent)] += own;
+        const Wide<K> flow = tree.is_row(v) ? own : -own;
+        if (flow.negative()) feasible = false;
+        set(v, flow);
+    }
+    return feasible;
+}
+
+}  // namespace gibbsot
