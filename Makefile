@@ -70,7 +70,7 @@ bench-scaling: $(VENV)/bench
 $(VENV)/package: $(SOURCES) $(VENV)/modules
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet --editable '.[cli]'
+	$(RUN) -m pip install --quiet --editable '.[cli,pot]'
 	touch $@
 
 # An editable installation keeps the paths of its modules: it is made again when one is added, moved or removed.

@@ -38,7 +38,7 @@ from gibbsot.core import native
 from gibbsot.models._base import SMOOTHING
 from gibbsot.models.nmf import WassersteinNMF
 from gibbsot.sampling import sampler
-from gibbsot.solvers.exact import crossover
+from gibbsot.solvers.crossover import crossover
 from gibbsot.solvers.mirror_descent import logarithms, mirror_step
 from gibbsot.solvers.oracle import Oracle
 

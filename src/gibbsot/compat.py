@@ -1,13 +1,14 @@
-"""POT's exact solvers by crossover: import `emd` and `emd2` from here instead of from ``ot``.
+"""POT's exact solvers on the exact engine: import `emd` and `emd2` from here instead of from ``ot``.
 
 Arguments, results, warnings and errors are those of POT. Two things differ: problems with infinite costs, which POT
-reports as infeasible, are solved exactly, and no limit on iterations stops before the optimum. POT itself solves
+reports as infeasible, are solved exactly, and no limit on iterations stops before the optimum. POT itself, which must
+be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 
-- problems with fewer than 90,000 pairs of points with weight, where it is faster, and problems with weights below 1e-12
-  of the mass, where the crossover would lose precision; both only if all costs are finite;
 - problems with arrays that are not NumPy's, sparse costs, or weights that are not floating-point numbers;
 - calls with ``numItermax`` below POT's default, or with the deprecated ``numThreads`` and ``processes``;
-- invalid input, costs that forbid every plan, and problems that the crossover does not solve to optimality.
+- invalid input, costs that forbid every plan, and problems that are not solved to optimality;
+- without compiled kernels: problems with fewer than 90,000 pairs of points with weight, where it is faster, and
+  problems with weights below 1e-12 of the mass; both only if all costs are finite.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ot.lp import emd as pot_emd
-from ot.lp import emd2 as pot_emd2
-from ot.utils import list_to_array
 
+from .core import native
 from .core.costs import DenseCost
 from .core.problems import problem
-from .solvers.exact import Crossover, cross
+from .solvers.crossover import Crossover
+from .solvers.exact import cross
 from .solvers.solve import solve
 
 _MIN_PAIRS = 90_000
@@ -110,7 +110,7 @@ def emd2(
     1.0
     """
     options = log, return_matrix, center_dual, numThreads, check_marginals, potentials_init
-    measures = list_to_array(a, b, M)[1]
+    measures = _arrays(a, b, M)[1]
     if isinstance(measures, np.ndarray) and measures.ndim == 2 and measures.size and processes == 1:
         return [emd2(a, column, M, processes, numItermax, *options) for column in measures.T]
     solved = _solved(a, b, M, numItermax, center_dual, numThreads, check_marginals, potentials_init)
@@ -121,11 +121,58 @@ def emd2(
     return [solved["cost"], solved] if log or return_matrix else solved["cost"]
 
 
+def pot_emd(*args: Any) -> Any:
+    """Call :func:`ot.emd`.
+
+    Parameters
+    ----------
+    *args
+        Its arguments.
+
+    Returns
+    -------
+    array, or pair of array and dict
+    """
+    return _pot().emd(*args)
+
+
+def pot_emd2(*args: Any) -> Any:
+    """Call :func:`ot.emd2`.
+
+    Parameters
+    ----------
+    *args
+        Its arguments.
+
+    Returns
+    -------
+    float or list
+    """
+    return _pot().emd2(*args)
+
+
+def _pot() -> Any:
+    """Return POT, which some calls are handed to."""
+    try:
+        import ot
+    except ImportError:
+        raise ImportError(
+            "this call of gibbsot.compat is handed to POT, which is not installed: pip install 'gibbsot[pot]'"
+        ) from None
+    return ot
+
+
+def _arrays(*values: Any) -> list[Any]:
+    """Return lists as arrays, of the type of the first argument that is an array with entries, as POT does."""
+    dtype = next((x.dtype for x in values if isinstance(x, np.ndarray) and x.size), None)
+    return [np.array(x).astype(dtype or np.float64) if isinstance(x, list) else x for x in values]
+
+
 def _solved(
     a: Any, b: Any, M: Any, limit: int, center_dual: bool, threads: int | str, check_marginals: bool, start: Any
 ) -> dict[str, Any] | None:
     """Return POT's log with the plan as G, or None if POT is to solve the problem."""
-    a, b, M = list_to_array(a, b, M)
+    a, b, M = _arrays(a, b, M)
     if limit < _ITERATIONS or threads != 1 or not all(isinstance(x, np.ndarray) for x in (a, b, M)):
         return None
     dtype = (b if len(a) == 0 < len(b) else a).dtype
@@ -166,7 +213,8 @@ def _solved(
 
 def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Crossover | None:
     """Return the optimum, from the potentials U if they are given, or None if POT is to solve the problem."""
-    if (M.size < _MIN_PAIRS or min(p.min(), q.min()) < _MIN_WEIGHT) and np.isfinite(M).all():
+    weak = M.size < _MIN_PAIRS or min(p.min(), q.min()) < _MIN_WEIGHT
+    if native.kernels() is None and weak and np.isfinite(M).all():
         return None
     try:
         cost = DenseCost(M)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 
 from cases import batch, measures, problems
-from gibbsot import DenseCost, GridCost, PointCost, datasets, solve, solve_batch
+from gibbsot import DenseCost, GridCost, PointCost, datasets, problem, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.solvers import exact
-from gibbsot.solvers.exact import crossover
+from gibbsot.solvers.crossover import crossover
 
 
 def dense_value(p, q, M) -> float:
@@ -48,6 +48,98 @@ def test_exact_values_are_those_of_pot(kind):
         for p, q, one in zip(pair.p, pair.q, result, strict=True):
             assert one.value == pytest.approx(dense_value(p, q, pair.cost.matrix()), rel=1e-9, abs=1e-14)
             check_optimal(p, q, pair.cost, one)
+
+
+@pytest.mark.parametrize("kind", ["dense", "points", "grid2", "forbidden", "coulomb", "axes", "thin"])
+@pytest.mark.parametrize("kernel", ["compiled", "numpy"])
+def test_arcs_give_what_all_arcs_give(monkeypatch, kind, kernel):
+    """By crossover on a simplex that keeps its basis, and by HiGHS where there are no kernels."""
+    pair = batch(kind, n=3, zeros=0.3)
+    whole = solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=50)
+    monkeypatch.setattr(exact, "_STORED_PAIRS", 0)
+    monkeypatch.setattr(exact, "_OTHER_PAIRS", 0)
+    with native.using("numpy" if kernel == "numpy" else native.name()):
+        result = solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=50)
+    np.testing.assert_allclose(result.value, whole.value, rtol=1e-9, atol=1e-14)
+    for p, q, one in zip(pair.p, pair.q, result, strict=True):
+        check_optimal(p, q, pair.cost, one)
+
+
+def test_potentials_are_feasible_where_there_is_no_weight(monkeypatch):
+    for pairs in (10**6, 0):  # on all arcs, and by crossover
+        monkeypatch.setattr(exact, "_STORED_PAIRS", pairs)
+        monkeypatch.setattr(exact, "_OTHER_PAIRS", pairs)
+        for kind in ("dense", "grid2", "forbidden"):
+            pair = batch(kind, n=4, zeros=0.5)
+            U, L = solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=20).potentials
+            assert (U[:, :, None] - L[:, None] <= pair.cost.matrix()).all()
+
+
+def large_cost(kind):
+    rng = np.random.default_rng(0)
+    return {
+        "points": lambda: PointCost(rng.random((500, 2)), rng.random((400, 2))),
+        "plain": lambda: PointCost(rng.random((500, 3)), rng.random((400, 3)), "euclidean"),
+        "grid": lambda: GridCost((21, 20)),
+        "line": lambda: PointCost(rng.random(300), rng.random(200)),
+        "axis": lambda: GridCost(200, power=1.5),
+        "matrix": lambda: DenseCost(rng.random((500, 400))),
+    }[kind]()
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("points", "multiscale"),
+        ("plain", "multiscale"),
+        ("grid", "multiscale"),
+        ("line", "line"),
+        ("axis", "line"),
+        ("matrix", "all arcs"),
+    ],
+)
+def test_no_annealing_where_none_is_needed(kind, method):
+    if native.kernels() is None:
+        pytest.skip("by compiled kernels")
+    cost, rng = large_cost(kind), np.random.default_rng(1)
+    P, Q = (rng.dirichlet(np.ones(m), 2) for m in cost.shape)
+    assert exact.methods(problem(P, Q, cost)) == [method] * 2
+    result = solve_batch(P, Q, cost, exact=True, n_jobs=2)
+    assert (result.n_sweeps == 0).all()
+    M = cost.matrix()
+    for p, q, one in zip(P, Q, result, strict=True):
+        assert one.value == pytest.approx(dense_value(p, q, M), rel=1e-9)
+        assert one.lower_bound <= one.value <= one.upper_bound
+        assert one.history.shape == (0,)
+        check_optimal(p, q, cost, one)
+
+
+def test_a_warm_start_from_an_exact_result():
+    pair = batch("points", n=3, zeros=0.3)
+    start = solve_batch(pair.p, pair.q, pair.cost, exact=True)
+    p = 0.99 * pair.p + 0.01 * pair.p[::-1]
+    result = solve_batch(p, pair.q, pair.cost, warm_start=start)
+    W = [dense_value(a, b, pair.cost.matrix()) for a, b in zip(p, pair.q, strict=True)]
+    np.testing.assert_allclose(result.value, W, rtol=0.1)
+    again = solve_batch(p, pair.q, pair.cost, warm_start=start, exact=True)
+    np.testing.assert_allclose(again.value, W, rtol=1e-9)
+
+
+def test_rounded_costs_are_not_those_of_their_points():
+    x = np.random.default_rng(0).random((500, 2))
+    assert PointCost(x).geometry() is not None
+    assert PointCost(x, dtype="float32").geometry() is None
+    assert PointCost(x).astype(np.float32).astype(np.float64).geometry() is None
+    assert GridCost((20, 20), dtype="float32").geometry() is None
+
+
+def test_a_weight_of_no_account_still_arrives():
+    if native.kernels() is None:
+        pytest.skip("below the tolerances of HiGHS")
+    result = solve([1, 1e-16], [1], [[0], [1e16]], exact=True)
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(1, rel=1e-12)
+    assert result.lower_bound <= 1 <= result.upper_bound
 
 
 def test_against_an_lp_solver():
@@ -266,6 +358,7 @@ def test_an_interrupted_crossover_leaves_its_queue(monkeypatch):
         started.append(1)
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(exact, "_STORED_PAIRS", 0)
     monkeypatch.setattr(exact, "crossover", stopped)
     with pytest.raises(KeyboardInterrupt):
         solve_batch(pair.p, pair.q, pair.cost, exact=True, n_sweeps=5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,14 +61,21 @@ class Errors(NamedTuple):
     distance: float
 
 
+def pot() -> Any:
+    """Return POT, which the experiments compare with."""
+    try:
+        import ot
+    except ImportError:
+        raise ImportError("the experiments compare with POT: pip install 'gibbsot[pot]'") from None
+    return ot
+
+
 def exact(pair: Pair) -> Exact:
     """Return the optimum, by the network simplex of POT."""
-    import ot
-
     M = np.asarray(pair.cost.matrix(), np.float64)
     finite = np.isfinite(M)
     # POT accepts no infinite costs; they are replaced by one that no optimal plan uses
-    plan = ot.emd(pair.p, pair.q, np.where(finite, M, 1e3 * M[finite].max()), numItermax=1_000_000)
+    plan = pot().emd(pair.p, pair.q, np.where(finite, M, 1e3 * M[finite].max()), numItermax=1_000_000)
     return Exact(M, plan, total_cost(plan, M))
 
 
@@ -80,7 +87,7 @@ def total_cost(Z: Array, M: Array) -> float:
 
 def entropic(pair: Pair, epsilon: float, n_iter: int) -> tuple[Array, Array, str]:
     """Return the plan and the potential U after n_iter Sinkhorn iterations, and the method of POT that was used."""
-    import ot
+    ot = pot()
 
     def solved(method: str) -> tuple[Array, Array, str]:
         M = pair.cost.matrix()

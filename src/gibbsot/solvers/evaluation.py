@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.problems import inner
 from ..sampling import schedules, theory
 from ..sampling.temperature import INITIAL_BIAS
 from .oracle import Oracle
@@ -48,11 +47,7 @@ def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[A
     P = np.where(P < WEIGHT_THRESHOLD, 0, P)
     P /= P.sum(axis=1, keepdims=True)
     optima = oracle.exact(P, T, indices)
-    pair, _ = oracle.problem(P, indices)
-    # by sums, as the BLAS products of long vectors depend on the number of threads
-    lower = inner(pair.p, np.stack([o.U for o in optima])) - inner(pair.q, np.stack([o.L for o in optima]))
-    upper = np.array([optimum.value for optimum in optima])
-    return np.minimum(lower, upper), upper
+    return np.array([optimum.lower for optimum in optima]), np.array([optimum.upper for optimum in optima])
 
 
 def initial_temperatures(oracle: Oracle, P: Any, indices: ArrayLike | None = None) -> tuple[Array, Array]:

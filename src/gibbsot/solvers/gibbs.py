@@ -10,19 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import validation
-from ..core.problems import Problem, dual_value, transforms
+from ..core.problems import Problem, dual_value, inner, transforms
 from ..io import progress
 from ..sampling import sampler, theory
 from ..sampling.annealing import StagedCooling
 from ..sampling.sampler import Info, State
 from ..sampling.schedules import Adaptive, Schedule, temperatures
-from .exact import cross, effort
+from .crossover import effort
+from .exact import cross, methods
 from .results import OTResult
 
 Array = NDArray[np.float64]
 
 _SWEEPS = 8000
 _TAU = 5  # the lag of the mixing test at the last temperature
+_EXACT_BIAS = 0.01  # relative, of chains that are warm-started from an exact result
 _ETA_EXACT = 0.3  # eta before a crossover, which needs no precise estimate
 _FIRST_ROUND, _ROUND_GROWTH = 250, 4  # sweeps of the first annealing for a gap, and their growth from round to round
 _LEAST_GAP = 1000  # in units of the precision: a smaller gap cannot be certified
@@ -114,6 +116,8 @@ class GibbsSolver:
 
     def _solve_once(self, problem: Problem) -> OTResult:
         """Anneal once, then cross over to the exact optimum if that is wanted."""
+        if self.exact and self._only_exact and "crossover" not in (chosen := methods(problem)):
+            return self._solve_exactly(problem, chosen)
         warm = self.warm_start
         sampled = _in_single_precision(problem) if self.exact and warm is None else problem
         seed = 0 if self.seed is None else self.seed
@@ -128,6 +132,28 @@ class GibbsSolver:
         crossings = cross(problem, info.U, n_jobs=self.n_jobs) if self.exact else None
         seen = theory.trace(start, sampled, np.concatenate(chains.T, axis=1))[1] if self.diagnostics else None
         return OTResult(problem, state, info, T, done, (done > _TAU) & mixed, crossings, diagnostics=seen)
+
+    @property
+    def _only_exact(self) -> bool:
+        """Whether no option concerns the chains."""
+        return self.n_sweeps is None and self.schedule is None and self.warm_start is None and not self.diagnostics
+
+    def _solve_exactly(self, problem: Problem, chosen: list[str]) -> OTResult:
+        """Solve without annealing; the chains of the result start from the optimal potentials."""
+        crossings = cross(problem, None, n_jobs=self.n_jobs, chosen=chosen)
+        U, L = np.stack([c.U for c in crossings]), np.stack([c.L for c in crossings])
+        shift = inner(problem.p, U)[:, None]  # U of a chain is centred
+        U, L = ((x - shift).astype(problem.cost.dtype) for x in (U, L))
+        value = np.array([c.value for c in crossings])
+        start = sampler.init(problem, 0 if self.seed is None else self.seed, self.ids)
+        state = State(np.where(problem.q > 0, L, np.inf), start.sweep, start.seed, start.ids)
+        done = np.zeros(len(problem), np.int64)
+        points = np.count_nonzero(problem.p, axis=1) + np.count_nonzero(problem.q, axis=1)
+        # V(z) exceeds V(g, h) by this share of the value, or of the potentials if that is larger
+        size = np.maximum(np.abs(value), _EXACT_BIAS * (np.ptp(U, axis=1) + np.ptp(L, axis=1)))
+        T = np.maximum(_EXACT_BIAS * size / points, 1e20 * np.finfo(problem.cost.dtype).tiny)
+        info = Info(U, L, U, value, value, np.empty((len(problem), 0)))
+        return OTResult(problem, state, info, T, done, np.array([c.optimal for c in crossings]), crossings)
 
     def _run(self, chains: _Chains, default: int) -> Array:
         """Run the chains through their temperatures; return the last ones."""

@@ -70,10 +70,20 @@ class DenseSolutions:
 
     def plan(self, b: int = 0) -> sparse.csr_array:
         """Return the plan of problem b, of total mass one: a vertex, with at most m1 + m2 - 1 entries."""
+        i, j, mass = self.arcs(b)
+        # sorted arcs are what the format stores; a detour by coordinates takes longer than a small problem
+        order = np.argsort(i.astype(np.int64) * self._shape[1] + j, kind="stable")
+        starts = np.zeros(self._shape[0] + 1, np.int32)
+        np.cumsum(np.bincount(i, minlength=self._shape[0]), out=starts[1:])
+        return sparse.csr_array((mass[order], j[order], starts), shape=self._shape)
+
+    def arcs(self, b: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
+        """Return rows, columns and masses of the plan of problem b."""
         if self._arcs is None:
             raise ValueError("plan: solve with plan=True to have plans")
-        i, j, mass = (x[b, : self._entries[b]] for x in self._arcs)
-        return sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=self._shape))
+        i, j, mass = self._arcs
+        n = self._entries[b]
+        return i[b, :n], j[b, :n], mass[b, :n]
 
 
 def solve_dense(

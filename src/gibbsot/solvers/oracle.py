@@ -16,7 +16,8 @@ from ..core.problems import Problem, problem
 from ..io import npz, schemas
 from ..sampling import sampler
 from . import certificates
-from .exact import Crossover, cross
+from .crossover import Crossover
+from .exact import cross, methods
 
 Array = NDArray[np.floating]
 
@@ -147,7 +148,7 @@ class Oracle:
         lower = upper = None
         if bounds:
             crossings = cross(pair, info.U, max_rounds=1, n_jobs=self.n_jobs)
-            upper = np.array([crossing.value for crossing in crossings])
+            upper = np.array([crossing.upper for crossing in crossings])
             lower = certificates.lower_bound(pair, np.stack([crossing.U for crossing in crossings]))
         self._set_state(rows, state)
         return info.value, info.U, OracleInfo(sweeps, sweeps < self.max_sweeps, -info.L, lower, upper)
@@ -155,7 +156,7 @@ class Oracle:
     def exact(
         self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None
     ) -> list[Crossover]:
-        """Return the exact optima for models P, by crossover from cooled copies of the chains.
+        """Return the exact optima for models P; problems that cross over do so from cooled copies of the chains.
 
         Parameters
         ----------
@@ -173,6 +174,8 @@ class Oracle:
         """
         rows, pair = self._pair(P, indices)
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
+        if "crossover" not in methods(pair):
+            return cross(pair, None, n_jobs=self.n_jobs)
         _, info = sampler.run(self._state(rows), pair, T, n_jobs=self.n_jobs)
         return cross(pair, info.U, n_jobs=self.n_jobs)
 

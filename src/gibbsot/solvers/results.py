@@ -14,7 +14,8 @@ from ..core.problems import Problem
 from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
 from . import certificates
-from .exact import Crossover, cross
+from .crossover import Crossover
+from .exact import cross
 
 Array = NDArray[np.floating]
 
@@ -46,8 +47,8 @@ class OTResult:
         The certified relative gap, ``(upper - lower) / abs(upper)``; a difference below 1e-12 of the potentials, which
         rounding alone may cause, counts as 0.
     status : str
-        "estimate"; with the option ``gap`` "gap reached" or "budget ended"; after a crossover "optimal", or "simplex
-        failed", "gap open" or "rounds ran out", and then value, potentials and plan are those of the crossover.
+        "estimate"; with the option ``gap`` "gap reached" or "budget ended"; after a crossover "optimal", or
+        "gap open" or "rounds ran out", and then value, potentials and plan are those of the crossover.
     history : array of shape (sweeps,)
         V(z) of every sweep of this call; NaN for sweeps that were not needed.
     n_sweeps : int
@@ -188,7 +189,7 @@ class OTResult:
     @property
     def upper_bound(self) -> Any:
         """The cost of the coupling."""
-        value = np.array([crossing.value for crossing in self._feasible])
+        value = np.array([crossing.upper for crossing in self._feasible])
         # the cost before it was rounded to this precision may have been larger by that much
         return self._number(value + 2 * np.finfo(self.problem.cost.dtype).eps * np.abs(value))
 

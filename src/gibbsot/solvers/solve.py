@@ -57,8 +57,10 @@ def solve(
         Anneal again with ever more sweeps, at last ``n_sweeps``, until the certified relative gap is at most this;
         `status` tells whether it is, and the result's `n_sweeps` counts them all.
     exact : bool
-        Cross over to the exact optimum after annealing, 100 to 4,000 sweeps in single precision by default: the value
-        is then W(p, q), the potentials and the plan (a vertex) are optimal, and `status` is "optimal".
+        Solve exactly: the value is then W(p, q), the potentials and the plan (a vertex) are optimal, and `status` is
+        "optimal". Problems of moderate size and squared or plain Euclidean distances of points are solved without
+        sweeps, unless options of the chains are given; others cross over after annealing, 100 to 4,000 sweeps in
+        single precision by default.
     pinned : bool
         Keep g = 0 at the first point with weight, the paper's Omega_0.
     diagnostics : bool

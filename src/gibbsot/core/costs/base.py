@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -11,6 +11,22 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import native
 
 Array = NDArray[np.floating]
+
+
+class Geometry(NamedTuple):
+    """Points whose distances are a cost: ``M_ij = |x_i - y_j|^power``, in one to three dimensions.
+
+    Attributes
+    ----------
+    X, Y : arrays of float64, shape (m1, d) and (m2, d)
+        The points.
+    power : float
+        1 or 2; on the line any number from 1.
+    """
+
+    X: Array
+    Y: Array
+    power: float
 
 
 class Cost(ABC):
@@ -54,6 +70,15 @@ class Cost(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shape[0]:,} x {self.shape[1]:,}, {self.dtype}>"
+
+    def geometry(self) -> Geometry | None:
+        """Return points whose distances are the costs in double precision, or None if there are none.
+
+        Returns
+        -------
+        Geometry or None
+        """
+        return None
 
     def row_min(self, h: ArrayLike, n_jobs: int | None = None) -> Array:
         r"""Return the c-transform of a potential of the columns.

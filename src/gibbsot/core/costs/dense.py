@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
 from .. import native, validation
-from .base import Array, Cost, frozen, spread_of
+from .base import Array, Cost, Geometry, frozen, spread_of
 
 
 class DenseCost(Cost):
@@ -92,6 +92,7 @@ class DenseCost(Cost):
             return self
         other = copy(self)  # of the same class, such as PointCost
         other.dtype = np.dtype(dtype)
+        other.__dict__.pop("_geometry", None)  # of the costs before they were rounded
         other._store(self._columns[:, : self.shape[0]])
         return other
 
@@ -147,6 +148,15 @@ class PointCost(DenseCost):
                 f"metric: {metric!r} is not one that scipy.spatial.distance.cdist takes ({error})"
             ) from None
         super().__init__(M, precision)
+        power = {"sqeuclidean": 2.0, "euclidean": 1.0}.get(metric) if isinstance(metric, str) else None
+        if power is not None and first.shape[1] <= 3 and self.dtype == np.float64:
+            X, Y = (frozen(np.array(x, np.float64, order="C")) for x in (first, second))
+            self._geometry = Geometry(X, Y, power)
+
+    _geometry: Geometry | None = None
+
+    def geometry(self) -> Geometry | None:
+        return self._geometry
 
 
 def coulomb(x: ArrayLike, y: ArrayLike | None = None, dtype: DTypeLike | None = None) -> DenseCost:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import validation
-from .base import Array, Cost, frozen, spread_of
+from .base import Array, Cost, Geometry, frozen, spread_of
 
 
 class GridCost(Cost):
@@ -68,7 +68,8 @@ class GridCost(Cost):
             if shape is None:
                 raise ValueError("shape: expected the sides of the grid, or matrices instead")
             sides = validation.sides(shape)
-            axes = [_axis_cost(n, power, s) for n, s in zip(sides, validation.spacings(spacing, sides), strict=True)]
+            spacings = validation.spacings(spacing, sides)
+            axes = [_axis_cost(n, power, s) for n, s in zip(sides, spacings, strict=True)]
         else:
             axes = [validation.real(matrix, f"matrices[{a}]") for a, matrix in enumerate(matrices)]
             if not 1 <= len(axes) <= 3:
@@ -89,11 +90,22 @@ class GridCost(Cost):
         self.finite = all(np.isfinite(axis).all() for axis in axes)
         self.depth = len(axes)
         self.work = sum(self.row_shape) * self.shape[0] + sum(self.col_shape) * self.shape[1]
+        # a sum of squares is a squared distance; other powers only on the line
+        known = matrices is None and self.dtype == np.float64 and (power == 2 or len(axes) == 1)
+        self._steps = (tuple(spacings), float(power)) if known else None
 
     @property
     def axes(self) -> tuple[Array, ...]:
         """The cost matrix of each axis, read-only."""
         return self._axes
+
+    def geometry(self) -> Geometry | None:
+        if self._steps is None:
+            return None
+        spacings, power = self._steps
+        axes = [n * step for n, step in zip(np.indices(self.row_shape), spacings, strict=True)]
+        points = np.stack([axis.ravel() for axis in axes], axis=1)
+        return Geometry(points, points, power)
 
     def arrays(self) -> dict[str, Array]:
         return {f"axis{a}": axis for a, axis in enumerate(self.axes)}

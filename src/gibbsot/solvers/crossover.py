@@ -1,0 +1,310 @@
+"""Crossover: exact optima from annealed potentials.
+
+The arcs of an optimal plan have small reduced costs ``M_ij - U_i + L_j`` under annealed potentials. A network simplex
+solves the problem on the arcs of smallest reduced cost, c-transforms of its potentials find the violated arcs, these
+are added, and the simplex resumes from its basis, until no arc is violated. Then plan and potentials are optimal for
+the whole problem.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..core import native
+from ..core.costs import Cost
+from .highs import HighsProblem
+from .network_simplex import ArcProblem, status
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+INFEASIBLE = "cost: infinite costs forbid every plan between these measures; expected a feasible problem"
+_ULP = float(np.finfo(np.float64).eps)
+_REFINEMENTS = 3  # restarts without expensive arcs
+
+
+class Crossover(NamedTuple):
+    """The exact solution of one problem, or the best that was found.
+
+    Attributes
+    ----------
+    value : float
+        The cost of the plan; infinite if it uses a forbidden arc.
+    U, L : arrays of shape (m1,) and (m2,)
+        Potentials: ``U_i - L_j <= M_ij`` for all pairs, points without weight included.
+    plan : scipy.sparse.csr_array of shape (m1, m2)
+        A coupling of p and q, a vertex: at most m1 + m2 - 1 entries.
+    status : str
+        "optimal": the bounds differ by at most 1e-10 of the value plus 1e-12 of the size of the potentials. Otherwise
+        "gap open" (no arc is violated, but rounding leaves a gap) or "rounds ran out".
+    rounds : int
+        The number of runs of the simplex.
+    lower, upper : float
+        Bounds of W(p, q) from the potentials and the plan, rounded outwards.
+    optimal : bool
+        Whether the status is "optimal".
+    """
+
+    value: float
+    U: NDArray[np.floating]
+    L: NDArray[np.floating]
+    plan: sparse.csr_array
+    status: str
+    rounds: int
+    lower: float
+    upper: float
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the status is "optimal".
+
+        Returns
+        -------
+        bool
+        """
+        return self.status == "optimal"
+
+
+def effort(cost: Cost) -> tuple[int, int]:
+    """Return the number of sweeps and of arcs per point with which a crossover is fastest.
+
+    For a dense matrix, where a sweep is expensive, few sweeps and many arcs; on a grid many sweeps and few arcs.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost.
+
+    Returns
+    -------
+    sweeps, neighbours : int
+
+    Examples
+    --------
+    >>> from gibbsot import GridCost
+    >>> effort(GridCost((56, 46)))
+    (1030, 8)
+    """
+    if cost.work > 0.2 * cost.shape[0] * cost.shape[1]:
+        return 100, 20
+    return int(np.clip(0.2 * sum(cost.shape), 250, 4000)), 8
+
+
+def crossover(
+    p: Array,
+    q: Array,
+    cost: Cost,
+    U: NDArray[np.floating],
+    neighbours: int | None = None,
+    max_rounds: int = 30,
+) -> Crossover:
+    """Solve one problem exactly on arcs that potentials suggest.
+
+    Parameters
+    ----------
+    p, q : arrays of shape (m1,) and (m2,)
+        Weights that sum to one.
+    cost : Cost
+        The cost, of shape (m1, m2).
+    U : array of shape (m1,)
+        Potentials; the closer to optimal, the faster.
+    neighbours : int, optional
+        The number of arcs that a point adds, at first and whenever one of its arcs is violated; by default that of
+        `effort`.
+    max_rounds : int
+        The largest number of rounds. Plan and potentials are feasible also if it is reached.
+
+    Returns
+    -------
+    Crossover
+
+    Raises
+    ------
+    ValueError
+        If infinite costs forbid every plan.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import PointCost
+    >>> result = crossover(np.array([0.5, 0.5]), np.array([0.25, 0.75]), PointCost([0.0, 1.0]), np.zeros(2))
+    >>> result.value, result.optimal
+    (0.25, True)
+    """
+    cost = cost.astype(np.float64)
+    if neighbours is None:
+        _, neighbours = effort(cost)
+    return _Rounds(p, q, cost, neighbours).run(np.asarray(U, np.float64), max_rounds)
+
+
+def feasible(cost: Cost, g: Array) -> tuple[Array, Array]:
+    """Return potentials that are feasible for all pairs, from one that is -inf at points without weight."""
+    kept = np.isfinite(g)
+    L = cost.col_max(g - np.median(g[kept]))
+    L = np.where(np.isfinite(L), L, L[np.isfinite(L)].max())  # no point with weight has a finite cost to this one
+    U = cost.row_min(L)
+    # at most the rounding errors of the c-transform
+    slack = (cost.depth + 2) * _ULP * (np.abs(U).max() + np.abs(L).max())
+    return np.asarray(U - slack, np.float64), np.asarray(L, np.float64)
+
+
+class _Rounds:
+    """The rounds of a crossover."""
+
+    def __init__(self, p: Array, q: Array, cost: Cost, neighbours: int) -> None:
+        self.p, self.q, self.cost, self.neighbours = p, q, cost, neighbours
+        self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
+        self.a, self.b = p[self.rows], q[self.columns]
+        self.row_index, self.column_index = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
+
+    def run(self, U: Array, max_rounds: int) -> Crossover:
+        """Add violated arcs until there is none."""
+        g = np.where(self.p > 0, U, -np.inf)
+        h = np.where(self.q > 0, self.cost.col_max(g), np.inf)
+        near = self._near_arcs(g, h, self.rows, self.columns)
+        staircase = _staircase(self.p, self.q, self.cost.shape[1])
+        possible = self._start(_sorted(near, staircase), g, h)  # if the staircase is allowed, a plan exists
+        refinements = 0
+        for rounds in range(1, max_rounds + 1):
+            carried = self.engine.optimise(4 * _ULP * self.scale)
+            while not carried and (possible or rounds == max_rounds) and self._raise_artificial():
+                carried = self.engine.optimise(4 * _ULP * self.scale)
+            f, minus_h = self.engine.potentials()
+            g[self.rows], h[self.columns] = f, -minus_h
+            potentials = feasible(self.cost, g)
+            if carried:
+                answer = self._solution(*potentials, rounds)
+                if answer.optimal:
+                    return answer
+            fresh = self._violated(g, h)
+            if len(fresh):
+                self._add(fresh)
+                continue
+            if (not carried or self.misplaced > 0) and self._raise_artificial():
+                continue
+            if not carried:
+                raise ValueError(INFEASIBLE)
+            if refinements == _REFINEMENTS:
+                return answer._replace(status="gap open")
+            refinements += 1
+            self._restart(*potentials)
+        if not carried:
+            self._force(staircase, g, h)
+        return self._solution(*potentials, rounds)._replace(status="rounds ran out")
+
+    def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
+        """Start a simplex on those arcs that are not forbidden; return whether all are."""
+        i, j = np.divmod(arcs, self.cost.shape[1])
+        costs = self.cost.at(i, j)
+        allowed = np.isfinite(costs)
+        self.arcs, i, j, costs = arcs[allowed], i[allowed], j[allowed], costs[allowed]
+        f, minus_h = g[self.rows], -h[self.columns]
+        reduced = costs - g[i] + h[j]
+        self.scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(minus_h))
+        self.artificial = max(2 * float(reduced.max()), _ULP * self.scale, 1e-300)
+        self.engine = (HighsProblem if native.kernels() is None else ArcProblem)(self.a, self.b)
+        self.engine.add(self.row_index[i], self.column_index[j], costs)
+        self.engine.start(f, minus_h, self.artificial)
+        return bool(allowed.all())
+
+    def _add(self, arcs: Indices) -> None:
+        """Add arcs that have finite costs."""
+        i, j = np.divmod(arcs, self.cost.shape[1])
+        costs = self.cost.at(i, j)
+        self.engine.add(self.row_index[i], self.column_index[j], costs)
+        self.arcs = _sorted(self.arcs, arcs)
+        self.scale = max(self.scale, float(np.abs(costs).max()))
+
+    def _restart(self, U: Array, L: Array) -> None:
+        """Start again without expensive arcs, which no plan near this one uses: the simplex is then more precise."""
+        i, j, _, _ = self.engine.exact_plan()
+        used = self.rows[i] * self.cost.shape[1] + self.columns[j]
+        i, j = np.divmod(self.arcs, self.cost.shape[1])
+        size = np.ptp(U[self.rows]) + np.ptp(L[self.columns])
+        cheap = self.arcs[self.cost.at(i, j) - U[i] + L[j] <= size]
+        g, h = np.where(self.p > 0, U, -np.inf), np.where(self.q > 0, L, np.inf)
+        self._start(_sorted(cheap, np.sort(used)), g, h)
+
+    def _raise_artificial(self) -> bool:
+        """Make artificial arcs more expensive; return False if they are so already that an optimal plan needs them."""
+        if self.artificial > 16 * (len(self.a) + len(self.b)) * max(self.scale, 1e-300):
+            return False
+        self.artificial = self.engine.raise_artificial(8.0)
+        return True
+
+    def _force(self, staircase: Indices, g: Array, h: Array) -> None:
+        """Solve with forbidden arcs, which cost more than any detour."""
+        i, j = np.divmod(staircase, self.cost.shape[1])
+        forbidden = ~np.isfinite(self.cost.at(i, j))
+        self._start(self.arcs, g - np.median(g[self.rows]), h - np.median(h[self.columns]))
+        price = np.full(np.count_nonzero(forbidden), 2 * len(self.arcs) * max(self.scale, 1e-300))
+        self.engine.add(self.row_index[i[forbidden]], self.column_index[j[forbidden]], price)
+        self.scale = float(price.max())
+        while not self.engine.optimise() and self._raise_artificial():
+            pass
+
+    def _violated(self, g: Array, h: Array) -> Indices:
+        """Return the arcs of least reduced cost of the points that have a violated arc, without those that exist."""
+        limit = 16 * _ULP * (self.scale + self.artificial)
+        short = self.cost.row_min(h)[self.rows] - g[self.rows] < -limit
+        over = self.cost.col_max(g)[self.columns] - h[self.columns] > limit
+        near = self._near_arcs(g, h, self.rows[short], self.columns[over])
+        return np.setdiff1d(near, self.arcs, assume_unique=True)
+
+    def _near_arcs(self, g: Array, h: Array, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Indices:
+        """Return the arcs of least reduced cost ``M_ij - g_i + h_j`` of some rows and columns, as ``i m2 + j``."""
+        m1, m2 = self.cost.shape
+        found = [np.empty(0, np.int64)]
+        if len(rows):
+            J = self.cost.row_nearest(h, min(self.neighbours, m2))[rows]
+            found.append((rows[:, None] * m2 + J)[J >= 0])
+        if len(columns):
+            I = self.cost.col_nearest(g, min(self.neighbours, m1))[columns]  # noqa: E741
+            found.append((I * m2 + columns[:, None])[I >= 0])
+        return _sorted(*found)
+
+    def _solution(self, U: Array, L: Array, rounds: int) -> Crossover:
+        """Return the plan of the basis with bounds rounded outwards."""
+        i, j, mass, self.misplaced = self.engine.exact_plan()
+        i, j = self.rows[i], self.columns[j]
+        costs = self.cost.at(i, j)
+        plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=self.cost.shape))
+        terms = mass * costs
+        value = upper = math.fsum(terms)
+        if value < np.inf:
+            upper += (self.cost.depth + 8) * _ULP * math.fsum(np.abs(terms))
+            # wherever what is misplaced should go, it costs no more than this
+            upper += 2 * self.misplaced * (self.cost.spread() + np.abs(costs).max()) if self.misplaced else 0.0
+        a, b = self.a / math.fsum(self.a), self.b / math.fsum(self.b)
+        terms = np.concatenate([a * U[self.rows], -b * L[self.columns]])
+        lower = math.fsum(terms) - 4 * _ULP * math.fsum(np.abs(terms))
+        size = float(np.ptp(U[self.rows]) + np.ptp(L[self.columns]))
+        return Crossover(value, U, L, plan, status(lower, upper, size), rounds, lower, upper)
+
+
+def _sorted(*arcs: Indices) -> Indices:
+    """Return the union of arcs, sorted."""
+    every = np.sort(np.concatenate(arcs))
+    return every[np.diff(every, prepend=-1) > 0]
+
+
+def _staircase(p: Array, q: Array, m2: int) -> Indices:
+    """Return the arcs of the plan of the north-west corner rule, as ``i m2 + j``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> _staircase(np.array([0.5, 0.5]), np.array([0.25, 0.75]), 2)
+    array([0, 1, 3])
+    """
+    rows, columns = np.flatnonzero(p), np.flatnonzero(q)
+    a, b = np.cumsum(p[rows])[:-1], np.cumsum(q[columns])[:-1]
+    steps = np.sort(np.concatenate([a, b]))
+    i = np.concatenate([[0], np.searchsorted(a, steps, side="right")])
+    j = np.concatenate([[0], np.searchsorted(b, steps, side="right")])
+    return rows[i] * m2 + columns[j]
