@@ -14,7 +14,7 @@ PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
 
-toys: $(VENV)/package
+toys: $(VENV)/bench
 	$(RUN) examples/toys.py --out demo
 
 lint: $(VENV)/test
@@ -70,7 +70,7 @@ bench-scaling: $(VENV)/bench
 $(VENV)/package: $(SOURCES) $(VENV)/modules
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet --editable '.[cli,pot]'
+	$(RUN) -m pip install --quiet --editable '.[cli]'
 	touch $@
 
 # An editable installation keeps the paths of its modules: it is made again when one is added, moved or removed.
