@@ -312,6 +312,8 @@ def test_bad_gaps(options, error, message):
 @pytest.mark.parametrize("cost", [GridCost(300, spacing=1.0), DenseCost(GridCost(300, spacing=1.0).matrix())])
 def test_tails_that_weigh_next_to_nothing(cost):
     """Weights down to 1e-300 leave the simplex's tree in pieces, between which its potentials mean nothing."""
+    if native.kernels() is None:
+        pytest.skip("beyond the tolerances of HiGHS, which leave the gap open")
     x = np.arange(300)
     p, q = (np.exp(-((x - 20) ** 2) / (2 * sd**2)) for sd in (5, 10))
     p, q = p / p.sum(), q / q.sum()

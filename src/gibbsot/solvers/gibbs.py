@@ -136,7 +136,8 @@ class GibbsSolver:
     @property
     def _only_exact(self) -> bool:
         """Whether no option concerns the chains."""
-        return self.n_sweeps is None and self.schedule is None and self.warm_start is None and not self.diagnostics
+        chains = self.n_sweeps, self.schedule, self.warm_start
+        return all(option is None for option in chains) and not (self.diagnostics or self.pinned)
 
     def _solve_exactly(self, problem: Problem, chosen: list[str]) -> OTResult:
         """Solve without annealing; the chains of the result start from the optimal potentials."""
