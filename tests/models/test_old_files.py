@@ -50,7 +50,12 @@ def test_an_old_fit_is_resumed(kind, tmp_path, fresh):
     same_nmf(again, model)
     same_nmf(resumed(again), resumed(model))
     if np.array_equal(WassersteinNMF.load(OLD / "model.npz").components_, fresh.components_):
-        same_nmf(model, resumed(WassersteinNMF(**OPTIONS).fit(SHARDS)))
+        # the exact costs in the file are those of another solver, the same up to rounding
+        other = resumed(WassersteinNMF(**OPTIONS).fit(SHARDS))
+        for name in ("components_", "memberships_", "reconstruction_err_"):
+            np.testing.assert_allclose(getattr(model, name), getattr(other, name), rtol=1e-9, atol=1e-12)
+        for a, b in zip(model.history_, other.history_, strict=True):
+            np.testing.assert_allclose(a._replace(seconds=0.0), b._replace(seconds=0.0), rtol=1e-9)
     else:  # exponentials of another version of NumPy or another processor
         pytest.skip("the file is of another platform; only compared with a file of the new version")
 
