@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from cases import KINDS, batch, problems
 from gibbsot import DenseCost, Problem, problem
 from gibbsot.core.problems import dual_value
-from gibbsot.solvers.certificates import lower_bound, sparse_plans
+from gibbsot.solvers.certificates import bounds, lower_bound, sparse_plans
 from gibbsot.solvers.exact import cross
 
 
@@ -84,3 +86,33 @@ def test_the_plan_of_optimal_potentials_of_a_matching_is_optimal():
     plan = sparse_plans(pair, optimum.U[None], optimum.L[None])[0]
     reduced = pair.cost.matrix() - optimum.U[:, None] + optimum.L
     assert (plan.toarray() * reduced).sum() == pytest.approx(0, abs=1e-12)
+
+
+def rational_mean(weight: np.ndarray, x: np.ndarray) -> Fraction:
+    products = [Fraction(float(w)) * Fraction(float(z)) for w, z in zip(weight, x, strict=True) if w > 0]
+    return sum(products, Fraction(0)) / sum(Fraction(float(w)) for w in weight)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_bounds_are_those_of_rational_arithmetic_rounded_outwards(seed):
+    rng = np.random.default_rng(seed)
+    m1, m2, n = rng.integers(1, 40, 3)
+    p, q = (10.0 ** rng.uniform(rng.choice([-300, -20, 0]), rng.choice([0, 1, 100]), m) for m in (m1, m2))
+    mass = rng.dirichlet(np.full(n, 0.01)) + 1e-320
+    scale = 10.0 ** rng.choice([-320, -200, 0, 150])
+    f, g, costs = (scale * rng.normal(size=m) * 10.0 ** rng.uniform(-20, 0, m) for m in (m1, m2, n))
+    p[0] *= rng.integers(2) if m1 > 1 else 1
+    found = bounds(p, q, f, g, mass, costs)
+    means = rational_mean(p, f), rational_mean(q, g)
+    dual = sum(means)
+    primal = sum(Fraction(float(m)) * Fraction(float(c)) for m, c in zip(mass, costs, strict=True))
+    size = abs(means[0]) + abs(means[1])
+    assert dual - 8 * Fraction(2) ** -52 * size - Fraction(2) ** -1060 <= Fraction(found.lower) <= dual
+    absolute = sum(Fraction(float(m)) * abs(Fraction(float(c))) for m, c in zip(mass, costs, strict=True))
+    assert primal <= Fraction(found.upper) <= primal + 8 * Fraction(2) ** -52 * absolute + Fraction(2) ** -1060
+    assert found.value == pytest.approx(float(primal), rel=1e-15, abs=2.0**-1060)
+
+
+def test_a_plan_that_uses_a_forbidden_arc_has_an_infinite_upper_bound():
+    one = np.ones(1)
+    assert bounds(one, one, one, one, one, np.array([np.inf])).upper == np.inf

@@ -8,7 +8,6 @@ the whole problem.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from scipy import sparse
 
 from ..core import native
 from ..core.costs import Cost
+from .certificates import bounds
 from .highs import HighsProblem
 from .network_simplex import ArcProblem, status
 
@@ -274,17 +274,12 @@ class _Rounds:
         i, j = self.rows[i], self.columns[j]
         costs = self.cost.at(i, j)
         plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=self.cost.shape))
-        terms = mass * costs
-        value = upper = math.fsum(terms)
-        if value < np.inf:
-            upper += (self.cost.depth + 8) * _ULP * math.fsum(np.abs(terms))
-            # wherever what is misplaced should go, it costs no more than this
-            upper += 2 * self.misplaced * (self.cost.spread() + np.abs(costs).max()) if self.misplaced else 0.0
-        a, b = self.a / math.fsum(self.a), self.b / math.fsum(self.b)
-        terms = np.concatenate([a * U[self.rows], -b * L[self.columns]])
-        lower = math.fsum(terms) - 4 * _ULP * math.fsum(np.abs(terms))
-        size = float(np.ptp(U[self.rows]) + np.ptp(L[self.columns]))
-        return Crossover(value, U, L, plan, status(lower, upper, size), rounds, lower, upper)
+        found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth)
+        upper = found.upper
+        if self.misplaced > 0 and upper < np.inf:  # wherever it should go, it costs no more than this
+            upper += 2 * self.misplaced * (self.cost.spread() + np.abs(costs).max())
+        state = status(found.lower, upper, found.size)
+        return Crossover(found.value, U, L, plan, state, rounds, found.lower, upper)
 
 
 def _sorted(*arcs: Indices) -> Indices:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from .certificates import bounds
 from .multiscale import Solution
 from .network_simplex import kernels, status
 
@@ -43,30 +44,23 @@ def solve_line(
     n = len(x) + len(y) - 1
     i, j, mass = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     kernels().line_path(p=p[order_x], q=q[order_y], i=i, j=j, share=mass)
-    xs, ys = x[order_x], y[order_y]
-
-    def cost(r: NDArray[np.int64], c: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.abs(xs[r] - ys[c]) ** power
-
-    costs = cost(i, j)
-    # along the path either the row or the column changes, and its potential by the difference of the costs
-    steps = np.diff(costs.astype(np.longdouble))
-    down = np.diff(i) == 1
+    xs, ys, depth = x[order_x], y[order_y], math.ceil(power) + 3
+    # In extended precision where there is one: along the path either the row or the column changes, and its potential by
+    # the difference of the costs, whose errors add up.
+    distances = np.abs(xs[i].astype(np.longdouble) - ys[j])
+    costs = distances**power
+    steps, down = np.diff(costs), np.diff(i) == 1
     f = np.concatenate([[0], np.cumsum(steps[down])])
     g = costs[0] + np.concatenate([[0], np.cumsum(steps[~down])])
-    middle = np.median(f).astype(np.longdouble)
-    size = float(np.ptp(f) + np.ptp(g))
-    slack = 16 * _ULP * (float(costs.max(initial=0.0)) + size) + n * float(np.finfo(np.longdouble).eps) * size
+    middle = np.median(f)
+    f, g = f - middle, g + middle
+    added_up = 4 * depth * float(np.finfo(np.longdouble).eps) * float(costs.sum() + n * (np.ptp(f) + np.ptp(g)))
+    slack = added_up + depth * _ULP * float(np.abs(f).max() + np.abs(g).max())
     full_f, full_g = np.empty(len(x)), np.empty(len(y))
-    full_f[order_x] = (f - middle - slack).astype(np.float64)
-    full_g[order_y] = (g + middle).astype(np.float64)
-    terms = mass * costs
-    upper = math.fsum(terms) * (1 + 16 * _ULP)
-    a, b = p / math.fsum(p), q / math.fsum(q)
-    products = np.concatenate([(a * full_f)[p > 0], (b * full_g)[q > 0]])
-    lower = math.fsum(products) - 4 * _ULP * float(np.abs(products).sum())
+    full_f[order_x], full_g[order_y] = f - slack, g
     kept = mass > 0
-    plan = sparse.csr_array(
-        sparse.coo_array((mass[kept], (order_x[i[kept]], order_y[j[kept]])), shape=(len(x), len(y)))
-    )
-    return Solution(lower, upper, full_f, full_g, plan, status(lower, upper, size), 0, 0)
+    i, j, mass, costs = order_x[i[kept]], order_y[j[kept]], mass[kept], costs[kept].astype(np.float64)
+    found = bounds(p, q, full_f, full_g, mass, costs, depth)
+    plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(x), len(y))))
+    state = status(found.lower, found.upper, found.size)
+    return Solution(found.lower, found.upper, full_f, full_g, plan, state, 0, 0)

@@ -7,7 +7,6 @@ potentials violate are added, and the basis stays, until no arc is violated. Eve
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from .certificates import bounds
 from .network_simplex import ArcProblem, kernels, solve_dense, status
 
 Array = NDArray[np.float64]
@@ -206,21 +206,10 @@ def certify(
     i, j, mass, misplaced = problem.exact_plan()
     costs = at(rows[i], columns[j])
     plan = sparse.csr_array(sparse.coo_array((mass, (rows[i], columns[j])), shape=(len(p), len(q))))
-    terms = mass * costs
-    absolute = float(np.abs(terms).sum())
-    upper = _fsum(terms) + (depth + 6) * _ULP * absolute
-    upper += 2 * misplaced * largest  # another way for what is misplaced costs no more
-    kept_p, kept_q = p > 0, q > 0
-    a, b = p[kept_p] / _fsum(p), q[kept_q] / _fsum(q)
-    terms = np.concatenate([a * f[kept_p], b * g[kept_q]])
-    lower = _fsum(terms) - 4 * _ULP * float(np.abs(terms).sum())
-    size = float(np.ptp(f[kept_p]) + np.ptp(g[kept_q]))
-    return Solution(lower, upper, f, g, plan, status(lower, upper, size), problem.pivots, rounds)
-
-
-def _fsum(x: Array) -> float:
-    """Return the sum of an array, rounded once."""
-    return math.fsum(x.tolist())
+    found = bounds(p, q, f, g, mass, costs, depth)
+    upper = found.upper + 2 * misplaced * largest  # another way for what is misplaced costs no more
+    state = status(found.lower, upper, found.size)
+    return Solution(found.lower, upper, f, g, plan, state, problem.pivots, rounds)
 
 
 def solve_grid(
