@@ -66,14 +66,22 @@ def bounds(p: Array, q: Array, f: Array, g: Array, mass: Array, costs: Array, de
         return Bounds(lower, np.inf, np.inf, size)
     costs, exponent = _scaled(costs)
     value, absolute = _inner(mass, costs)
-    error = np.ldexp((depth + 4) * _ULP * absolute + len(mass) * _TINY, exponent) + (_TINY if depth else 0.0)
-    value = float(np.ldexp(value, exponent))
-    return Bounds(lower, _outwards(value, float(error), np.inf), value, size)
+    error = (depth + 4) * _ULP * absolute + np.count_nonzero(costs) * _TINY
+    total = _Estimate.scaled(value, error, exponent)
+    return Bounds(lower, _outwards(*total, np.inf), total.value, size)
 
 
 class _Estimate(NamedTuple):
+    """A number and a bound of its error, which is zero only for an exact zero."""
+
     value: float
     error: float
+
+    @staticmethod
+    def scaled(value: float, error: float, exponent: int) -> _Estimate:
+        """Return both times a power of two."""
+        smallest = 5e-324 if error > 0 else 0.0
+        return _Estimate(float(np.ldexp(value, exponent)), float(np.ldexp(error, exponent)) + smallest)
 
 
 def _mean(weight: Array, x: Array) -> _Estimate:
@@ -81,8 +89,8 @@ def _mean(weight: Array, x: Array) -> _Estimate:
     (weight, _), (x, exponent) = _scaled(weight), _scaled(x)
     total = _sum(weight)
     value, absolute = _inner(weight, x)
-    error = 2 * _ULP * abs(value) + _ULP**1.5 * absolute + len(x) * _TINY
-    return _Estimate(*np.ldexp([value / total, error / total], exponent).tolist())
+    error = 2 * _ULP * abs(value) + _ULP**1.5 * absolute + np.count_nonzero(x) * _TINY
+    return _Estimate.scaled(value / total, error / total, exponent)
 
 
 def _scaled(x: Array) -> tuple[Array, int]:
@@ -121,6 +129,8 @@ def _sum(x: Array) -> float:
 
 def _outwards(x: float, error: float, towards: float) -> float:
     """Return a bound of a number that is known to within an error."""
+    if error == 0:
+        return x
     error = 1.01 * error + _ULP * abs(x)
     return float(np.nextafter(x + np.copysign(error, towards), towards))
 

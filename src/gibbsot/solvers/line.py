@@ -45,8 +45,8 @@ def solve_line(
     i, j, mass = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     kernels().line_path(p=p[order_x], q=q[order_y], i=i, j=j, share=mass)
     xs, ys, depth = x[order_x], y[order_y], math.ceil(power) + 3
-    # In extended precision where there is one: along the path either the row or the column changes, and its potential by
-    # the difference of the costs, whose errors add up.
+    # In extended precision where there is one: along the path either the row or the column changes, and its potential
+    # by the difference of the costs, whose errors add up.
     distances = np.abs(xs[i].astype(np.longdouble) - ys[j])
     costs = distances**power
     steps, down = np.diff(costs), np.diff(i) == 1
