@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from gibbsot.core import native
 from gibbsot.solvers.line import solve_line
-from gibbsot.solvers.multiscale import CostOracle, Points, solve_arcs, solve_grid, solve_points
+from gibbsot.solvers.multiscale import Points, solve_grid, solve_points
 from gibbsot.solvers.network_simplex import ArcProblem, solve_dense
 from rational import hard_problem, rational_optimum
 
@@ -182,21 +182,6 @@ def test_grids_agree_with_pot(shape):
     W = ot.emd2(p.ravel() / p.sum(), q.ravel() / q.sum(), ot.dist(x, x), numItermax=10**7)
     assert answer.status == "optimal"
     assert answer.upper == pytest.approx(W, rel=1e-9)
-
-
-def test_any_cost_object():
-    from gibbsot import GridCost
-
-    cost = GridCost((16, 17), power=1.5)
-    rng = np.random.default_rng(0)
-    p, q = rng.random(cost.shape[0]), rng.random(cost.shape[1])
-    p[::5] = 0
-    rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    f = cost.row_min(np.zeros(cost.shape[1]))[rows]
-    g = -cost.col_max(np.where(p > 0, cost.row_min(np.zeros(cost.shape[1])), -np.inf))[columns]
-    _, _, problem, _ = solve_arcs(CostOracle(cost, rows, columns), p[rows], q[columns], f, g, 8)
-    W = ot.emd2(p / p.sum(), q / q.sum(), cost.matrix(), numItermax=10**7)
-    assert problem.value == pytest.approx(W, rel=1e-9)
 
 
 @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])

@@ -1,7 +1,7 @@
 """Exact optima of transport problems, with certified bounds.
 
 Small problems are solved on all arcs by `network_simplex.solve_dense`, distances of points by `multiscale` and `line`,
-and all others by `crossover` from annealed potentials. `methods` makes the choice.
+other costs on grids by `pyramid`, and all others by `crossover` from annealed potentials. `methods` makes the choice.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import native
-from ..core.costs import Cost, DenseCost
+from ..core.costs import Cost, DenseCost, GridCost
 from ..core.costs.base import Geometry
 from ..core.problems import Problem
 from .crossover import INFEASIBLE, Crossover, crossover, feasible
 from .line import solve_line
 from .multiscale import solve_points
 from .network_simplex import solve_dense
+from .pyramid import solve_pyramid
 
 Array = NDArray[np.float64]
 
@@ -37,6 +38,7 @@ def methods(problem: Problem) -> list[str]:
                    plain Euclidean, in one to three dimensions) k <= 160,000, and 25,000 on the line
     "line"         larger problems on the line, with a convex power of the distance
     "multiscale"   larger problems with squared or plain Euclidean distances
+    "pyramid"      larger problems on grids with other costs
     "crossover"    all others, and all without compiled kernels: these need annealed potentials
     ============== ====================================================================================================
 
@@ -55,7 +57,7 @@ def methods(problem: Problem) -> list[str]:
     >>> from gibbsot import GridCost, problem
     >>> ones = np.ones(32 * 32)
     >>> methods(problem(ones, ones, GridCost((32, 32)))), methods(problem(ones, ones, GridCost((32, 32), power=1)))
-    (['multiscale'], ['crossover'])
+    (['multiscale'], ['pyramid'])
     """
     pairs = np.count_nonzero(problem.p, axis=1) * np.count_nonzero(problem.q, axis=1)
     most, other = _STORED_PAIRS if isinstance(problem.cost, DenseCost) else _OTHER_PAIRS, "crossover"
@@ -64,6 +66,8 @@ def methods(problem: Problem) -> list[str]:
     elif pairs.max() > _LINE_PAIRS and (geometry := problem.cost.geometry()) is not None:
         line = geometry.X.shape[1] == 1
         most, other = min(most, _LINE_PAIRS if line else _DISTANCE_PAIRS), "line" if line else "multiscale"
+    elif isinstance(problem.cost, GridCost):
+        other = "pyramid"
     return ["all arcs" if k <= most else other for k in pairs.tolist()]
 
 
@@ -113,8 +117,10 @@ def cross(
         try:
             if chosen[b] == "all arcs":
                 return _all_arcs_of_supports(p, q, cost)
-            if chosen[b] != "crossover" and geometry is not None:
+            if chosen[b] in ("line", "multiscale") and geometry is not None:
                 return _of_points(p, q, cost, geometry)
+            if chosen[b] == "pyramid" and isinstance(cost, GridCost):
+                return solve_pyramid(p, q, cost)
             if U is None:
                 raise RuntimeError("a crossover needs potentials")
             return crossover(p, q, cost, U[b], max_rounds=max_rounds)

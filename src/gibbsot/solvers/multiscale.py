@@ -8,7 +8,7 @@ potentials violate are added, and the basis stays, until no arc is violated. Eve
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,21 +53,6 @@ class Solution:
     status: str
     pivots: int
     rounds: int
-
-
-class Oracle(Protocol):
-    """What the solver needs of a cost that has no matrix."""
-
-    shape: tuple[int, int]
-
-    def at(self, i: Indices, j: Indices) -> Array:
-        """Return the costs of pairs."""
-
-    def rows(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        """Return the k columns with the least ``c_ij + h_j`` below ``bound_i`` for each row; -1 for none."""
-
-    def columns(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        """Return the k rows with the least ``c_ij + h_i`` below ``bound_j`` for each column; -1 for none."""
 
 
 class Points:
@@ -243,50 +228,6 @@ def solve_grid(
     return solve_points(points, points, p, q, squared)
 
 
-class CostOracle:
-    """A cost object (`row_nearest`, `col_nearest`, `row_min`, `col_max`, `at`) as an oracle for `solve_arcs`.
-
-    Parameters
-    ----------
-    cost : Cost
-        In double precision.
-    rows, columns : arrays of int
-        The points that have weight.
-    """
-
-    def __init__(self, cost: Any, rows: Indices, columns: Indices) -> None:
-        self.cost, self._rows, self._columns = cost, rows, columns
-        self.shape = len(rows), len(columns)
-        self._row_index, self._column_index = (np.full(n, -1, np.int64) for n in cost.shape)
-        self._row_index[rows] = np.arange(len(rows))
-        self._column_index[columns] = np.arange(len(columns))
-
-    def at(self, i: Indices, j: Indices) -> Array:
-        return np.asarray(self.cost.at(self._rows[i], self._columns[j]), np.float64)
-
-    def rows(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        full = np.full(self.cost.shape[1], np.inf)
-        full[self._columns] = h
-        if bound is not None and not (self.cost.row_min(full)[self._rows] < bound).any():
-            return np.full((self.shape[0], k), -1)
-        near = self.cost.row_nearest(full, k)[self._rows]
-        near = np.where(near >= 0, self._column_index[near], -1)
-        if bound is not None:
-            i = np.arange(self.shape[0])[:, None]
-            near[(near >= 0) & (self.at(i, near) + h[near] >= bound[:, None])] = -1
-        return near
-
-    def columns(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        full = np.full(self.cost.shape[0], -np.inf)
-        full[self._rows] = -h
-        near = self.cost.col_nearest(full, k)[self._columns]
-        near = np.where(near >= 0, self._row_index[near], -1)
-        if bound is not None:
-            j = np.arange(self.shape[1])[:, None]
-            near[(near >= 0) & (self.at(near, j) + h[near] >= bound[:, None])] = -1
-        return near
-
-
 def _solve_cells(
     X: Array, Y: Array, p: Array, q: Array, rows: Indices, columns: Indices, squared: bool, neighbours: int
 ) -> tuple[Array, Array, ArcProblem, int, tuple[Indices, Indices]]:
@@ -332,13 +273,13 @@ def _join(x: Array, a: Array) -> tuple[Array, Array]:
 
 
 def solve_arcs(
-    oracle: Oracle, p: Array, q: Array, f: Array, g: Array, neighbours: int, max_rounds: int = 100
+    oracle: Points, p: Array, q: Array, f: Array, g: Array, neighbours: int, max_rounds: int = 100
 ) -> tuple[Array, Array, ArcProblem, int]:
     """Solve a problem exactly from potentials f and g: nearest arcs, then violated arcs until there is none.
 
     Parameters
     ----------
-    oracle : Oracle
+    oracle : Points
     p, q : arrays of shape (m1,) and (m2,)
         Positive weights.
     f, g : arrays of shape (m1,) and (m2,)
