@@ -110,8 +110,8 @@ void bind_arcs(nb::module_& m) {
         .def_prop_ro("value", &ArcSimplex::value);
 }
 
-// One problem a row of p and q, all with the costs C. `info` has the columns lower, upper, size, entries, pivots and
-// feasible; the plan's arrays may be empty.
+// One problem a row of p and q, all with the costs C. `info` has the columns value, lower, upper, size, entries, pivots
+// and feasible; the plan's arrays may be empty. Potentials are written for the points that have weight.
 void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q, std::size_t n_threads,
                        Matrix<double> f, Matrix<double> g, Matrix<std::int32_t> i, Matrix<std::int32_t> j,
                        Matrix<double> mass, Matrix<double> info) {
@@ -119,10 +119,9 @@ void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<co
     check_shape("p", p, n, m1);
     check_shape("q", q, n, m2);
     check_threads(n_threads);
-    const bool potentials = f.size() > 0;
-    if (potentials) check_length(f.size(), n * m1);
-    check_length(g.size(), potentials ? n * m2 : 0);
-    check_length(info.shape(1), 6);
+    check_shape("f", f, n, m1);
+    check_shape("g", g, n, m2);
+    check_length(info.shape(1), 7);
     for (const std::size_t rows : {info.shape(0), mass.shape(0)}) check_length(rows, n);
     check_length(i.size(), mass.size());
     check_length(j.size(), mass.size());
@@ -132,20 +131,38 @@ void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<co
     parallel_for(n, n_threads, [&] {
         return [&](std::size_t b) {
             const bool plan = most > 0;
-            DenseAnswer answer{potentials ? f.data() + b * m1 : nullptr,
-                               potentials ? g.data() + b * m2 : nullptr,
+            DenseAnswer answer{f.data() + b * m1, g.data() + b * m2,
                                plan ? i.data() + b * most : nullptr,
                                plan ? j.data() + b * most : nullptr,
                                plan ? mass.data() + b * most : nullptr};
             solve_dense({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, answer,
                         [&] { interrupt(); });
-            double* out = info.data() + 6 * b;
-            out[0] = answer.lower;
-            out[1] = answer.upper;
-            out[2] = answer.size;
-            out[3] = static_cast<double>(answer.entries);
-            out[4] = static_cast<double>(answer.pivots);
-            out[5] = answer.feasible ? 1 : 0;
+            double* out = info.data() + 7 * b;
+            out[0] = answer.value;
+            out[1] = answer.lower;
+            out[2] = answer.upper;
+            out[3] = answer.size;
+            out[4] = static_cast<double>(answer.entries);
+            out[5] = static_cast<double>(answer.pivots);
+            out[6] = answer.feasible ? 1 : 0;
+        };
+    });
+}
+
+// Potentials of the points without weight, from those that solve_dense wrote.
+void complete_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q, std::size_t n_threads,
+                          Matrix<double> f, Matrix<double> g) {
+    const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1);
+    check_shape("p", p, n, m1);
+    check_shape("q", q, n, m2);
+    check_shape("f", f, n, m1);
+    check_shape("g", g, n, m2);
+    check_threads(n_threads);
+    nb::gil_scoped_release release;
+    parallel_for(n, n_threads, [&] {
+        return [&](std::size_t b) {
+            complete_dual({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, f.data() + b * m1,
+                          g.data() + b * m2);
         };
     });
 }
@@ -239,6 +256,8 @@ void bind_exact(nb::module_& m) {
     m.def("median_cells", &cells, "points"_a, nb::kw_only(), "most"_a, output("label"));
     m.def("solve_dense", &solve_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"), output("g"),
           output("i"), output("j"), output("mass"), output("info"));
+    m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),
+          output("g"));
 }
 
 }  // namespace gibbsot

@@ -214,11 +214,11 @@ private:
 
 // What is known of one problem. The plan's masses are shares of the total; potentials satisfy f_i + g_j <= C_ij exactly.
 struct DenseAnswer {
-    double *f, *g;            // both may be null
+    double *f, *g;            // of the points that have weight; the others are left alone
     std::int32_t *i, *j;      // may be null: the plan, at most rows + columns - 1 entries
     double* mass;             // may be null
     std::int64_t entries = 0;
-    double lower = 0, upper = 0, size = 0;  // size: the spread of the potentials
+    double value = 0, lower = 0, upper = 0, size = 0;  // size: the spread of the potentials
     std::int64_t pivots = 0;
     bool feasible = true;
 };
@@ -268,37 +268,39 @@ inline double dense_dual(CostView C, const double* p, const double* q, double* f
 struct Support {
     std::vector<std::int32_t> rows, columns;
     std::vector<double> p, q;
+
+    Support(CostView C, const double* all_p, const double* all_q) {
+        for (std::size_t i = 0; i < C.rows; ++i)
+            if (all_p[i] > 0) {
+                rows.push_back(static_cast<std::int32_t>(i));
+                p.push_back(all_p[i]);
+            }
+        for (std::size_t j = 0; j < C.columns; ++j)
+            if (all_q[j] > 0) {
+                columns.push_back(static_cast<std::int32_t>(j));
+                q.push_back(all_q[j]);
+            }
+    }
 };
 
-// Potentials of all points from those of the support: c-transforms, rounded down.
-inline void complete_dual(CostView C, const Support& support, const double* f, const double* g, double* all_f,
-                          double* all_g) {
-    const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
+// Potentials of the points without weight from those of the others: c-transforms, rounded down.
+inline void complete_dual(CostView C, const double* p, const double* q, double* f, double* g) {
     double largest = 0;
-    for (std::size_t i = 0; i < m1; ++i) largest = std::max(largest, std::abs(f[i]));
-    if (m2 < C.columns) {
-        std::fill(all_g, all_g + C.columns, kInf<double>);
-        for (std::size_t i = 0; i < m1; ++i) {
-            const double* row = C.row(static_cast<std::size_t>(support.rows[i]));
-            for (std::size_t j = 0; j < C.columns; ++j) all_g[j] = std::min(all_g[j], row[j] - f[i]);
-        }
-        for (std::size_t j = 0; j < C.columns; ++j) all_g[j] = all_g[j] < kInf<double> ? below(all_g[j]) : largest;
+    for (std::size_t i = 0; i < C.rows; ++i)
+        if (p[i] > 0) largest = std::max(largest, std::abs(f[i]));
+    std::vector<double> least(C.columns, kInf<double>), minus_g(C.columns);
+    for (std::size_t i = 0; i < C.rows; ++i)
+        if (p[i] > 0)
+            for (std::size_t j = 0; j < C.columns; ++j) least[j] = std::min(least[j], C.row(i)[j] - f[i]);
+    for (std::size_t j = 0; j < C.columns; ++j) {
+        if (!(q[j] > 0)) g[j] = least[j] < kInf<double> ? below(least[j]) : largest;
+        minus_g[j] = -g[j];
     }
-    for (std::size_t j = 0; j < m2; ++j) all_g[support.columns[j]] = g[j];
-    if (m1 < C.rows) {
-        std::vector<double> minus_g(all_g, all_g + C.columns);
-        for (double& x : minus_g) x = -x;
-        std::size_t next = 0;
-        for (std::size_t i = 0; i < C.rows; ++i) {
-            if (next < m1 && static_cast<std::size_t>(support.rows[next]) == i) {
-                ++next;
-                continue;
-            }
-            const double least = least_sum(C.row(i), minus_g.data(), C.columns);
-            all_f[i] = least < kInf<double> ? below(least) : largest;
-        }
+    for (std::size_t i = 0; i < C.rows; ++i) {
+        if (p[i] > 0) continue;
+        const double sum = least_sum(C.row(i), minus_g.data(), C.columns);
+        f[i] = sum < kInf<double> ? below(sum) : largest;
     }
-    for (std::size_t i = 0; i < m1; ++i) all_f[support.rows[i]] = f[i];
 }
 
 // The plan of a basis with exact flows, and its cost rounded up. Returns whether no flow is negative.
@@ -330,24 +332,15 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
         ++n;
     });
     answer.entries = n;
-    answer.upper = forbidden ? kInf<double> : rounded_up(total.value(), sum_error(absolute, 3 * kUlp));
+    answer.value = forbidden ? kInf<double> : total.value();
+    answer.upper = rounded_up(answer.value, sum_error(absolute, 3 * kUlp));
     return feasible;
 }
 
 // Solves one problem on the matrix of all its costs.
 template <class Pause>
 void solve_dense(CostView C, const double* p, const double* q, DenseAnswer& answer, Pause pause) {
-    Support support;
-    for (std::size_t i = 0; i < C.rows; ++i)
-        if (p[i] > 0) {
-            support.rows.push_back(static_cast<std::int32_t>(i));
-            support.p.push_back(p[i]);
-        }
-    for (std::size_t j = 0; j < C.columns; ++j)
-        if (q[j] > 0) {
-            support.columns.push_back(static_cast<std::int32_t>(j));
-            support.q.push_back(q[j]);
-        }
+    const Support support(C, p, q);
     const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
     std::vector<double> gathered;
     CostView view{C.data, m1, m2, C.stride};
@@ -371,7 +364,8 @@ void solve_dense(CostView C, const double* p, const double* q, DenseAnswer& answ
         const double middle = sorted[m1 / 2];
         for (std::size_t i = 0; i < m1; ++i) f[i] = simplex.basis().y(static_cast<std::int32_t>(i)) - middle;
         answer.lower = dense_dual(view, support.p.data(), support.q.data(), f.data(), g.data(), &answer.size);
-        if (answer.f != nullptr) complete_dual(C, support, f.data(), g.data(), answer.f, answer.g);
+        for (std::size_t i = 0; i < m1; ++i) answer.f[support.rows[i]] = f[i];
+        for (std::size_t j = 0; j < m2; ++j) answer.g[support.columns[j]] = g[j];
     };
     const auto exactly = [&]<std::size_t K>() {
         const ExactWeights<K> weights(support.p.data(), m1, support.q.data(), m2);
