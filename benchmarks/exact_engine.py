@@ -76,7 +76,7 @@ def batch() -> None:
         return values
 
     theirs, W = cpu(2, loop)
-    ours, answer = cpu(2, solve_dense, C, A, B, plan=False, potentials=False)
+    ours, answer = cpu(2, solve_dense, C, A, B, plan=False)
     full, _ = cpu(2, solve_dense, C, A, B)
     assert set(answer.status) == {"optimal"}
     assert np.allclose(answer.upper, W, rtol=1e-9)

@@ -185,7 +185,7 @@ def by_crossover(data: Data) -> Duals:
 
     def duals(P: Array) -> tuple[float, Array]:
         optima = [crossover(p, q, data.cost, u) for p, q, u in zip(P, data.X, U, strict=True)]
-        U[:] = [optimum.U for optimum in optima]
+        U[:] = [optimum.f for optimum in optima]
         return float(np.mean([optimum.value for optimum in optima])), U
 
     return duals

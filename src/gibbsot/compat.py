@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from .core import native
 from .core.costs import DenseCost
 from .core.problems import problem
-from .solvers.crossover import Crossover
 from .solvers.exact import cross
+from .solvers.solution import Solution
 from .solvers.solve import solve
 
 _MIN_PAIRS = 90_000
@@ -201,8 +201,8 @@ def _solved(
     G, u, v = np.zeros((m1, m2), dtype), np.zeros(m1), np.zeros(m2)
     plan = crossing.plan.tocoo()
     G[rows[plan.row], columns[plan.col]] = mass * plan.data
-    shift = (p @ crossing.U + q @ crossing.L) / 2 if center_dual or not everywhere else 0.0
-    u[rows], v[columns] = crossing.U - shift, shift - crossing.L
+    shift = (p @ crossing.f - q @ crossing.g) / 2 if center_dual or not everywhere else 0.0
+    u[rows], v[columns] = crossing.f - shift, crossing.g + shift
     if not everywhere:  # POT's rule for points without weight: 0, or less where that would be infeasible
         excess = u[:, None] + v - M
         u = np.where(a == 0, u - excess.max(axis=1).clip(min=0), u)
@@ -211,7 +211,7 @@ def _solved(
     return {"cost": value, "u": u.astype(dtype), "v": v.astype(dtype), "warning": None, "result_code": 1, "G": G}
 
 
-def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Crossover | None:
+def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
     """Return the optimum, from the potentials U if they are given, or None if POT is to solve the problem."""
     weak = M.size < _MIN_PAIRS or min(p.min(), q.min()) < _MIN_WEIGHT
     if native.kernels() is None and weak and np.isfinite(M).all():

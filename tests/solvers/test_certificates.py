@@ -32,7 +32,7 @@ def test_every_potential_gives_a_lower_bound(pair, scale, seed):
 def test_optimal_potentials_give_the_optimum_from_below(kind, dtype):
     pair = batch(kind, dtype=dtype)
     found = cross(pair, np.zeros(pair.p.shape))
-    values, U = np.array([optimum.value for optimum in found]), np.stack([optimum.U for optimum in found])
+    values, U = np.array([optimum.value for optimum in found]), np.stack([optimum.f for optimum in found])
     bound = lower_bound(pair, U)
     assert (bound <= values).all()
     size = np.abs(np.where(pair.p > 0, U, 0)).max() + np.abs(values).max()
@@ -83,8 +83,8 @@ def test_the_plan_of_optimal_potentials_of_a_matching_is_optimal():
     rng = np.random.default_rng(0)
     pair = problem(np.full((1, 9), 1 / 9), np.full((1, 9), 1 / 9), DenseCost(rng.random((9, 9))))
     optimum = cross(pair, np.zeros((1, 9)))[0]
-    plan = sparse_plans(pair, optimum.U[None], optimum.L[None])[0]
-    reduced = pair.cost.matrix() - optimum.U[:, None] + optimum.L
+    plan = sparse_plans(pair, optimum.f[None], -optimum.g[None])[0]
+    reduced = pair.cost.matrix() - optimum.f[:, None] - optimum.g
     assert (plan.toarray() * reduced).sum() == pytest.approx(0, abs=1e-12)
 
 

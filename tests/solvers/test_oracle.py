@@ -276,7 +276,7 @@ def test_chains_adopt_exact_potentials():
     P = models(oracle)
     W = exact(P, oracle.targets.toarray(), oracle.cost.matrix())
     T = 1e-5 * W
-    oracle.load_potentials([optimum.L for optimum in oracle.exact(P[:2], 0.1, [0, 1])], [0, 1])
+    oracle.load_potentials([-optimum.g for optimum in oracle.exact(P[:2], 0.1, [0, 1])], [0, 1])
     assert (oracle.sweep == 0).all()
     values, without = oracle(P, T)[0], cold(P, T)[0]
     np.testing.assert_allclose(values[:2], W[:2], rtol=1e-3)
@@ -434,7 +434,7 @@ def test_sampled_temperatures_agree_with_the_bound(kind):
     """
     n, one = 150, batch(kind, n=1)
     pair = Problem(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
-    h = np.where(one.q > 0, cross(one, np.zeros_like(one.p))[0].L, np.inf)
+    h = np.where(one.q > 0, -cross(one, np.zeros_like(one.p))[0].g, np.inf)
     chains = sampler.State(np.repeat(h, n, axis=0), np.zeros(n, np.int64), 3, np.arange(n, dtype=np.uint64))
     U = one.cost.row_min(h)
     closed = one.cost.col_max(np.where(one.p > 0, U, -np.inf))

@@ -48,7 +48,7 @@ def test_many_levels_give_the_optimum(case):
     W = ot.emd2(p, q, M, numItermax=10**7)
     assert answer.value == pytest.approx(W, rel=1e-9, abs=1e-14 * M.max())
     assert 0 <= answer.upper - answer.lower <= 1e-10 * W + 1e-13 * M.max()
-    assert (answer.U[:, None] - answer.L <= M).all()
+    assert (answer.f[:, None] + answer.g <= M).all()
     np.testing.assert_allclose(answer.plan.sum(axis=1), p, rtol=1e-12, atol=1e-300)
     np.testing.assert_allclose(answer.plan.sum(axis=0), q, rtol=1e-12, atol=1e-300)
 

@@ -103,7 +103,7 @@ def test_a_crossover_replaces_value_potentials_and_plan():
     result = solve_batch(pair.p, pair.q, pair.cost, exact=True)
     assert result.status == ["optimal"] * 2
     assert result.value.tolist() == [crossing.value for crossing in result.crossings]
-    np.testing.assert_array_equal(result.potentials[0], np.stack([crossing.U for crossing in result.crossings]))
+    np.testing.assert_array_equal(result.potentials[0], np.stack([crossing.f for crossing in result.crossings]))
     for plan, coupling in zip(result.plan, result.coupling, strict=True):
         assert (plan != coupling).nnz == 0
     np.testing.assert_allclose(result.gap, 0, atol=1e-5)

@@ -8,7 +8,7 @@ the whole problem.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,56 +18,14 @@ from ..core import native
 from ..core.costs import Cost
 from .certificates import bounds
 from .highs import HighsProblem
-from .network_simplex import ArcProblem, status
+from .network_simplex import ArcProblem
+from .solution import INFEASIBLE, Solution, status
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-INFEASIBLE = "cost: infinite costs forbid every plan between these measures; expected a feasible problem"
 _ULP = float(np.finfo(np.float64).eps)
 _REFINEMENTS = 3  # restarts without expensive arcs
-
-
-class Crossover(NamedTuple):
-    """The exact solution of one problem, or the best that was found.
-
-    Attributes
-    ----------
-    value : float
-        The cost of the plan; infinite if it uses a forbidden arc.
-    U, L : arrays of shape (m1,) and (m2,)
-        Potentials: ``U_i - L_j <= M_ij`` for all pairs, points without weight included.
-    plan : scipy.sparse.csr_array of shape (m1, m2)
-        A coupling of p and q, a vertex: at most m1 + m2 - 1 entries.
-    status : str
-        "optimal": the bounds differ by at most 1e-10 of the value plus 1e-12 of the size of the potentials. Otherwise
-        "gap open" (no arc is violated, but rounding leaves a gap) or "rounds ran out".
-    rounds : int
-        The number of runs of the simplex.
-    lower, upper : float
-        Bounds of W(p, q) from the potentials and the plan, rounded outwards.
-    optimal : bool
-        Whether the status is "optimal".
-    """
-
-    value: float
-    U: NDArray[np.floating]
-    L: NDArray[np.floating]
-    plan: sparse.csr_array
-    status: str
-    rounds: int
-    lower: float
-    upper: float
-
-    @property
-    def optimal(self) -> bool:
-        """Whether the status is "optimal".
-
-        Returns
-        -------
-        bool
-        """
-        return self.status == "optimal"
 
 
 def effort(cost: Cost) -> tuple[int, int]:
@@ -102,7 +60,7 @@ def crossover(
     U: NDArray[np.floating],
     neighbours: int | None = None,
     max_rounds: int = 30,
-) -> Crossover:
+) -> Solution:
     """Solve one problem exactly on arcs that potentials suggest.
 
     Parameters
@@ -121,7 +79,7 @@ def crossover(
 
     Returns
     -------
-    Crossover
+    Solution
 
     Raises
     ------
@@ -162,7 +120,7 @@ class _Rounds:
         self.a, self.b = p[self.rows], q[self.columns]
         self.row_index, self.column_index = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
 
-    def run(self, U: Array, max_rounds: int) -> Crossover:
+    def run(self, U: Array, max_rounds: int) -> Solution:
         """Add violated arcs until there is none."""
         g = np.where(self.p > 0, U, -np.inf)
         h = np.where(self.q > 0, self.cost.col_max(g), np.inf)
@@ -190,12 +148,12 @@ class _Rounds:
             if not carried:
                 raise ValueError(INFEASIBLE)
             if refinements == _REFINEMENTS:
-                return answer._replace(status="gap open")
+                return replace(answer, status="gap open")
             refinements += 1
             self._restart(*potentials)
         if not carried:
             self._force(staircase, g, h)
-        return self._solution(*potentials, rounds)._replace(status="rounds ran out")
+        return replace(self._solution(*potentials, rounds), status="rounds ran out")
 
     def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
         """Start a simplex on those arcs that are not forbidden; return whether all are."""
@@ -268,7 +226,7 @@ class _Rounds:
             found.append((I * m2 + columns[:, None])[I >= 0])
         return _sorted(*found)
 
-    def _solution(self, U: Array, L: Array, rounds: int) -> Crossover:
+    def _solution(self, U: Array, L: Array, rounds: int) -> Solution:
         """Return the plan of the basis with bounds rounded outwards."""
         i, j, mass, self.misplaced = self.engine.exact_plan()
         i, j = self.rows[i], self.columns[j]
@@ -279,7 +237,7 @@ class _Rounds:
         if self.misplaced > 0 and upper < np.inf:  # wherever it should go, it costs no more than this
             upper += 2 * self.misplaced * (self.cost.spread() + np.abs(costs).max())
         state = status(found.lower, upper, found.size)
-        return Crossover(found.value, U, L, plan, state, rounds, found.lower, upper)
+        return Solution(found.value, found.lower, upper, state, U, -L, plan, rounds)
 
 
 def _sorted(*arcs: Indices) -> Indices:

@@ -6,7 +6,6 @@ other costs on grids by `pyramid`, and all others by `crossover` from annealed p
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -17,11 +16,12 @@ from ..core import native
 from ..core.costs import Cost, DenseCost, GridCost
 from ..core.costs.base import Geometry
 from ..core.problems import Problem
-from .crossover import INFEASIBLE, Crossover, crossover, feasible
+from .crossover import crossover, feasible
 from .line import solve_line
 from .multiscale import solve_points
 from .network_simplex import solve_dense
 from .pyramid import solve_pyramid
+from .solution import INFEASIBLE, Solution
 
 Array = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ def cross(
     max_rounds: int = 30,
     n_jobs: int | None = None,
     chosen: list[str] | None = None,
-) -> list[Crossover]:
+) -> list[Solution]:
     """Solve each problem of a batch exactly, in threads, by the method that `methods` names.
 
     Parameters
@@ -95,7 +95,7 @@ def cross(
 
     Returns
     -------
-    list of Crossover
+    list of Solution
 
     Raises
     ------
@@ -106,19 +106,19 @@ def cross(
     if max_rounds == 1:
         chosen = ["crossover"] * len(problem)
     chosen = methods(problem) if chosen is None else chosen
-    found: dict[int, Crossover] = {}
+    found: dict[int, Solution] = {}
     direct = [b for b, method in enumerate(chosen) if method == "all arcs"]
     if direct and cost.shape[0] * cost.shape[1] <= _SHARED_ENTRIES:
         found = _all_arcs_of_batch(problem, cost, direct, native.threads(n_jobs))
     geometry = problem.cost.geometry() if {"line", "multiscale"} & set(chosen) else None
 
-    def work(b: int) -> Crossover:
+    def work(b: int) -> Solution:
         p, q = problem.p[b], problem.q[b]
         try:
             if chosen[b] == "all arcs":
                 return _all_arcs_of_supports(p, q, cost)
             if chosen[b] in ("line", "multiscale") and geometry is not None:
-                return _of_points(p, q, cost, geometry)
+                return _of_points(p, q, geometry)
             if chosen[b] == "pyramid" and isinstance(cost, GridCost):
                 return solve_pyramid(p, q, cost)
             if U is None:
@@ -138,7 +138,7 @@ def cross(
     return [found[b] for b in range(len(problem))]
 
 
-def _all_arcs_of_batch(problem: Problem, cost: Cost, which: list[int], threads: int) -> dict[int, Crossover]:
+def _all_arcs_of_batch(problem: Problem, cost: Cost, which: list[int], threads: int) -> dict[int, Solution]:
     """Solve problems on all arcs of one matrix."""
     C = (
         cost.matrix()
@@ -146,44 +146,32 @@ def _all_arcs_of_batch(problem: Problem, cost: Cost, which: list[int], threads: 
         else _matrix(cost, np.arange(cost.shape[0]), np.arange(cost.shape[1]))
     )
     answers = solve_dense(C, problem.p[which], problem.q[which], threads=threads)
-    found = {}
-    for k, b in enumerate(which):
-        if answers.status[k] == "infeasible":
-            raise ValueError(f"{INFEASIBLE} (problem {b})")
-        i, j, mass = answers.arcs(k)
-        plan, value = answers.plan(k), math.fsum(mass * C[i, j])
-        found[b] = Crossover(
-            value, answers.f[k], -answers.g[k], plan, answers.status[k], 1, answers.lower[k], answers.upper[k]
-        )
-    return found
+    if "infeasible" in answers.status:
+        raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
+    return {b: answers[k] for k, b in enumerate(which)}
 
 
-def _of_points(p: Array, q: Array, cost: Cost, geometry: Geometry) -> Crossover:
+def _of_points(p: Array, q: Array, geometry: Geometry) -> Solution:
     """Solve one problem whose costs are distances of points."""
     X, Y, power = geometry
     if X.shape[1] == 1:
-        answer = solve_line(X[:, 0], Y[:, 0], p, q, power)
-    else:
-        answer = solve_points(X, Y, p, q, squared=power == 2)
-    entries = answer.plan.tocoo()
-    value = math.fsum(entries.data * cost.at(entries.row, entries.col))
-    return Crossover(value, answer.f, -answer.g, answer.plan, answer.status, answer.rounds, answer.lower, answer.upper)
+        return solve_line(X[:, 0], Y[:, 0], p, q, power)
+    return solve_points(X, Y, p, q, squared=power == 2)
 
 
-def _all_arcs_of_supports(p: Array, q: Array, cost: Cost) -> Crossover:
+def _all_arcs_of_supports(p: Array, q: Array, cost: Cost) -> Solution:
     """Solve one problem on all arcs between the points that have weight, where the whole matrix is too large."""
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    C = _matrix(cost, rows, columns)
-    answer = solve_dense(C, p[rows], q[columns])
+    answer = solve_dense(_matrix(cost, rows, columns), p[rows], q[columns])
     if answer.status[0] == "infeasible":
         raise ValueError(INFEASIBLE)
     g = np.full(len(p), -np.inf)
     g[rows] = answer.f[0]
     U, L = feasible(cost, g)
     i, j, mass = answer.arcs()
-    value = math.fsum(mass * C[i, j])
     plan = sparse.csr_array(sparse.coo_array((mass, (rows[i], columns[j])), cost.shape))
-    return Crossover(value, U, L, plan, answer.status[0], 1, float(answer.lower[0]), float(answer.upper[0]))
+    found = answer[0]
+    return Solution(found.value, found.lower, found.upper, found.status, U, -L, plan)
 
 
 def _matrix(cost: Cost, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:

@@ -142,7 +142,7 @@ class GibbsSolver:
     def _solve_exactly(self, problem: Problem, chosen: list[str]) -> OTResult:
         """Solve without annealing; the chains of the result start from the optimal potentials."""
         crossings = cross(problem, None, n_jobs=self.n_jobs, chosen=chosen)
-        U, L = np.stack([c.U for c in crossings]), np.stack([c.L for c in crossings])
+        U, L = np.stack([c.f for c in crossings]), -np.stack([c.g for c in crossings])
         shift = inner(problem.p, U)[:, None]  # U of a chain is centred
         U, L = ((x - shift).astype(problem.cost.dtype) for x in (U, L))
         value = np.array([c.value for c in crossings])

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from .certificates import bounds
-from .multiscale import Solution
-from .network_simplex import kernels, status
+from .network_simplex import kernels
+from .solution import Solution, status
 
 _ULP = float(np.finfo(np.float64).eps)
 
@@ -63,4 +63,4 @@ def solve_line(
     found = bounds(p, q, full_f, full_g, mass, costs, depth)
     plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(x), len(y))))
     state = status(found.lower, found.upper, found.size)
-    return Solution(found.lower, found.upper, full_f, full_g, plan, state, 0, 0)
+    return Solution(found.value, found.lower, found.upper, state, full_f, full_g, plan)

@@ -7,7 +7,6 @@ potentials violate are added, and the basis stays, until no arc is violated. Eve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from .certificates import bounds
-from .network_simplex import ArcProblem, kernels, solve_dense, status
+from .network_simplex import ArcProblem, kernels, solve_dense
+from .solution import Solution, status
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -23,36 +23,6 @@ Indices = NDArray[np.int64]
 _SMALLEST = 256  # points a side that the simplex on all arcs solves
 _CELL = 4  # points
 _ULP = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class Solution:
-    """An exact solution with certified bounds.
-
-    Attributes
-    ----------
-    lower, upper : float
-        Bounds of W, rounded outwards.
-    f, g : arrays of shape (m1,) and (m2,)
-        Potentials with ``f_i + g_j <= c(i, j)`` for all pairs, points without weight included.
-    plan : scipy.sparse.csr_array of shape (m1, m2)
-        A plan of total mass one.
-    status : str
-        "optimal" or "gap open".
-    pivots : int
-        Pivots at the finest level.
-    rounds : int
-        How often arcs were added at the finest level.
-    """
-
-    lower: float
-    upper: float
-    f: Array
-    g: Array
-    plan: sparse.csr_array
-    status: str
-    pivots: int
-    rounds: int
 
 
 class Points:
@@ -194,7 +164,7 @@ def certify(
     found = bounds(p, q, f, g, mass, costs, depth)
     upper = found.upper + 2 * misplaced * largest  # another way for what is misplaced costs no more
     state = status(found.lower, upper, found.size)
-    return Solution(found.lower, upper, f, g, plan, state, problem.pivots, rounds)
+    return Solution(found.value, found.lower, upper, state, f, g, plan, rounds)
 
 
 def solve_grid(

@@ -11,6 +11,7 @@ whatever the range of the weights, and the bounds are rounded outwards: ``lower 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import native
+from .solution import Solution, status
 
 Array = NDArray[np.float64]
 
-RELATIVE_GAP, POTENTIAL_GAP = 1e-10, 1e-12  # the largest gap of an optimum, relative to the value and the potentials
 _PIVOTS = 10_000  # between two checks for Ctrl-C: at most some 0.3 s
 
 
@@ -35,47 +36,70 @@ def kernels() -> Any:
     return module
 
 
-def status(lower: float, upper: float, size: float, feasible: bool = True) -> str:
-    """Return "optimal" where the bounds agree to the documented tolerance, else "gap open" or "infeasible"."""
-    if not feasible or upper == np.inf:
-        return "infeasible"
-    return "optimal" if upper - lower <= RELATIVE_GAP * abs(upper) + POTENTIAL_GAP * size else "gap open"
-
-
 @dataclass(frozen=True)
 class DenseSolutions:
-    """Exact solutions of a batch of problems.
+    """Exact solutions of a batch of problems with one matrix of costs.
 
     Attributes
     ----------
+    value : array of shape (n,)
+        The costs of the plans.
     lower, upper : arrays of shape (n,)
         Certified bounds of W, rounded outwards.
     f, g : arrays of shape (n, m1) and (n, m2)
-        Potentials with ``f_i + g_j <= C_ij`` for all pairs, points without weight included; empty if not asked for.
+        Potentials with ``f_i + g_j <= C_ij`` for all pairs, points without weight included.
     status : list of str
-        "optimal": the bounds agree to 1e-10 of the value or 1e-12 of the size of the potentials. "infeasible":
-        infinite costs forbid every plan. Otherwise "gap open".
+        "optimal" or "gap open", as of `Solution`; "infeasible" where infinite costs forbid every plan.
     pivots : array of shape (n,)
     """
 
+    value: Array
     lower: Array
     upper: Array
-    f: Array
-    g: Array
     status: list[str]
     pivots: NDArray[np.int64]
+    _problems: tuple[Array, Array, Array]
+    _potentials: tuple[Array, Array]
     _arcs: tuple[NDArray[np.int32], NDArray[np.int32], Array] | None
     _entries: NDArray[np.int64]
-    _shape: tuple[int, int]
+    _threads: int
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getitem__(self, b: int) -> Solution:
+        """Return the solution of problem b; its plan and potentials are computed when first used."""
+        if not -len(self) <= b < len(self):
+            raise IndexError(f"problem {b} of a batch of {len(self)}")
+        return DenseSolution(self, b)
+
+    @property
+    def f(self) -> Array:
+        """Potentials of the rows."""
+        return self._complete[0]
+
+    @property
+    def g(self) -> Array:
+        """Potentials of the columns."""
+        return self._complete[1]
+
+    @cached_property
+    def _complete(self) -> tuple[Array, Array]:
+        """Potentials of all points. Those without weight cost a pass over the whole matrix for each problem."""
+        (C, p, q), (f, g) = self._problems, self._potentials
+        if not (p.all() and q.all()):
+            kernels().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
+        return f, g
 
     def plan(self, b: int = 0) -> sparse.csr_array:
         """Return the plan of problem b, of total mass one: a vertex, with at most m1 + m2 - 1 entries."""
         i, j, mass = self.arcs(b)
+        m1, m2 = self._problems[0].shape
         # sorted arcs are what the format stores; a detour by coordinates takes longer than a small problem
-        order = np.argsort(i.astype(np.int64) * self._shape[1] + j, kind="stable")
-        starts = np.zeros(self._shape[0] + 1, np.int32)
-        np.cumsum(np.bincount(i, minlength=self._shape[0]), out=starts[1:])
-        return sparse.csr_array((mass[order], j[order], starts), shape=self._shape)
+        order = np.argsort(i.astype(np.int64) * m2 + j, kind="stable")
+        starts = np.zeros(m1 + 1, np.int32)
+        np.cumsum(np.bincount(i, minlength=m1), out=starts[1:])
+        return sparse.csr_array((mass[order], j[order], starts), shape=(m1, m2))
 
     def arcs(self, b: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
         """Return rows, columns and masses of the plan of problem b."""
@@ -86,9 +110,34 @@ class DenseSolutions:
         return i[b, :n], j[b, :n], mass[b, :n]
 
 
-def solve_dense(
-    C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, threads: int = 1, potentials: bool = True
-) -> DenseSolutions:
+class DenseSolution(Solution):
+    """One of a batch of solutions."""
+
+    def __init__(self, batch: DenseSolutions, b: int) -> None:
+        bounds = batch.value.item(b), batch.lower.item(b), batch.upper.item(b)
+        vars(self).update(zip(("value", "lower", "upper"), bounds, strict=True))
+        vars(self).update(status=batch.status[b], rounds=1, _batch=batch, _index=b)
+
+    @property
+    def f(self) -> Array:
+        """Potentials of the rows."""
+        return self._batch.f[self._index]
+
+    @property
+    def g(self) -> Array:
+        """Potentials of the columns."""
+        return self._batch.g[self._index]
+
+    @property
+    def plan(self) -> sparse.csr_array:
+        """The plan."""
+        return self._batch.plan(self._index)
+
+    _batch: DenseSolutions
+    _index: int
+
+
+def solve_dense(C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, threads: int = 1) -> DenseSolutions:
     """Solve problems with one cost matrix exactly, by a network simplex on all arcs.
 
     Parameters
@@ -101,8 +150,6 @@ def solve_dense(
         Keep the plans.
     threads : int
         Threads over the problems.
-    potentials : bool
-        Keep the potentials. Those of points without weight cost a pass over the whole matrix for each problem.
 
     Examples
     --------
@@ -113,16 +160,18 @@ def solve_dense(
     C = np.ascontiguousarray(C, np.float64)
     p, q = (np.ascontiguousarray(np.atleast_2d(x), np.float64) for x in (p, q))
     n, (m1, m2) = len(p), C.shape
-    f, g = (np.empty((n, m if potentials else 0)) for m in (m1, m2))
-    info = np.empty((n, 6))
+    f, g, info = np.empty((n, m1)), np.empty((n, m2)), np.empty((n, 7))
     capacity = (n, m1 + m2 if plan else 0)
     i, j, mass = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
     kernels().solve_dense(C, p=p, q=q, n_threads=threads, f=f, g=g, i=i, j=j, mass=mass, info=info)
-    lower, upper, size, entries, pivots, feasible = info.T
-    states = [status(*x) for x in zip(lower.tolist(), upper.tolist(), size.tolist(), feasible.tolist(), strict=True)]
+    value, lower, upper, size, entries, pivots, feasible = info.T
+    states = [
+        status(*bounds) if possible else "infeasible"
+        for *bounds, possible in zip(lower.tolist(), upper.tolist(), size.tolist(), feasible.tolist(), strict=True)
+    ]
     return DenseSolutions(
-        lower, upper, f, g, states, pivots.astype(np.int64), (i, j, mass) if plan else None, entries.astype(np.int64),
-        (m1, m2),
+        value, lower, upper, states, pivots.astype(np.int64), (C, p, q), (f, g), (i, j, mass) if plan else None,
+        entries.astype(np.int64), threads,
     )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from ..core.problems import Problem, problem
 from ..io import npz, schemas
 from ..sampling import sampler
 from . import certificates
-from .crossover import Crossover
 from .exact import cross, methods
+from .solution import Solution
 
 Array = NDArray[np.floating]
 
@@ -149,13 +149,11 @@ class Oracle:
         if bounds:
             crossings = cross(pair, info.U, max_rounds=1, n_jobs=self.n_jobs)
             upper = np.array([crossing.upper for crossing in crossings])
-            lower = certificates.lower_bound(pair, np.stack([crossing.U for crossing in crossings]))
+            lower = certificates.lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
         self._set_state(rows, state)
         return info.value, info.U, OracleInfo(sweeps, sweeps < self.max_sweeps, -info.L, lower, upper)
 
-    def exact(
-        self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None
-    ) -> list[Crossover]:
+    def exact(self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None) -> list[Solution]:
         """Return the exact optima for models P; problems that cross over do so from cooled copies of the chains.
 
         Parameters
@@ -169,7 +167,7 @@ class Oracle:
 
         Returns
         -------
-        list of Crossover
+        list of Solution
             One per problem. The chains themselves do not change.
         """
         rows, pair = self._pair(P, indices)

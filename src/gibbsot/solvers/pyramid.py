@@ -15,7 +15,8 @@ from ..core.costs import GridCost
 from ..core.problems import Problem
 from ..sampling import sampler
 from ..sampling.schedules import geometric
-from .crossover import Crossover, crossover
+from .crossover import crossover
+from .solution import Solution
 
 Array = NDArray[np.floating]
 Weights = NDArray[np.float64]
@@ -25,7 +26,7 @@ _SWEEPS, _NEIGHBOURS = 300, 12
 _FIRST, _LAST = 0.3, 0.003  # temperatures, in units of V / (m1 + m2)
 
 
-def solve_pyramid(p: Weights, q: Weights, cost: GridCost) -> Crossover:
+def solve_pyramid(p: Weights, q: Weights, cost: GridCost) -> Solution:
     """Solve one problem on a grid exactly, from coarse to fine.
 
     Parameters
@@ -37,7 +38,7 @@ def solve_pyramid(p: Weights, q: Weights, cost: GridCost) -> Crossover:
 
     Returns
     -------
-    Crossover
+    Solution
 
     Raises
     ------
@@ -59,7 +60,7 @@ def solve_pyramid(p: Weights, q: Weights, cost: GridCost) -> Crossover:
     half = GridCost(matrices=[_mean_of_pairs(axis.T).T for axis in cost.axes])
     coarse = GridCost(matrices=[_mean_of_pairs(axis) for axis in half.axes])
     answer = solve_pyramid(_pool(p, cost.row_shape), _pool(q, cost.col_shape), coarse)
-    U = half.row_min(answer.L)
+    U = half.row_min(-answer.g)
     if answer.value > 0:
         U = _sweep(p, q, cost, U, answer.value / sum(cost.shape))
     return crossover(p, q, cost, U, _NEIGHBOURS)

@@ -14,8 +14,8 @@ from ..core.problems import Problem
 from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
 from . import certificates
-from .crossover import Crossover
 from .exact import cross
+from .solution import Solution
 
 Array = NDArray[np.floating]
 
@@ -66,7 +66,7 @@ class OTResult:
         The chains, which a warm start continues.
     info : Info
         What the last sweep showed.
-    crossings : list of Crossover or None
+    crossings : list of Solution or None
         The exact solutions, after a crossover.
     gap_target : float or None
         The option ``gap``.
@@ -80,7 +80,7 @@ class OTResult:
     temperature: Any
     n_sweeps: Any
     converged: Any
-    crossings: list[Crossover] | None = None
+    crossings: list[Solution] | None = None
     gap_target: float | None = None
     diagnostics: Trace | None = None
     single: bool = False
@@ -155,7 +155,7 @@ class OTResult:
     def _potentials(self) -> tuple[Array, Array]:
         if self.crossings is None:
             return self.info.U, self.info.L
-        return np.stack([c.U for c in self.crossings]), np.stack([c.L for c in self.crossings])
+        return np.stack([c.f for c in self.crossings]), np.stack([-c.g for c in self.crossings])
 
     @property
     def history(self) -> NDArray[np.float64]:
@@ -175,7 +175,7 @@ class OTResult:
         return self._one_or_all(certificates.sparse_plans(self.problem, self.info.U, self.info.L))
 
     @cached_property
-    def _feasible(self) -> list[Crossover]:
+    def _feasible(self) -> list[Solution]:
         """The exact solutions, or one round of a crossover if there are none."""
         if self.crossings is not None:
             return self.crossings
@@ -196,7 +196,7 @@ class OTResult:
     @cached_property
     def gap(self) -> Any:
         """The certified relative gap."""
-        U, L = (np.stack([getattr(crossing, name) for crossing in self._feasible]) for name in ("U", "L"))
+        U, L = np.stack([s.f for s in self._feasible]), np.stack([s.g for s in self._feasible])
         lower = np.maximum(self.lower_bound, certificates.lower_bound(self.problem, U))
         upper = np.atleast_1d(self.upper_bound)
         size = np.abs(np.where(self.problem.p > 0, U, 0)).max(axis=1) + np.abs(np.where(self.problem.q > 0, L, 0)).max(

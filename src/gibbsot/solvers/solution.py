@@ -1,0 +1,56 @@
+"""What a solver knows of one transport problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+RELATIVE_GAP, POTENTIAL_GAP = 1e-10, 1e-12  # the largest gap of an optimum, relative to the value and the potentials
+
+INFEASIBLE = "cost: infinite costs forbid every plan between these measures; expected a feasible problem"
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A plan and potentials of one problem, with the bounds that they prove.
+
+    Measures are normalised: the plan has mass one.
+
+    Attributes
+    ----------
+    value : float
+        The cost of the plan.
+    lower, upper : float
+        Bounds of W, rounded outwards.
+    status : str
+        "optimal" where the bounds differ by at most 1e-10 of the value plus 1e-12 of the spread of the potentials.
+        Otherwise "gap open" (no arc is violated, but rounding leaves a gap) or "rounds ran out".
+    f, g : arrays of shape (m1,) and (m2,)
+        Potentials with ``f_i + g_j <= M_ij`` for all pairs, points without weight included.
+    plan : scipy.sparse.csr_array of shape (m1, m2)
+        A coupling; a vertex has at most m1 + m2 - 1 entries.
+    rounds : int
+        How often arcs were added and the simplex was run.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    status: str
+    f: NDArray[np.float64]
+    g: NDArray[np.float64]
+    plan: Any
+    rounds: int = 1
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the status is "optimal"."""
+        return self.status == "optimal"
+
+
+def status(lower: float, upper: float, size: float) -> str:
+    """Return "optimal" where the bounds agree to the documented tolerance, else "gap open"."""
+    return "optimal" if upper - lower <= RELATIVE_GAP * abs(upper) + POTENTIAL_GAP * size else "gap open"
