@@ -32,7 +32,7 @@ from rich.table import Table
 
 from gibbsot import GridCost, WassersteinNMF
 from gibbsot.core import native
-from gibbsot.distributed.cluster import connected
+from gibbsot.distributed.dask import connected
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gibbsot import datasets
 from gibbsot.core import native
-from gibbsot.distributed.local import LocalShards
+from gibbsot.distributed.shards import LocalShards
 
 settings.register_profile("gibbsot", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("gibbsot")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .models._history import Epoch
+    from .models._loop import Epoch
     from .solvers.results import OTResult
 
 # Pink is what was computed, green what is exact; the pale shades are for areas and dots.

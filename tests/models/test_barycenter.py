@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gibbsot import DenseCost, GridCost, datasets
 from gibbsot.core import native
-from gibbsot.distributed.local import LocalShards
+from gibbsot.distributed.shards import LocalShards
 from gibbsot.models._barycenter_shard import BarycenterShard, lower_bound
 from gibbsot.models.barycenter import WassersteinBarycenter
 

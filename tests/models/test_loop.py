@@ -7,20 +7,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from gibbsot.models._history import Epoch
-from gibbsot.models._loop import Checkpoints, Loop
+from gibbsot.models._loop import Checkpoints, Epoch, run_epochs
 
 RECORD = Epoch(1.0, float("nan"), float("nan"), 0.1, 1.0, 2.0)
 
 
-def loop(history, published, checkpoints=None, **options) -> Loop:
+def run(epochs, history, published, checkpoints=None, **options) -> None:
     estimator = SimpleNamespace(**{"max_epochs": 5, "verbose": False, "callbacks": ()} | options)
-    return Loop("test", estimator, time.perf_counter(), history, lambda: published.append(len(history)), checkpoints)
+    publish = lambda: published.append(len(history))  # noqa: E731
+    run_epochs("test", estimator, epochs, history, publish, time.perf_counter(), checkpoints)
 
 
 def test_all_epochs_are_recorded_and_published():
     history, published = [RECORD._replace(seconds=100.0)], []
-    loop(history, published).run((RECORD, "") for _ in range(3))
+    run(((RECORD, "") for _ in range(3)), history, published)
     assert len(history) == 4
     assert [record.seconds >= 100 for record in history] == [True] * 4  # time before a resume counts
     assert published == [2, 3, 4, 4]
@@ -34,7 +34,7 @@ def test_a_callback_stops_before_the_generator_resumes():
             yield RECORD, ""
             resumed.append(k)
 
-    loop(history, published, callbacks=[lambda _: len(history) == 2, lambda _: "not True"]).run(epochs())
+    run(epochs(), history, published, callbacks=[lambda _: len(history) == 2, lambda _: "not True"])
     assert len(history) == 2
     assert resumed == [0]
 
@@ -47,7 +47,7 @@ def test_an_interrupt_publishes():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        loop(history, published).run(epochs())
+        run(epochs(), history, published)
     assert published == [1, 1]
 
 
@@ -55,5 +55,5 @@ def test_checkpoints_are_written_when_due():
     for seconds, expected in ((0.0, [1, 2, 3]), (1e6, [])):
         history, written = [], []
         checkpoints = Checkpoints(lambda _, history=history, written=written: written.append(len(history)), seconds)
-        loop(history, [], checkpoints).run((RECORD, "") for _ in range(3))
+        run(((RECORD, "") for _ in range(3)), history, [], checkpoints)
         assert written == expected

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fits import same_nmf
 from gibbsot import DenseCost, GridCost
 from gibbsot.core import native
-from gibbsot.distributed.local import LocalShards
+from gibbsot.distributed.shards import LocalShards
 from gibbsot.models.nmf import Epoch, WassersteinNMF, _deviation
 from gibbsot.sampling import sampler, schedules
 from gibbsot.solvers.oracle import Oracle

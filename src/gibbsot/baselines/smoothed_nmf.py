@@ -422,11 +422,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> tuple[float, float]:
         """Check the parameters; return the two rho."""
-        for name in ("n_components", "max_iter", "max_inner"):
-            validation.count(getattr(self, name), name)
-        validation.positive(self.epsilon, "epsilon")
-        validation.nonnegative(self.tol, "tol")
-        validation.callbacks(self.callbacks)
+        _base.check_parameters(self)
         known = self.init in ("nmf", "random") if isinstance(self.init, str) else self.init is not None
         if not known or (isinstance(self.init, tuple) and len(self.init) != 2):
             raise ValueError(f"init: expected 'nmf', 'random', components or a pair of arrays, got {self.init!r}")

@@ -238,7 +238,7 @@ def _client(options: Options) -> Iterator[Any]:
     if not options.distributed:
         yield None
         return
-    from ..distributed.cluster import connected
+    from ..distributed.dask import connected
 
     with connected(options.scheduler, options.workers) as client:
         yield client

@@ -1,4 +1,4 @@
-"""Shards on the workers of a Dask cluster (the extra ``dask``).
+"""Shards on the workers of a Dask cluster, and the connection to one (the extra ``dask``).
 
 Each shard lives in the memory of one worker. A call is sent to all shards where they are, and the answers are summed on
 the way back, in a tree. The client logs the commands since the last checkpoints: a shard that is lost with its worker
@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
+import signal
+import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Concatenate, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Concatenate, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +34,9 @@ except ImportError:
 from ..core import validation
 from ..io import npz
 from . import worker
-from .interface import A, P, S, Shards, T
-from .shard import is_command
+from .shard import A, add, is_command
+from .shards import P, S, Shards
 from .worker import Call, LostShardError
-
-R = TypeVar("R")
 
 _ARITY = 8  # answers that are added in one task, between workers
 _POLL_SECONDS = 1.0  # wait for an answer before checking that all workers are there
@@ -44,13 +45,19 @@ _ATTEMPTS = 10  # to restore lost shards without any progress
 _WORKER_SECONDS = 300.0  # wait for the first worker
 _REBALANCE_SECONDS = 5.0  # between checks for new workers
 
+# Dask's own setting returns memory to the system at once, and each array of an epoch would request it again
+_ENVIRONMENT = {
+    "MALLOC_MMAP_THRESHOLD_": 2**26, "MALLOC_TRIM_THRESHOLD_": 2**30, "MALLOC_TOP_PAD_": 2**25,
+    "OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1, "MKL_NUM_THREADS": 1,
+}  # fmt: skip
 
-class _Checkpoint(NamedTuple):
+
+class Checkpoint(NamedTuple):
     """The folder and the checksums of the shards' files, and the number of commands before."""
 
     position: int
     folder: str
-    checksums: list[str]
+    checksums: Sequence[str]
 
 
 class DaskShards(Shards[S]):
@@ -64,21 +71,15 @@ class DaskShards(Shards[S]):
         The class of the shards.
     sources : sequence of arrays, sparse matrices, Delayed objects or paths
         The data of each shard. Workers read the paths.
+    checkpoints : sequence of Checkpoint
+        Those from which the shards are restored instead.
     """
 
     _open: ClassVar[weakref.WeakSet[DaskShards[Any]]] = weakref.WeakSet()
 
-    def __init__(self, client: Any, kind: type[S], sources: Sequence[Any]) -> None:
-        self._start(client, kind, sources, [])
-
-    @classmethod
-    def restore(cls, client: Any, kind: type[S], folder: str, checksums: Sequence[str]) -> DaskShards[S]:
-        """Return the shards of a checkpoint; see `backend.load` for the parameters."""
-        shards = cls.__new__(cls)
-        shards._start(client, kind, [None] * len(checksums), [_Checkpoint(0, folder, list(checksums))])
-        return shards
-
-    def _start(self, client: Any, kind: type[S], sources: Sequence[Any], checkpoints: list[_Checkpoint]) -> None:
+    def __init__(
+        self, client: Any, kind: type[S], sources: Sequence[Any], checkpoints: Sequence[Checkpoint] = ()
+    ) -> None:
         if not isinstance(client, distributed.Client) or client.asynchronous or client.status != "running":
             raise ValueError(
                 f"client: expected a dask.distributed.Client, running and not asynchronous, got {client!r}"
@@ -88,7 +89,7 @@ class DaskShards(Shards[S]):
         self._id = (client.id, secrets.token_hex(8))
         self._log: list[Call] = []  # commands since the first of `_checkpoints`, or since the start
         self._log_start = 0  # commands before those
-        self._checkpoints = checkpoints
+        self._checkpoints = list(checkpoints)
         self._addresses: list[str] = []  # the worker of each shard
         self._rebalanced = time.monotonic()
         DaskShards._open.add(self)
@@ -118,27 +119,22 @@ class DaskShards(Shards[S]):
         position = self._position
         return self._retry(lambda: self._sum(worker.run_command, position, call))
 
-    def collect(self, method: Callable[Concatenate[S, P], T], /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
+    def collect(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> list[A]:
         return self._retry(lambda: self._results(self._query(method, args, kwargs)))
 
     def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> Any:
         """Call a query whose answers are rows of one matrix; return a Dask array whose blocks are on the workers."""
 
-        def answers() -> tuple[list[Any], list[Any]]:
+        def blocks() -> list[Any]:
             futures = self._query(method, (), {})
-            return futures, self._results(
-                [self.client.submit(worker.shape_and_type, future, pure=False) for future in futures]
-            )
+            known = self._results([self.client.submit(worker.shape_and_type, one, pure=False) for one in futures])
+            return [dask.array.from_delayed(one, *of_one) for one, of_one in zip(futures, known, strict=True)]
 
-        blocks = [
-            dask.array.from_delayed(future, shape, dtype)
-            for future, (shape, dtype) in zip(*self._retry(answers), strict=True)
-        ]
-        return dask.array.concatenate(blocks)
+        return dask.array.concatenate(self._retry(blocks))
 
     def save(self, folder: str) -> list[str]:
         checksums = super().save(folder)
-        self._checkpoints = [*self._checkpoints, _Checkpoint(self._position, folder, checksums)][-2:]
+        self._checkpoints = [*self._checkpoints, Checkpoint(self._position, folder, checksums)][-2:]
         if len(self._checkpoints) == 2:
             self._log = self._log[self._checkpoints[0].position - self._log_start :]
             self._log_start = self._checkpoints[0].position
@@ -153,7 +149,7 @@ class DaskShards(Shards[S]):
         fits = [other._id[1] for other in DaskShards._open if other.client is self.client]
         return worker.InUse(self.client.id, fits, self.client.run_on_scheduler(worker.scheduler_clients))
 
-    def _retry(self, action: Callable[[], R]) -> R:
+    def _retry(self, action: Callable[[], A]) -> A:
         """Return the result of an action; if shards were lost, restore them and repeat it."""
         for attempt in range(_ATTEMPTS):
             try:
@@ -253,15 +249,10 @@ class DaskShards(Shards[S]):
         groups: dict[str, list[Any]] = {}
         for address, answer in zip(self._addresses, self._submit_all(function, *args), strict=True):
             groups.setdefault(address, []).append(answer)
-        sums = [
-            self.client.submit(worker.add_answers, group, workers=[address], pure=False)
-            for address, group in groups.items()
-        ]
+        sums = [self.client.submit(add, group, workers=[at], pure=False) for at, group in groups.items()]
         while len(sums) > 1:
-            sums = [
-                self.client.submit(worker.add_answers, sums[k : k + _ARITY], pure=False)
-                for k in range(0, len(sums), _ARITY)
-            ]
+            few = [sums[k : k + _ARITY] for k in range(0, len(sums), _ARITY)]
+            sums = [self.client.submit(add, group, pure=False) for group in few]
         return self._results(sums)[0]
 
     def _results(self, futures: list[Any]) -> list[Any]:
@@ -290,3 +281,32 @@ def map_rows(X: Any, function: Callable[..., Any], n_columns: int) -> Any:
         return function(validation.rows(block, "X"))
 
     return whole.map_blocks(apply, chunks=(whole.chunks[0], (n_columns,)), dtype=dtype, meta=np.empty((0, 0), dtype))
+
+
+@contextlib.contextmanager
+def connected(scheduler: str | None, workers: int | None) -> Iterator[Any]:
+    """Yield a client of the scheduler at an address, or of a new local cluster with the given number of processes."""
+    with contextlib.ExitStack() as stack:
+        if scheduler is None:
+            stack.enter_context(dask.config.set({"distributed.nanny.pre-spawn-environ": _ENVIRONMENT}))
+            options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.ERROR}
+            with _ignoring_interrupts():
+                scheduler = stack.enter_context(distributed.LocalCluster(n_workers=workers, **options))
+        try:
+            client = stack.enter_context(distributed.Client(scheduler, timeout=10))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"--scheduler: no scheduler answers at {scheduler} ({error})") from None
+        yield client
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Let processes that are started here ignore Ctrl-C, which a terminal sends to all: the client handles it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -11,8 +11,8 @@ import functools
 import hashlib
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M")
-A = TypeVar("A", bound="Sum")
+A = TypeVar("A")
 
 _ROLE = "__shard_role__"
 
@@ -65,60 +65,46 @@ def is_command(method: Callable[..., Any]) -> bool:
     return bool(role == "command")
 
 
-@dataclass(frozen=True, eq=False)
-class Sum:
-    """Base of answers that are summed over the shards, field by field; alone, the answer of a command without one.
+def add(answers: Sequence[A]) -> A:
+    """Return the sum of the answers of some shards: of tuples field by field; None for commands without an answer.
 
     The terms must be integers, or floats that are zero in all shards but one, so that the sum does not depend on the
     order of the terms.
 
     Examples
     --------
-    >>> Count(2) + Count(3)
-    Count(total=5)
+    >>> add([Bounds(1, 2), Bounds(3, 4)])
+    Bounds(lower=4, upper=6)
     """
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-
-def add(answers: Iterable[A]) -> A:
-    """Return the sum of the answers of some shards."""
-    return functools.reduce(operator.add, answers)
+    kind: Any = type(answers[0])
+    if issubclass(kind, tuple):
+        return kind(*map(add, zip(*answers, strict=True)))
+    return functools.reduce(operator.add, answers) if answers[0] is not None else answers[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Count(Sum):
-    """An integer sum."""
+class EpochSums(NamedTuple):
+    """Sums over measures, in quanta: the gradient for the model, V(z); and the number of sweeps."""
 
-    total: int
+    gradient: NDArray[np.int64]
+    value: int
+    sweeps: int
 
 
-@dataclass(frozen=True, eq=False)
-class InitialTemperatures(Sum):
+class InitialTemperatures(NamedTuple):
     """Estimated costs of a sample of measures and their initial temperatures, zero for those of other shards."""
 
     values: Array
     temperatures: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Bounds(Sum):
+class Bounds(NamedTuple):
     """Certified bounds of the costs of a sample of measures, zero for those of other shards."""
 
     lower: Array
     upper: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Estimates(Sum):
-    """V(z) of a sample of measures, zero for those of other shards."""
-
-    values: Array
-
-
-@dataclass(frozen=True)
-class Metadata:
+class Metadata(NamedTuple):
     """The size and type of a shard's data.
 
     Attributes
@@ -138,33 +124,6 @@ class Metadata:
     first_empty: int
     n_columns: int
     dtype: str
-
-
-@dataclass(frozen=True, eq=False)
-class Initialisation:
-    """How to start the chains.
-
-    Attributes
-    ----------
-    first : sequence of int
-        The index of the first measure of each shard, among all measures with mass.
-    n : int
-        The number of measures with mass in all shards.
-    cost : Cost
-        In the precision of the chains.
-    tau, seed, n_jobs
-        Of the oracle.
-    n_seen : int
-        The number of measures that came before in a stream, whose noise must not be repeated.
-    """
-
-    first: Sequence[int]
-    n: int
-    cost: Cost
-    tau: int
-    seed: int
-    n_jobs: int | None
-    n_seen: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,27 +198,37 @@ class Shard(ABC, Generic[M]):
         return self._metadata
 
     @command
-    def initialise(self, request: Initialisation) -> Sum:
-        """Start the chains."""
-        self.first = request.first[self.number]
-        self.bits, self.quantum, self.value_quantum = precision(request.cost, request.n)
+    def initialise(
+        self, first: Sequence[int], n: int, cost: Cost, tau: int, seed: int, n_jobs: int | None, n_seen: int
+    ) -> None:
+        """Start the chains.
+
+        Parameters
+        ----------
+        first : sequence of int
+            The index of the first measure of each shard.
+        n : int
+            The number of measures of all shards.
+        cost, tau, seed, n_jobs, n_seen
+            As for `Shards.initialise`.
+        """
+        self.first = first[self.number]
+        self.bits, self.quantum, self.value_quantum = precision(cost, n)
         X, self._X = self._X, None
         if len(self):
-            ids = request.n_seen + self.first + np.arange(len(self))
-            self.oracle = Oracle(request.cost, X, tau=request.tau, seed=request.seed, ids=ids, n_jobs=request.n_jobs)
-        return Sum()
+            ids = n_seen + self.first + np.arange(len(self))
+            self.oracle = Oracle(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
 
     @command
-    def set_n_jobs(self, n_jobs: int | None) -> Sum:
+    def set_n_jobs(self, n_jobs: int | None) -> None:
         """Set the number of threads."""
         if len(self):
             self.oracle.n_jobs = n_jobs
-        return Sum()
 
     @query
-    def support_size(self) -> Count:
+    def support_size(self) -> int:
         """Return the number of positive weights."""
-        return Count(self.oracle.targets.nnz if len(self) else 0)
+        return self.oracle.targets.nnz if len(self) else 0
 
     @query
     def targets(self, indices: Indices) -> sparse.csr_array:
@@ -288,21 +257,22 @@ class Shard(ABC, Generic[M]):
     @query
     def initial_temperatures(self, sample: Sample[M]) -> InitialTemperatures:
         """Return estimated costs and initial temperatures of a sample."""
-        return InitialTemperatures(
-            *self._evaluate(sample, 2, lambda P, rows: evaluation.initial_temperatures(self.oracle, P, rows))
-        )
+        found = self._evaluate(sample, lambda P, rows: evaluation.initial_temperatures(self.oracle, P, rows))
+        return InitialTemperatures(*found)
 
     @query
     def exact_bounds(self, sample: Sample[M], temperature: float) -> Bounds:
         """Return certified bounds of the costs of a sample."""
-        return Bounds(
-            *self._evaluate(sample, 2, lambda P, rows: evaluation.certified(self.oracle, P, temperature, rows))
-        )
+        return Bounds(*self._evaluate(sample, lambda P, rows: evaluation.certified(self.oracle, P, temperature, rows)))
 
     @command
-    def estimate(self, sample: Sample[M], temperature: float) -> Estimates:
-        """Advance the chains of a sample and return V(z)."""
-        return Estimates(*self._evaluate(sample, 1, lambda P, rows: self.oracle(P, temperature, rows)[:1]))
+    def estimate(self, sample: Sample[M], temperature: float) -> Array:
+        """Advance the chains of a sample and return V(z), zero for measures of other shards."""
+        positions, rows = self.local(sample.indices)
+        values = np.zeros(len(sample.indices))
+        if len(rows):
+            values[positions], _, _ = self.oracle(self.models(rows, sample.model), temperature, rows)
+        return values
 
     @query
     def save(self, folder: str) -> str:
@@ -313,7 +283,7 @@ class Shard(ABC, Generic[M]):
     def arrays(self) -> dict[str, Any]:
         """Return the state of the shard, for a file."""
         state = {name: getattr(self, name) for name in self.saved}
-        state |= {f"metadata_{name}": x for name, x in asdict(self._metadata).items()}
+        state |= {f"metadata_{name}": x for name, x in self._metadata._asdict().items()}
         return state | ({f"oracle_{name}": x for name, x in self.oracle.arrays().items()} if len(self) else {})
 
     @classmethod
@@ -331,7 +301,7 @@ class Shard(ABC, Generic[M]):
         shard = cls.__new__(cls)
         for name in cls.saved:
             setattr(shard, name, arrays[name] if arrays[name].ndim else arrays[name].item())
-        shard._X, shard._metadata = None, Metadata(*(arrays[f"metadata_{f.name}"].item() for f in fields(Metadata)))
+        shard._X, shard._metadata = None, Metadata(*(arrays[f"metadata_{name}"].item() for name in Metadata._fields))
         oracle = npz.with_prefix(arrays, "oracle_")
         if oracle:
             shard.oracle = Oracle.from_arrays(oracle)
@@ -347,10 +317,10 @@ class Shard(ABC, Generic[M]):
     def models(self, rows: Indices, model: M) -> Array:
         """Return the measures by which a model approximates some rows."""
 
-    def _evaluate(self, sample: Sample[M], count: int, function: Callable[[Array, Indices], Sequence[Array]]) -> Array:
-        """Return `count` rows of results for the measures of a sample, zero for those of other shards."""
+    def _evaluate(self, sample: Sample[M], function: Callable[[Array, Indices], Sequence[Array]]) -> Array:
+        """Return two results for each measure of a sample, zero for those of other shards."""
         positions, rows = self.local(sample.indices)
-        results = np.zeros((count, len(sample.indices)))
+        results = np.zeros((2, len(sample.indices)))
         if len(rows):
             results[:, positions] = function(self.models(rows, sample.model), rows)
         return results

@@ -11,8 +11,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .shard import add
-
 Key = tuple[str, str, int]  # of a shard: client, fit and number
 
 
@@ -138,11 +136,6 @@ def discard(in_use: InUse) -> None:
         client, fit, _ = key
         if client not in in_use.clients or (client == in_use.client and fit not in in_use.fits):
             entries.pop(key, None)
-
-
-def add_answers(answers: Sequence[Any]) -> Any:
-    """Return the sum of some answers."""
-    return add(answers)
 
 
 def shape_and_type(x: Any) -> tuple[tuple[int, ...], str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +10,14 @@ from scipy import sparse
 
 from ..core.costs import Cost
 from ..distributed import fixed_point
-from ..distributed.interface import Shards
-from ..distributed.shard import Array, Count, Indices, Shard, Sum, command, precision, query
+from ..distributed.shard import Array, EpochSums, Indices, Shard, command, precision, query
+from ..distributed.shards import Shards
 
 _LARGEST = 8  # bound of the potentials in the ascent of the lower bound, as a multiple of the spread of the costs
 FINE = _LARGEST * 2.0 ** (fixed_point.COMPONENT_BITS - 53)  # of the quantum of values: sums in double precision
 
 
-@dataclass(frozen=True, eq=False)
-class Sizes(Sum):
+class Sizes(NamedTuple):
     """The number of measures, the sum of their weights in quanta, and the size of their supports."""
 
     n: int
@@ -27,24 +25,7 @@ class Sizes(Sum):
     support: int
 
 
-@dataclass(frozen=True, eq=False)
-class Rows(Sum):
-    """A weighted sum over measures with a value for each bin, in quanta, of shape (1, m)."""
-
-    total: NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class BarycenterEpoch(Sum):
-    """Weighted sums of the potentials and of V(z), in quanta; and the number of sweeps."""
-
-    gradient: NDArray[np.int64]
-    value: int
-    sweeps: int
-
-
-@dataclass(frozen=True, eq=False)
-class Potentials(Sum):
+class Potentials(NamedTuple):
     """The weighted sum of potentials in two parts: in quanta, and the remainder in quanta of ``2**-bits``."""
 
     high: NDArray[np.int64]
@@ -62,39 +43,36 @@ class BarycenterShard(Shard[Array]):
         return mask
 
     @command
-    def set_weights(self, weights: Array | None, cost: Cost) -> Sum:
+    def set_weights(self, weights: Array | None, cost: Cost) -> None:
         """Set the weights of all measures, at most one, and the cost in double precision."""
-        own = slice(self.first, self.first + len(self))
-        self.weights = fixed_point.quantise(
-            np.ones((len(self), 1)) if weights is None else weights[own, None], 2.0**-self.bits
-        )
+        own = np.ones(len(self)) if weights is None else weights[self.first : self.first + len(self)]
+        self.weights = fixed_point.quantise(own[:, None], 2.0**-self.bits)
         self.cost, self.largest = cost, _LARGEST * cost.spread()
         self.potentials: NDArray[Any] = np.zeros((len(self), cost.shape[0]), np.float32)
-        return Sum()
 
     @query
     def sizes(self) -> Sizes:
         """Return the number of measures, their total weight and the size of their supports."""
-        return Sizes(len(self), int(self.weights.sum()), self.support_size().total)
+        return Sizes(len(self), int(self.weights.sum()), self.support_size())
 
     @query
-    def mean(self) -> Rows:
-        """Return the weighted sum of the measures, in products of two quanta."""
+    def mean(self) -> NDArray[np.int64]:
+        """Return the weighted sum of the measures, of shape (1, m), in products of two quanta."""
         if not len(self):
-            return Rows(np.zeros((1, self._metadata.n_columns), np.int64))
+            return np.zeros((1, self._metadata.n_columns), np.int64)
         targets = fixed_point.quantise(self.oracle.targets.toarray(), 2.0**-self.bits)
-        return Rows(fixed_point.product(self.weights, targets, self.bits))
+        return fixed_point.product(self.weights, targets, self.bits)
 
     @command
-    def epoch(self, p: Array, temperature: float, memory: float) -> BarycenterEpoch:
+    def epoch(self, p: Array, temperature: float, memory: float) -> EpochSums:
         """Advance the chains for the model p, and the running means of potentials, which keep a share `memory`."""
         if not len(self):
-            return BarycenterEpoch(np.zeros((1, len(p)), np.int64), 0, 0)
+            return EpochSums(np.zeros((1, len(p)), np.int64), 0, 0)
         values, U, info = self.oracle(p, temperature)
         self.potentials = (memory * self.potentials + (1 - memory) * U).astype(U.dtype)
         gradient = fixed_point.product(self.weights, fixed_point.quantise(U, self.quantum), self.bits)
         value = _weighted_sum(self.weights, fixed_point.quantise(values, self.value_quantum))
-        return BarycenterEpoch(gradient, value, int(info.sweeps.sum()))
+        return EpochSums(gradient, value, int(info.sweeps.sum()))
 
     @command
     def start_ascent(self) -> Potentials:
@@ -117,23 +95,23 @@ class BarycenterShard(Shard[Array]):
         return Potentials(*(fixed_point.product(self.weights, x, self.bits) for x in (high, low)))
 
     @query
-    def target_cost(self) -> Count:
+    def target_cost(self) -> int:
         """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound, in fine quanta."""
         if not len(self):
-            return Count(0)
+            return 0
         largest = np.abs(self.U).max(axis=1) + np.abs(self.L).max(axis=1)
         slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
         values = np.asarray(self.oracle.targets.multiply(self.L).sum(axis=1)).ravel()
-        return Count(_weighted_sum(self.weights, np.ceil((values + slack) / (FINE * self.value_quantum))))
+        return _weighted_sum(self.weights, np.ceil((values + slack) / (FINE * self.value_quantum)))
 
     @query
-    def objective(self, p: Array, temperature: float) -> Count:
+    def objective(self, p: Array, temperature: float) -> int:
         """Return the weighted sum of the costs of optimal plans, in the user's precision, in fine quanta."""
         if not len(self):
-            return Count(0)
+            return 0
         plans = [sparse.coo_array(optimum.plan) for optimum in self.oracle.exact(p, temperature)]
         values = np.array([(plan.data * self.cost.at(plan.row, plan.col)).sum() for plan in plans])
-        return Count(_weighted_sum(self.weights, fixed_point.quantise(values, FINE * self.value_quantum)))
+        return _weighted_sum(self.weights, fixed_point.quantise(values, FINE * self.value_quantum))
 
     def models(self, rows: Indices, model: Array) -> Array:
         return np.tile(model, (len(rows), 1))
@@ -181,5 +159,5 @@ def lower_bound(shards: Shards[BarycenterShard], cost: Cost, rounds: int = 50) -
     for _ in range(rounds):
         U = mean(shards.reduce(BarycenterShard.ascend, U))
     rounding = low + 4 * np.finfo(np.float64).eps * float(np.abs(U).max())
-    total = shards.reduce(BarycenterShard.target_cost).total
+    total = shards.reduce(BarycenterShard.target_cost)
     return float(U.min() - total * (FINE * value_quantum) / sizes.mass - rounding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,18 @@ from sklearn.utils.validation import check_non_negative, validate_data
 
 from ..core import validation
 from ..core.costs import Cost, GridCost, as_cost
-from ..distributed import backend, sources
-from ..distributed.interface import S, Shards
-from ..distributed.local import LocalShards
-from ..distributed.shard import Metadata
+from ..distributed import sources
+from ..distributed.shards import LocalShards, S, Shards, read_shards
 
 Array = NDArray[np.float64]
 
 SMOOTHING = 0.01  # of initial weights: a weight of zero would stay zero
+_NUMBERS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("n_components", "max_epochs", "max_iter", "max_inner", "batch_size", "tau"), validation.count),
+    **dict.fromkeys(("checkpoint_seconds", "epsilon"), validation.positive),
+    **dict.fromkeys(("alpha", "divergence", "tol"), validation.nonnegative),
+    "temperature": lambda T, _: validation.initial_temperature(T),
+}
 
 
 class MeasuresEstimator(BaseEstimator):  # type: ignore[misc]
@@ -82,16 +87,12 @@ def square_cost(cost: Cost | ArrayLike | None, size: int) -> Cost:
     return checked
 
 
-def parameters(estimator: Any) -> None:
-    """Check the parameters that all models share."""
-    validation.initial_temperature(estimator.temperature)
-    validation.nonnegative(estimator.tol, "tol")
+def check_parameters(estimator: Any) -> None:
+    """Check the numbers and the callbacks among the parameters of an estimator."""
+    for name, value in estimator.get_params(deep=False).items():
+        if name in _NUMBERS:
+            _NUMBERS[name](value, name)
     validation.callbacks(estimator.callbacks)
-
-
-def stopped(estimator: Any) -> bool:
-    """Call all of a model's callbacks; return whether one of them wants it to stop."""
-    return True in [callback(estimator) for callback in estimator.callbacks]
 
 
 def seed(random_state: Any) -> int:
@@ -127,18 +128,19 @@ def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Sha
     given = sources.split(X)
     if given is None:
         whole = measures(estimator, X, reset, depth=5)
-        return LocalShards([kind(whole)]) if estimator.client is None else backend.read(estimator.client, kind, [whole])
-    shards = backend.read(estimator.client, kind, given)
+        return LocalShards([kind(whole)]) if estimator.client is None else read_shards(estimator.client, kind, [whole])
+    found = read_shards(estimator.client, kind, given)
     try:
-        _check(estimator, shards.metadata, reset)
+        _check(estimator, found, reset)
     except BaseException:
-        shards.close()
+        found.close()
         raise
-    return shards
+    return found
 
 
-def _check(estimator: Any, metadata: list[Metadata], reset: bool) -> None:
+def _check(estimator: Any, shards: Shards[Any], reset: bool) -> None:
     """Check that shards have the same columns, and warn of rows without mass."""
+    metadata = shards.metadata
     columns = metadata[0].n_columns
     for k, one in enumerate(metadata):
         if one.n_columns != columns:

@@ -5,11 +5,36 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..io import progress
-from . import _base
-from ._history import Epoch
+
+
+class Epoch(NamedTuple):
+    """One entry of a model's history.
+
+    Attributes
+    ----------
+    estimate : float
+        The mean of V(z) over all measures, each at the time of its update.
+    lower, upper : float
+        Certified bounds of the mean transport cost of the sample that is evaluated exactly; NaN for epochs without an
+        exact evaluation.
+    temperature, step : float
+        T, and the step as a multiple of ``step_size``.
+    sweeps : float
+        The mean number of sweeps of a chain.
+    seconds : float
+        The time since the start of the fit. The time between a fit and its `resume` does not count.
+    """
+
+    estimate: float
+    lower: float
+    upper: float
+    temperature: float
+    step: float
+    sweeps: float
+    seconds: float = 0.0
 
 
 @dataclass
@@ -28,54 +53,46 @@ class Checkpoints:
             self.last = time.monotonic()
 
 
-@dataclass
-class Loop:
-    """Runs the epochs of a fit.
+def run_epochs(
+    title: str,
+    estimator: Any,
+    epochs: Iterable[tuple[Epoch, str]],
+    history: list[Epoch],
+    publish: Callable[[], None],
+    started: float,
+    checkpoints: Checkpoints | None = None,
+) -> None:
+    """Run the epochs of a fit until they end or a callback stops them.
 
-    Attributes
+    Parameters
     ----------
     title : str
         The title of the progress bar.
     estimator : estimator
         Its ``max_epochs``, ``verbose`` and ``callbacks`` are used.
-    started : float
-        ``time.perf_counter()`` at the start of the fit.
+    epochs : iterable of pairs (Epoch, str)
+        Computes one epoch at a time, for example a generator; yields its record, in which this loop sets ``seconds``,
+        and a note for the progress bar. It resumes after the callbacks.
     history : list of Epoch
         The records so far, to which new ones are appended.
     publish : function
         Sets the estimator's public attributes.
+    started : float
+        ``time.perf_counter()`` at the start of the fit.
     checkpoints : Checkpoints, optional
         Called after every epoch.
     """
-
-    title: str
-    estimator: Any
-    started: float
-    history: list[Epoch]
-    publish: Callable[[], None]
-    checkpoints: Checkpoints | None = None
-
-    def run(self, epochs: Iterable[tuple[Epoch, str]]) -> None:
-        """Run epochs until they end or a callback stops them.
-
-        Parameters
-        ----------
-        epochs : iterable of pairs (Epoch, str)
-            Computes one epoch at a time, for example a generator; yields its record, in which this loop sets
-            ``seconds``, and a note for the progress bar. It resumes after the callbacks.
-        """
-        spent = self.history[-1].seconds if self.history else 0.0
-        total = max(1, self.estimator.max_epochs - len(self.history))
-        try:
-            with progress.bar(self.title, self.estimator.verbose) as advance:
-                for record, note in epochs:
-                    seconds = spent + time.perf_counter() - self.started
-                    self.history.append(record._replace(seconds=seconds))
-                    self.publish()
-                    advance(1 / total, note)
-                    if self.checkpoints is not None:
-                        self.checkpoints(self.estimator)
-                    if _base.stopped(self.estimator):
-                        break
-        finally:
-            self.publish()  # an interrupted epoch may have changed the best model
+    spent = history[-1].seconds if history else 0.0
+    total = max(1, estimator.max_epochs - len(history))
+    try:
+        with progress.bar(title, estimator.verbose) as advance:
+            for record, note in epochs:
+                history.append(record._replace(seconds=spent + time.perf_counter() - started))
+                publish()
+                advance(1 / total, note)
+                if checkpoints is not None:
+                    checkpoints(estimator)
+                if True in [callback(estimator) for callback in estimator.callbacks]:  # all are called
+                    break
+    finally:
+        publish()  # an interrupted epoch may have changed the best model

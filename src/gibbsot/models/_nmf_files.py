@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from ..core import costs
 from ..core.costs import Cost
-from ..distributed import backend, checkpoints
-from ..distributed.interface import Shards
-from ..distributed.local import LocalShards
+from ..distributed import checkpoints
 from ..distributed.shard import Array, precision
+from ..distributed.shards import LocalShards, Shards, load_shards
 from ..io import npz, schemas
 from ..sampling.annealing import ModelState
-from ._history import Epoch
+from ._loop import Epoch
 from ._mixture_shard import MixtureShard
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def write_checkpoint(model: WassersteinNMF, state: FitState) -> None:
 
 def _load_checkpoint(kind: type[WassersteinNMF], folder: str, client: Any) -> WassersteinNMF:
     arrays = npz.load(f"{folder}/model.npz", schemas.NMF)
-    shards = backend.load(client, MixtureShard, folder, arrays["checksums"].tolist())
+    shards = load_shards(client, MixtureShard, folder, arrays["checksums"].tolist())
     model = _model(kind, arrays, shards)
     assert model._run is not None
     model._run.checkpoint = folder

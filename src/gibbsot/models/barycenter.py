@@ -11,16 +11,15 @@ from numpy.typing import ArrayLike
 
 from ..core import costs, validation
 from ..core.costs import Cost
-from ..distributed.interface import Shards
 from ..distributed.shard import Array, Sample, precision
+from ..distributed.shards import Shards
 from ..sampling import temperature
 from ..sampling.annealing import PlateauCooling, Trend
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from . import _base
 from ._barycenter_shard import FINE, BarycenterShard, lower_bound
-from ._history import Epoch
-from ._loop import Loop
+from ._loop import Epoch, run_epochs
 
 _INITIAL = 0.2  # factor of the initial temperature of other models: chains follow one measure easily
 _MEMORY = 0.9  # of the running means of models and potentials, which vary less than the last ones
@@ -140,10 +139,8 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
             The fitted model.
         """
         started = time.perf_counter()
-        for name in ("max_epochs", "tau"):
-            validation.count(getattr(self, name), name)
+        _base.check_parameters(self)
         validation.positive(self.step_size, "step_size")
-        _base.parameters(self)
         shards = _base.shards_of(self, BarycenterShard, X, reset=True)
         try:
             self._fit(shards, started)
@@ -168,7 +165,7 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
             self.n_iter_ = len(self.history_)
 
         publish()
-        Loop("Wasserstein barycenter", self, started, self.history_, publish).run(descent.epochs())
+        run_epochs("Wasserstein barycenter", self, descent.epochs(), self.history_, publish, started)
         descent.improve_bound(_ROUNDS[1])
         p = self.barycenter_.astype(np.float64)
         self.objective_ = descent.objective(p / p.sum())
@@ -193,7 +190,7 @@ class _Descent:
         self.sizes = shards.reduce(BarycenterShard.sizes)
         self.precision = precision(cost, self.sizes.n)
         m = cost.shape[0]
-        mean = shards.reduce(BarycenterShard.mean).total / (self.sizes.mass * 2.0**self.precision.bits)
+        mean = shards.reduce(BarycenterShard.mean) / (self.sizes.mass * 2.0**self.precision.bits)
         self.average = _base.smooth(mean, np.full(m, 1 / m))[0]
         T_min = temperature.minimum(cost)
         T = self._initial_temperature(T_min)
@@ -232,7 +229,7 @@ class _Descent:
 
     def objective(self, p: Array) -> float:
         """Return the exact objective of p."""
-        total = self.shards.reduce(BarycenterShard.objective, p, self.state.T).total
+        total = self.shards.reduce(BarycenterShard.objective, p, self.state.T)
         return total * (FINE * self.precision.value) / self.sizes.mass
 
     def _initial_temperature(self, T_min: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,7 @@ from ..solvers import evaluation
 from ..solvers.oracle import Oracle
 from ..solvers.solve import solve_batch
 from . import _base
-from ._history import Epoch
-from ._loop import Loop
+from ._loop import Epoch, run_epochs
 
 Array = NDArray[np.float64]
 
@@ -166,7 +164,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             The estimator itself.
         """
         started = time.perf_counter()
-        self._check_parameters()
+        _base.check_parameters(self)
+        validation.positive(self.step_size, "step_size")
         X, y = validation.checked_structure(X, "X"), validation.checked_structure(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
         if y.ndim == 2 and y.shape[1] == 1:
@@ -182,12 +181,12 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         seed = _base.seed(self.random_state)
         cost, Y = costs.single(self._cost), self._histograms(y)
         oracle = Oracle(cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
-        model, rng = _Linear.init(X, len(self.classes_)), np.random.default_rng(seed)
+        model, rng = _Linear(X, len(self.classes_)), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
             self._pretrain(model, Y, rng)
             self.history_: list[Epoch] = []
-            loop = Loop("Wasserstein classifier", self, started, self.history_, lambda: self._publish(model))
-            loop.run(self._epochs(_Data(oracle, Y), model, rng))
+            epochs = self._epochs(_Data(oracle, Y), model, rng)
+            run_epochs("Wasserstein classifier", self, epochs, self.history_, lambda: self._publish(model), started)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -266,14 +265,6 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         result = solve_batch(P, Y, self._cost.astype(np.float64), n_sweeps=300, exact=True, n_jobs=self.n_jobs)
         share = None if sample_weight is None else validation.real(sample_weight, "sample_weight")
         return -float(np.average(result.value, weights=share))
-
-    def _check_parameters(self) -> None:
-        for name in ("max_epochs", "batch_size", "tau"):
-            validation.count(getattr(self, name), name)
-        validation.positive(self.step_size, "step_size")
-        for name in ("alpha", "divergence"):
-            validation.nonnegative(getattr(self, name), name)
-        _base.parameters(self)
 
     def _histograms(self, y: Any) -> Array:
         """Return labels or histograms as rows of weights with sum one."""
@@ -357,23 +348,14 @@ class _Data:
         self.losses, self.values, self.sweeps = np.empty((3, len(oracle)))
 
 
-@dataclass
 class _Linear:
     """The model during a fit, with Adam's moments."""
 
-    X: Any
-    mean: Array
-    scale: Array
-    parameters: Array  # A for standardised features, and b as the last column
-    first: Array
-    second: Array
-    steps: int = 0
-
-    @classmethod
-    def init(cls, X: Any, K: int) -> _Linear:
+    def __init__(self, X: Any, K: int) -> None:
         scaler = StandardScaler(with_mean=False).fit(X)  # a sparse matrix stays sparse: the mean goes into b
-        parameters = np.zeros((K, X.shape[1] + 1))
-        return cls(X, scaler.mean_, scaler.scale_, parameters, 0 * parameters, 0 * parameters)
+        self.X, self.mean, self.scale = X, scaler.mean_, scaler.scale_
+        self.parameters = np.zeros((K, X.shape[1] + 1))  # A for standardised features, and b as the last column
+        self.reset_moments()
 
     @property
     def A(self) -> Array:  # noqa: N802

@@ -19,18 +19,16 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import costs, validation
 from ..core.costs import Cost
 from ..distributed import checkpoints, fixed_point, sources
-from ..distributed.interface import Shards
-from ..distributed.local import LocalShards
 from ..distributed.shard import Array, Sample
+from ..distributed.shards import LocalShards, Shards
 from ..sampling import temperature
 from ..sampling.annealing import AdaptiveCooling, EpochDecay, ModelCooling
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.solve import solve_batch
 from . import _base, _nmf_files
-from ._history import Epoch
-from ._loop import Checkpoints, Loop
-from ._mixture_shard import EpochRequest, Mixture, MixtureShard, StartRequest
+from ._loop import Checkpoints, Epoch, run_epochs
+from ._mixture_shard import Mixture, MixtureShard
 from ._nmf_files import FitState
 from ._nmf_start import initial_factors
 from .mixtures import MembershipSolver, basis
@@ -298,7 +296,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
 
     @property
     def usage_(self) -> Array:
-        total = self._fit_state("usage_").shards.reduce(MixtureShard.usage).memberships
+        total = self._fit_state("usage_").shards.reduce(MixtureShard.usage)
         return np.asarray(total / total.sum())
 
     def _fit_state(self, name: str) -> FitState:
@@ -370,19 +368,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         float
             The score.
         """
-        W = self.transform(X)
-        P = np.asarray(self.inverse_transform(W), np.float64)
+        P = np.asarray(self.inverse_transform(self.transform(X)), np.float64)
         X = _base.measures(self, X)
         mass = validation.masses(X)
-        full = mass > 0
-        result = solve_batch(
-            P[full],
-            _normalised(X[full], mass[full]),
-            self._cost.astype(np.float64),
-            n_sweeps=300,
-            exact=bool(exact),
-            n_jobs=self.n_jobs,
-        )
+        full, cost = mass > 0, self._cost.astype(np.float64)
+        targets = _normalised(X[full], mass[full])
+        result = solve_batch(P[full], targets, cost, n_sweeps=300, exact=bool(exact), n_jobs=self.n_jobs)
         return -float(np.mean(result.value if exact else result.upper_bound))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -419,19 +410,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         return _nmf_files.load(cls, path, client)
 
     def _check_parameters(self) -> None:
-        for name in ("n_components", "max_epochs", "batch_size", "tau"):
-            validation.count(getattr(self, name), name)
+        _base.check_parameters(self)
         validation.choice(self.cooling, "cooling", ("adaptive", "paper"))
         validation.choice(self.update, "update", ("online", "full"))
-        _base.parameters(self)
-        validation.positive(self.checkpoint_seconds, "checkpoint_seconds")
         self._step_sizes()
-        named = isinstance(self.init, str)
-        if (
-            self.init not in ("nmf", "random")
-            if named
-            else not (isinstance(self.init, Sequence) and len(self.init) == 2)
-        ):
+        pair = isinstance(self.init, Sequence) and not isinstance(self.init, str) and len(self.init) == 2
+        if not pair and (not isinstance(self.init, str) or self.init not in ("nmf", "random")):
             raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {self.init!r}")
 
     def _step_sizes(self) -> tuple[float, float]:
@@ -448,13 +432,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             D, W = initial_factors(X, self.n_components, self.init, self.seed_, n)
             log_D = logarithms(D)
             indices = indices if isinstance(self.init, str) else np.arange(n)
-        D_quantised = fixed_point.components(np.exp(log_D))
-        shards.reduce(MixtureShard.start, StartRequest(D_quantised, basis(D_quantised), indices, W))
-        sample = Sample(evaluation.sample(n), Mixture(D_quantised, best=False))
-        initial = shards.reduce(MixtureShard.initial_temperatures, sample)
+        shards.reduce(MixtureShard.start, basis(fixed_point.components(np.exp(log_D))), indices, W)
+        initial = shards.reduce(MixtureShard.initial_temperatures, _sample(n, np.exp(log_D), best=False))
         T = None if isinstance(self.temperature, str) else float(self.temperature)
         control = AdaptiveCooling().init(initial.values, initial.temperatures, temperature.minimum(cost), T)
-        support = shards.reduce(MixtureShard.support_size).total / n
+        support = shards.reduce(MixtureShard.support_size) / n
         dtype = np.result_type(*(one.dtype for one in shards.metadata)).str
         return FitState(shards, n, support, dtype, cost, log_D, log_D, control)
 
@@ -467,16 +449,15 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         timed = None
         if self.checkpoint is not None:
             timed = Checkpoints(lambda model: _nmf_files.write_checkpoint(model, run), self.checkpoint_seconds)
-        Loop("Wasserstein NMF", self, started, run.history, lambda: self._publish(run), timed).run(self._epochs(run))
+        epochs, publish = self._epochs(run), lambda: self._publish(run)
+        run_epochs("Wasserstein NMF", self, epochs, run.history, publish, started, timed)
         if timed is not None:
             timed.write(self)
         unused = np.flatnonzero(self.usage_ < _UNUSED / self.n_components)
         if len(unused):
-            warnings.warn(
-                f"components {', '.join(map(str, unused[:10]))} are hardly used; try fewer n_components",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            some = ", ".join(map(str, unused[:10]))
+            message = f"components {some} are hardly used; try fewer n_components"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def _epochs(self, run: FitState) -> Iterator[tuple[Epoch, str]]:
         """Run epochs until ``max_epochs`` or until cooling gains nothing."""
@@ -501,10 +482,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         value, sweeps, changes = 0, 0, list[float]()
         for begin in range(0, n, size):
             D = np.exp(run.log_components)
-            request = EpochRequest(
-                fixed_point.components(D), run.control.T, W_step, begin, begin + size, self.batch_size
-            )
-            sums = run.shards.reduce(MixtureShard.epoch, request)
+            quantised, T = fixed_point.components(D), run.control.T
+            sums = run.shards.reduce(MixtureShard.epoch, quantised, T, W_step, begin, begin + size, self.batch_size)
             value += sums.value
             sweeps += sums.sweeps
             if learn:
@@ -515,18 +494,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
 
     def _evaluate(self, run: FitState, policy: ModelCooling) -> tuple[float, float]:
         """Evaluate a sample exactly, keep the best model, adapt step and temperature; return the sample's bounds."""
-        indices, T = evaluation.sample(run.n), run.control.T
-
-        def exact(log_D: Array, best: bool) -> tuple[float, float]:
-            sample = Sample(indices, Mixture(fixed_point.components(np.exp(log_D)), best))
-            bounds = run.shards.reduce(MixtureShard.exact_bounds, sample, T)
-            return float(bounds.lower.mean()), float(bounds.upper.mean())
-
+        T, current = run.control.T, _sample(run.n, np.exp(run.log_components), best=False)
         if not run.control.past:  # the start is evaluated only now, so that the first models are available early
-            run.control, _ = policy.record(run.control, exact(run.best_components, True)[1])
-        lower, value = exact(run.log_components, False)
-        current = Sample(indices, Mixture(fixed_point.components(np.exp(run.log_components)), best=False))
-        estimate = float(run.shards.reduce(MixtureShard.estimate, current, T).values.mean())
+            start = _sample(run.n, np.exp(run.best_components), best=True)
+            upper = run.shards.reduce(MixtureShard.exact_bounds, start, T).upper
+            run.control, _ = policy.record(run.control, float(upper.mean()))
+        lower, value = (float(bound.mean()) for bound in run.shards.reduce(MixtureShard.exact_bounds, current, T))
+        estimate = float(run.shards.reduce(MixtureShard.estimate, current, T).mean())
         run.control, best = policy.record(run.control, value)
         if best:
             run.best_components = run.log_components
@@ -540,7 +514,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     def _reconstructions(self) -> tuple[Array, Array]:
         """Return a sample of the training data and their mixtures, for figures."""
         run = self._fit_state("training data")
-        sample = Sample(evaluation.sample(run.n), Mixture(fixed_point.components(self.components_), best=True))
+        sample = _sample(run.n, self.components_, best=True)
         X, P = zip(*run.shards.collect(MixtureShard.reconstructions, sample), strict=True)
         return np.concatenate(X), np.concatenate(P)
 
@@ -559,6 +533,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _sample(n: int, D: NDArray[np.floating], best: bool) -> Sample[Mixture]:
+    """Return the sample that is evaluated exactly, with the best or the current memberships in components."""
+    return Sample(evaluation.sample(n), Mixture(fixed_point.components(D), best))
 
 
 def _deviation(weights: Array, x: Array) -> float:

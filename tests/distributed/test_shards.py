@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gibbsot import GridCost
-from gibbsot.distributed.local import LocalShards
-from gibbsot.distributed.shard import Array, Count, Indices, Sample, Shard, command, query
+from gibbsot.distributed.shard import Array, Indices, Sample, Shard, command, query
+from gibbsot.distributed.shards import LocalShards
 from gibbsot.models._barycenter_shard import BarycenterShard
 
 X = np.random.default_rng(0).random((4, 5))
@@ -19,35 +19,35 @@ class Counter(Shard[None]):
     calls = 0
 
     @command
-    def count(self, by: int = 1) -> Count:
+    def count(self, by: int = 1) -> int:
         self.calls += by
-        return Count(self.calls)
+        return self.calls
 
     @query
-    def counted(self) -> Count:
-        return Count(self.calls)
+    def counted(self) -> int:
+        return self.calls
 
     @query
-    def wrong_attribute(self) -> Count:
+    def wrong_attribute(self) -> int:
         return self.count()
 
     @query
-    def wrong_array(self) -> Count:
+    def wrong_array(self) -> int:
         self.rows[0] += 1
-        return Count(0)
+        return 0
 
     @query
-    def wrong_chain(self) -> Count:
+    def wrong_chain(self) -> int:
         self.oracle._h[0] += 1
-        return Count(0)
+        return 0
 
     @query
-    def wrong_oracle(self) -> Count:
+    def wrong_oracle(self) -> int:
         self.oracle(np.full(5, 0.2), 1.0)
-        return Count(0)
+        return 0
 
-    def unmarked(self) -> Count:
-        return Count(0)
+    def unmarked(self) -> int:
+        return 0
 
     def models(self, rows: Indices, model: None) -> Array:
         return np.full((len(rows), 5), 0.2)
@@ -62,17 +62,17 @@ def shards() -> LocalShards[Counter]:
 
 def test_commands_and_queries(shards):
     assert len(shards) == 2
-    assert shards.reduce(Counter.count, by=2).total == 4
-    assert shards.reduce(Counter.count, 3).total == 10
-    assert shards.reduce(Counter.counted).total == 10
-    assert [answer.total for answer in shards.collect(Counter.counted)] == [5, 5]
+    assert shards.reduce(Counter.count, by=2) == 4
+    assert shards.reduce(Counter.count, 3) == 10
+    assert shards.reduce(Counter.counted) == 10
+    assert shards.collect(Counter.counted) == [5, 5]
     shards.close()
 
 
 def test_a_command_is_not_collected(shards):
     with pytest.raises(TypeError, match=r"Counter\.count: is a command; expected a query"):
         shards.collect(Counter.count)
-    assert shards.reduce(Counter.counted).total == 0
+    assert shards.reduce(Counter.counted) == 0
 
 
 def test_an_unmarked_method_is_refused(shards):

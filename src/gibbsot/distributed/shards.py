@@ -1,0 +1,153 @@
+"""All shards of a model's data: how a model calls them, the backend in this process, and the choice of a backend."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.costs import Cost
+from .shard import A, Metadata, Shard, add, is_command
+
+S = TypeVar("S", bound=Shard[Any])
+P = ParamSpec("P")
+
+
+class Shards(ABC, Generic[S]):
+    """All shards of a model's data, of class S.
+
+    A method of a shard is passed as a function of its class with the arguments that follow, for example
+    ``shards.reduce(MixtureShard.keep_best)``. Whether it is a command or a query is read from its mark. On a
+    cluster the method is sent as its name.
+    """
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def reduce(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> A:
+        """Call a command or a query of every shard; return the sum of the answers (see `add`)."""
+
+    @abstractmethod
+    def collect(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> list[A]:
+        """Call a query of every shard; return the list of the answers."""
+
+    @abstractmethod
+    def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> Any:
+        """Call a query of every shard whose answers are rows of one matrix; return the matrix."""
+
+    @cached_property
+    def metadata(self) -> list[Metadata]:
+        """The size and type of each shard's data."""
+        return self.collect(Shard.metadata)
+
+    def initialise(self, cost: Cost, tau: int, seed: int, n_jobs: int | None, n_seen: int = 0) -> None:
+        """Assign indices to the measures and start the chains.
+
+        Parameters
+        ----------
+        cost : Cost
+            In the precision of the chains.
+        tau, seed, n_jobs
+            Of the oracle.
+        n_seen : int
+            The number of measures that came before in a stream, whose noise must not be repeated.
+        """
+        counts = [one.n_measures for one in self.metadata]
+        first = np.cumsum([0, *counts[:-1]]).tolist()
+        self.reduce(Shard.initialise, first, sum(counts), cost, tau, seed, n_jobs, n_seen)
+
+    def save(self, folder: str) -> list[str]:
+        """Write each shard to a file in a folder; return the checksums of the files."""
+        return self.collect(Shard.save, folder)
+
+    def close(self) -> None:
+        """Free the memory of shards in other processes."""
+
+
+class LocalShards(Shards[S]):
+    """Shards in this process.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+        The shards, in the order of their numbers.
+
+    Attributes
+    ----------
+    check_queries : bool
+        Whether to raise AssertionError if a query changes the state of a shard. It takes time; tests set it.
+    """
+
+    check_queries: ClassVar[bool] = False
+
+    def __init__(self, shards: Sequence[S]) -> None:
+        self.shards = list(shards)
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def reduce(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> A:
+        if is_command(method):
+            return add([getattr(shard, method.__name__)(*args, **kwargs) for shard in self.shards])
+        return add(self.collect(method, *args, **kwargs))
+
+    def collect(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> list[A]:
+        if is_command(method):
+            raise TypeError(f"{method.__qualname__}: is a command; expected a query")
+        return [self._query(shard, method.__name__, args, kwargs) for shard in self.shards]
+
+    def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> NDArray[Any]:
+        return np.concatenate(self.collect(method))
+
+    def _query(self, shard: S, name: str, args: Any, kwargs: Any) -> Any:
+        before = _state(shard) if self.check_queries else ""
+        answer = getattr(shard, name)(*args, **kwargs)
+        if self.check_queries and _state(shard) != before:
+            raise AssertionError(f"{type(shard).__name__}.{name}: is marked as a query but changes the shard")
+        return answer
+
+
+def _state(shard: Any) -> str:
+    """Return a digest of all that a shard holds, nested objects included."""
+    import joblib  # comes with scikit-learn, which takes long to import
+
+    return str(joblib.hash(vars(shard)))
+
+
+def read_shards(client: Any, kind: type[S], sources: Sequence[Any]) -> Shards[S]:
+    """Return shards of a class, one for each source, in this process or on the workers of a Dask client."""
+    if client is None:
+        return LocalShards([kind.read(source, number) for number, source in enumerate(sources)])
+    from .dask import DaskShards  # an optional extra
+
+    return DaskShards(client, kind, sources)
+
+
+def load_shards(client: Any, kind: type[S], folder: str, checksums: Sequence[str]) -> Shards[S]:
+    """Return the shards of a checkpoint.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client or None
+        The client whose workers hold the shards; None for this process.
+    kind : class
+        The class of the shards.
+    folder : path or URL
+        The folder of the checkpoint.
+    checksums : sequence of str
+        The checksum of each shard's file.
+
+    Returns
+    -------
+    Shards
+    """
+    if client is None:
+        return LocalShards([kind.load(folder, number, checksum) for number, checksum in enumerate(checksums)])
+    from .dask import Checkpoint, DaskShards
+
+    return DaskShards(client, kind, [None] * len(checksums), [Checkpoint(0, folder, checksums)])
