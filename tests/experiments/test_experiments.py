@@ -16,8 +16,8 @@ import pytest
 
 from gibbsot import datasets, solve_batch
 from gibbsot.core import native
-from gibbsot.experiments import bounds, factorisations, figure1, figure2, figure3, figure5, outcome, plans, report
-from gibbsot.experiments.outcome import Claim, Outcome
+from gibbsot.experiments import bounds, factorisations, figure1, figure2, figure3, figure5, plans, report
+from gibbsot.experiments.outcome import Claim, Outcome, Run
 from gibbsot.sampling import schedules, theory
 
 MODULES = {"figure1": figure1, "figure2": figure2, "figure3": figure3, "bounds": bounds}
@@ -65,7 +65,7 @@ def test_files_and_claims(found, name):
 @pytest.mark.parametrize("name", MODULES)
 def test_the_same_seed_gives_the_same_bytes(found, name, tmp_path):
     shares = []
-    again = MODULES[name].run(tmp_path, quick=True, seed=3, n_jobs=2, advance=lambda share, _="": shares.append(share))
+    again = MODULES[name].run(Run(tmp_path, True, 3, n_jobs=2, advance=lambda share, _="": shares.append(share)))
     assert sum(shares) == pytest.approx(1)
     assert again.claims == found[name].claims
     for old, new in zip(found[name].data, again.data, strict=True):
@@ -104,7 +104,7 @@ def test_figure1_finds_noise_that_is_not_exponential(tmp_path, monkeypatch):
         return state, info._replace(g=info.U - 1.1 * (info.U - info.g))
 
     monkeypatch.setattr(figure1.sampler, "run", wrong)
-    assert figure1.run(tmp_path, quick=True).claims[0].holds is False
+    assert figure1.run(Run(tmp_path, quick=True)).claims[0].holds is False
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_bounds_find_increments_that_are_wrong(tmp_path, monkeypatch):
         return state, seen._replace(increment=0.8 * seen.increment, r=wide)
 
     monkeypatch.setattr(theory, "trace", wrong)
-    holds = [claim.holds for claim in bounds.run(tmp_path, quick=True).claims]
+    holds = [claim.holds for claim in bounds.run(Run(tmp_path, quick=True)).claims]
     assert holds[1:4] == [False, False, False]
 
 
@@ -270,12 +270,12 @@ def stub(monkeypatch):
     def module(path: str, _package: str) -> SimpleNamespace:
         name = path[1:]
 
-        def run(out, *, quick, seed, n_jobs, advance):
+        def run(run):
             calls.append(name)
             if name == "table" and calls.count("table") == 1:
                 raise KeyboardInterrupt
-            advance(2.0)
-            data = outcome.record({"seed": seed}, out, name)
+            run.advance(1.0)
+            data = run.record(name, {"seed": run.seed})
             return Outcome(name, "A <title> & more", "It's seen.", [Claim("1 < 2", "it's 1", None)], [], [data])
 
         return SimpleNamespace(run=run)
@@ -361,7 +361,7 @@ def test_a_failure_leaves_older_files(stub, tmp_path, monkeypatch):
 
 
 def test_json_has_no_nan(tmp_path):
-    path = outcome.record({"a": [float("nan"), (1.5, float("-inf"))], "b": np.float64("nan")}, tmp_path, "odd")
+    path = Run(tmp_path).record("odd", {"a": [float("nan"), (1.5, float("-inf"))], "b": np.float64("nan")})
     assert json.loads(path.read_text(), parse_constant=pytest.fail) == {"a": [None, [1.5, None]], "b": None}
 
 

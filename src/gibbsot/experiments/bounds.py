@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import datasets, plots
 from ..core.problems import problem
-from ..io.progress import Advance, silent
 from ..sampling import sampler, schedules, theory
 from ..solvers.solve import solve
-from . import outcome
-from .outcome import Claim, Outcome
+from .outcome import Claim, Outcome, Run
 from .plans import Array
 
 if TYPE_CHECKING:
@@ -26,16 +23,13 @@ _CHANCE = 0.05
 _LIMIT = 4.0  # standard errors that a mean over chains may differ
 
 
-def run(
-    out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
-) -> Outcome:
+def run(run: Run) -> Outcome:
     """Run many cooled chains on a small two-mode problem, and trace one run of `solve` in half steps.
 
     The a_n of the theorem are fixed in advance. Its bound depends only on the sum of their squares (see
     `theory.concentration_probability`); here this is the largest of all chains, so that the bound holds for each chain.
     """
-    del n_jobs  # the traces are computed by NumPy in one thread
-    chains, n, sweeps = (200, 16, 12) if quick else (1000, 24, 30)
+    chains, n, sweeps = (200, 16, 12) if run.quick else (1000, 24, 30)
     p, q, cost = datasets.two_modes(n)
     pairs = problem(np.tile(p, (chains, 1)), q, cost)
     T = schedules.geometric(2 / n, sweeps, ratio=1e-2)
@@ -43,8 +37,8 @@ def run(
     width = 100  # chains at a time, to limit the memory
     for b in range(0, chains, width):
         rows = slice(b, b + width)
-        traces.append(theory.trace(sampler.init(pairs[rows], seed, np.arange(chains)[rows]), pairs[rows], T)[1])
-        advance(0.7 * width / chains, "chains")
+        traces.append(theory.trace(sampler.init(pairs[rows], run.seed, np.arange(chains)[rows]), pairs[rows], T)[1])
+        run.advance(0.7 * width / chains, "chains")
     seen = theory.Trace._make(np.concatenate(field) for field in zip(*traces, strict=True))
     deviation = seen.r[:, -1] - seen.r[:, 0]
     left = _largest(seen.C * seen.T)
@@ -52,24 +46,21 @@ def run(
     sides = {"below": (-deviation, left, 0.0), "above": (deviation, right, _EPS)}
     curves = {side: _curve(*given) for side, given in sides.items()}
 
-    m, length = (24, 100) if quick else (64, 600)
-    result = solve(*datasets.two_modes(m), n_sweeps=length, seed=seed, diagnostics=True)
-    advance(0.3, "a run")
+    m, length = (24, 100) if run.quick else (64, 600)
+    result = solve(*datasets.two_modes(m), n_sweeps=length, seed=run.seed, diagnostics=True)
+    run.advance(0.3, "a run")
     claims, numbers = _claims(seen, deviation, left, right, curves, result.diagnostics)
     figure = _draw(deviation, left, right, curves)
     table = [(side, *map(float, row)) for side, curve in curves.items() for row in curve]
-    settings = {"seed": seed, "chains": chains, "points": n, "sweeps": sweeps, **numbers}
+    settings = {"seed": run.seed, "chains": chains, "points": n, "sweeps": sweeps, **numbers}
     return Outcome(
         "bounds",
         "Concentration, and the temperature of a chain",
         "The deviation of the martingale compared with the theorem, to either side; and along a run, the temperature "
         "compared with its bound calT(z), and V(z).",
         claims,
-        [outcome.picture(figure, out, "bounds"), outcome.picture(_draw_run(result), out, "bounds_run")],
-        [
-            outcome.table(("side", "K", "measured", "bound"), table, out, "bounds"),
-            outcome.record(settings, out, "bounds"),
-        ],
+        [run.picture("bounds", figure), run.picture("bounds_run", _draw_run(result))],
+        [run.table("bounds", ("side", "K", "measured", "bound"), table), run.record("bounds", settings)],
     )
 
 
@@ -188,15 +179,8 @@ def _draw(deviation: Array, left: Array, right: Array, curves: dict[str, Array])
     floor = 0.3 / len(deviation)
     for ax, (side, curve) in zip(axes[1:], curves.items(), strict=True):
         ax.semilogy(curve[:, 0], curve[:, 2], color=plots.PINK, linewidth=1.8, label="theorem")
-        ax.semilogy(
-            curve[:, 0],
-            np.where(curve[:, 1] > 0, curve[:, 1], np.nan),
-            ".-",
-            color=plots.GREEN,
-            linewidth=1,
-            markersize=4,
-            label="measured",
-        )
+        seen = np.where(curve[:, 1] > 0, curve[:, 1], np.nan)
+        ax.semilogy(curve[:, 0], seen, ".-", color=plots.GREEN, linewidth=1, markersize=4, label="measured")
         ax.set(xlabel="K", ylim=(floor, 1.5), xlim=(0, None))
         ax.set_title(f"share of chains more than K {side}", fontsize=10)
         ax.legend(frameon=False, fontsize=9)

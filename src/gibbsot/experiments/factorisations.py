@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,12 +13,10 @@ from scipy.ndimage import maximum_filter, minimum_filter
 from .. import plots
 from ..baselines.smoothed_nmf import SmoothedNMF
 from ..core.costs import GridCost
-from ..io.progress import Advance
 from ..models._nmf_start import nmf_factors
 from ..models.nmf import WassersteinNMF
 from ..solvers.solve import solve_batch
-from . import outcome
-from .outcome import Claim, Outcome
+from .outcome import Claim, Outcome, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,35 +52,32 @@ class Factorisation(NamedTuple):
     seconds: float
 
 
-def compare(
-    X: Array, shape: tuple[int, int], K: int, *, quick: bool, seed: int, n_jobs: int | None, advance: Advance
-) -> dict[str, Factorisation]:
+def compare(run: Run, X: Array, shape: tuple[int, int], K: int) -> dict[str, Factorisation]:
     """Return the factorisations of plain NMF, of the smoothed Wasserstein NMF and of Gibbs-OT, which start from NMF."""
     cost, found = GridCost(shape), dict[str, Factorisation]()
 
     def evaluate(name: str, D: NDArray[Any], W: NDArray[Any], begun: float) -> None:
         seconds = time.perf_counter() - begun
-        exact = float(np.mean(solve_batch(W @ D, X, cost, exact=True, n_jobs=n_jobs).value))
+        exact = float(np.mean(solve_batch(W @ D, X, cost, exact=True, n_jobs=run.n_jobs).value))
         outliers = float(np.mean([_outliers(image) for image in D.reshape(-1, *shape)]))
         found[name] = Factorisation(D, exact, float(np.mean(1 / (D**2).sum(axis=1))), outliers, seconds)
 
     begun = time.perf_counter()
-    D, W = (x / x.sum(axis=1, keepdims=True) for x in nmf_factors(X, K, seed))
+    D, W = (x / x.sum(axis=1, keepdims=True) for x in nmf_factors(X, K, run.seed))
     evaluate("NMF", D, W, begun)
-    advance(0.1, "smoothed W-NMF")
+    run.advance(0.1, "smoothed W-NMF")
 
     begun = time.perf_counter()
-    smoothed = SmoothedNMF(K, cost=cost, epsilon=EPSILON, rho=(RHO, RHO), max_iter=3 if quick else 10, init=(D, W))
-    smoothed.fit(X)
+    iterations, epochs = (3, 40) if run.quick else (10, 200)
+    smoothed = SmoothedNMF(K, cost=cost, epsilon=EPSILON, rho=(RHO, RHO), max_iter=iterations, init=(D, W)).fit(X)
     evaluate("smoothed W-NMF", smoothed.components_, smoothed.memberships_, begun)
-    advance(0.5, "Gibbs-OT")
+    run.advance(0.5, "Gibbs-OT")
 
     begun = time.perf_counter()
-    ours = WassersteinNMF(
-        K, cost=cost, init=(D, W), max_epochs=40 if quick else 200, random_state=seed, n_jobs=n_jobs
-    ).fit(X)
+    ours = WassersteinNMF(K, cost=cost, init=(D, W), max_epochs=epochs, random_state=run.seed, n_jobs=run.n_jobs)
+    ours.fit(X)
     evaluate("Gibbs-OT", ours.components_, ours.memberships_, begun)
-    advance(0.4)
+    run.advance(0.4)
     return found
 
 
@@ -103,23 +97,20 @@ def _outliers(image: Array) -> float:
 
 
 def figure(
+    run: Run,
     name: str,
     subject: str,
     X: Array,
     shape: tuple[int, int],
     cmap: str,
-    out: Path,
-    *,
-    more_claims: Callable[[dict[str, Factorisation]], Sequence[Claim]] | None = None,
-    quick: bool,
-    seed: int,
-    n_jobs: int | None,
-    advance: Advance,
+    more_claims: Callable[[dict[str, Factorisation]], Sequence[Claim]] = lambda _: (),
 ) -> Outcome:
     """Compare the methods on images and write the results; 60 images and 10 components if quick.
 
     Parameters
     ----------
+    run : Run
+        How to run it.
     name : str
         Such as "figure4".
     subject : str
@@ -130,20 +121,16 @@ def figure(
         The shape of an image.
     cmap : str
         The colour map.
-    out : Path
-        The folder to write to.
     more_claims : callable, optional
         Returns further claims.
-    quick, seed, n_jobs, advance
-        As in `run` of the experiments.
 
     Returns
     -------
     Outcome
         The claims and the files.
     """
-    X, K = X[: 60 if quick else None], 10 if quick else 40
-    found = compare(X, shape, K, quick=quick, seed=seed, n_jobs=n_jobs, advance=advance)
+    X, K = (X[:60], 10) if run.quick else (X, 40)
+    found = compare(run, X, shape, K)
     plain, smoothed, ours = found.values()
     claims = [
         Claim(
@@ -156,19 +143,21 @@ def figure(
             f"exact mean cost {ours.cost:.3g} against {smoothed.cost:.3g} (smoothed) and {plain.cost:.3g} (NMF)",
             ours.cost < min(smoothed.cost, plain.cost),
         ),
-        *(more_claims(found) if more_claims else ()),
+        *more_claims(found),
     ]
     sentence = (
         "Sharpness and noise of the components of each method; the titles have the exact mean transport cost of the "
         "mixtures, where less is better."
     )
-    picture = outcome.picture(draw(found, shape, cmap), out, name)
-    return Outcome(
-        name, f"{K} components of {len(X)} {subject}", sentence, claims, [picture], numbers(found, out, name)
-    )
+    header = ("method", "exact mean cost", "effective pixels", "outlying pixels", "seconds")
+    rows = [(method, *each[1:-1], f"{each.seconds:.2f}") for method, each in found.items()]
+    components = {method: each.components.round(9).tolist() for method, each in found.items()}
+    data = [run.table(name, header, rows), run.record(f"{name}-components", components)]
+    picture = run.picture(name, _draw(found, shape, cmap))
+    return Outcome(name, f"{K} components of {len(X)} {subject}", sentence, claims, [picture], data)
 
 
-def draw(found: dict[str, Factorisation], shape: tuple[int, int], cmap: str) -> Figure:
+def _draw(found: dict[str, Factorisation], shape: tuple[int, int], cmap: str) -> Figure:
     """Draw the components of each method below its name."""
     columns = 10
     rows = sum(-(-len(each.components) // columns) for each in found.values())
@@ -178,11 +167,3 @@ def draw(found: dict[str, Factorisation], shape: tuple[int, int], cmap: str) -> 
         panel.suptitle(f"{name}: exact mean cost {each.cost:.3g}, {each.pixels:.0f} effective pixels", fontsize=10)
         plots.components(panel, each.components, shape, columns=columns, cmap=cmap)
     return figure
-
-
-def numbers(found: dict[str, Factorisation], out: Path, name: str) -> list[Path]:
-    """Write the measurements and the components."""
-    header = ("method", "exact mean cost", "effective pixels", "outlying pixels", "seconds")
-    rows = [(method, each.cost, each.pixels, each.outliers, f"{each.seconds:.2f}") for method, each in found.items()]
-    components = {method: each.components.round(9).tolist() for method, each in found.items()}
-    return [outcome.table(header, rows, out, name), outcome.record(components, out, f"{name}-components")]

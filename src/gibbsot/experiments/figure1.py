@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import datasets, plots
 from ..core.problems import problem
-from ..io.progress import Advance, silent
 from ..sampling import sampler, schedules
-from . import outcome
-from .outcome import Claim, Outcome
+from .outcome import Claim, Outcome, Run
 from .plans import Array, listed
 
 if TYPE_CHECKING:
@@ -38,97 +35,72 @@ class _Snapshot(NamedTuple):
     h: Array
 
 
-class _Measured(NamedTuple):
-    """The numbers of a snapshot, as they are written to the JSON file."""
-
-    sweeps: int
-    T: float
-    band: float
-    measured: list[float]
-    inside: float
-    variance: dict[str, float]
-    range: float
-
-
-def run(
-    out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
-) -> Outcome:
+def run(run: Run) -> Outcome:
     """Cool chains on the Coulomb problem over 60 sweeps, from T = 2/N to a hundredth of it, with three snapshots.
 
     The chains differ in their noise only. One of them is drawn; the variances are over all chains, at each point, in
     the gauge of the sampler, <p, U> = 0.
     """
     p, q, cost = datasets.coulomb_uniform()
-    n, chains = len(p), 100 if quick else 1000
+    n, chains = len(p), 100 if run.quick else 1000
     pairs = problem(np.tile(p, (chains, 1)), q, cost)
     temperatures = schedules.geometric(2 / n, SWEEPS[-1], ratio=_RATIO)
-    state, done, snapshots = sampler.init(pairs, seed), 0, list[_Snapshot]()
+    state, done, snapshots = sampler.init(pairs, run.seed), 0, list[_Snapshot]()
     for sweeps in SWEEPS:
-        state, info = sampler.run(state, pairs, temperatures[done:sweeps], n_jobs=n_jobs)
+        state, info = sampler.run(state, pairs, temperatures[done:sweeps], n_jobs=run.n_jobs)
         T = float(temperatures[sweeps - 1])
         U, g, L, h = (np.array(values, np.float64) for values in (info.U, info.g, info.L, state.h))
         snapshots.append(_Snapshot(sweeps, T, U, g, L, h))
         done = sweeps
-        advance(1 / len(SWEEPS))
+        run.advance(1 / len(SWEEPS))
     measured = [_measure(snapshot, p, q) for snapshot in snapshots]
     equilibrium = []  # variance of g over that of U at equilibrium: long chains at each of the temperatures
     for snapshot in snapshots:
         few = pairs[: min(chains, 100)]
-        _, info = sampler.run(sampler.init(few, seed), few, np.full(_LONG, snapshot.T), n_jobs=n_jobs)
+        _, info = sampler.run(sampler.init(few, run.seed), few, np.full(_LONG, snapshot.T), n_jobs=run.n_jobs)
         equilibrium.append(float(np.median(info.g.var(axis=0)) / np.median(info.U.var(axis=0))))
-    rows = [
-        (snapshot.sweeps, k, *(float(values[0, k]) for values in snapshot[2:]))
-        for snapshot in snapshots
-        for k in range(n)
-    ]
-    settings = {
-        "seed": seed,
-        "chains": chains,
-        "snapshots": [each._asdict() for each in measured],
-        "equilibrium": equilibrium,
-    }
+    rows = [(one.sweeps, k, *(float(values[0, k]) for values in one[2:])) for one in snapshots for k in range(n)]
+    settings = {"seed": run.seed, "chains": chains, "snapshots": measured, "equilibrium": equilibrium}
     return Outcome(
         "figure1",
         "The Gibbs sampler on two electrons",
         "How far the samples g lie below U, and the samples h above L, in three snapshots, with the grey bands that "
         "contain 95 % of them in theory; U and L are smoother than the samples.",
         _claims(measured, equilibrium, n, chains),
-        [outcome.picture(_draw(snapshots, p, q), out, "figure1")],
-        [
-            outcome.table(("sweeps", "point", "U", "g", "L", "h"), rows, out, "figure1"),
-            outcome.record(settings, out, "figure1"),
-        ],
+        [run.picture("figure1", _draw(snapshots, p, q))],
+        [run.table("figure1", ("sweeps", "point", "U", "g", "L", "h"), rows), run.record("figure1", settings)],
     )
 
 
-def _measure(snapshot: _Snapshot, p: Array, q: Array) -> _Measured:
+def _measure(snapshot: _Snapshot, p: Array, q: Array) -> dict[str, Any]:
     """Return the widths of the noise, the share inside the band, the variances and the range of a snapshot."""
-    _, T, U, g, L, h = snapshot
+    sweeps, T, U, g, L, h = snapshot
     below, above = U - g, h - L
-    return _Measured(
-        snapshot.sweeps,
-        T,
-        band=float(_TAIL * T / p[0]),
-        measured=[float(np.quantile(below, _INSIDE)), float(np.quantile(above, _INSIDE))],
-        inside=float(np.mean([(below <= _TAIL * T / p).mean(), (above <= _TAIL * T / q).mean()])),
-        variance={name: float(np.median(v.var(axis=0))) for name, v in zip("UgLh", (U, g, L, h), strict=True)},
-        range=float(max(np.ptp(U, axis=1).max(), np.ptp(L, axis=1).max())),
-    )
+    return {
+        "sweeps": sweeps,
+        "T": T,
+        "band": float(_TAIL * T / p[0]),
+        "measured": [float(np.quantile(below, _INSIDE)), float(np.quantile(above, _INSIDE))],
+        "inside": float(np.mean([(below <= _TAIL * T / p).mean(), (above <= _TAIL * T / q).mean()])),
+        "variance": {name: float(np.median(v.var(axis=0))) for name, v in zip("UgLh", (U, g, L, h), strict=True)},
+        "range": float(max(np.ptp(U, axis=1).max(), np.ptp(L, axis=1).max())),
+    }
 
 
-def _claims(measured: list[_Measured], equilibrium: list[float], n: int, chains: int) -> list[Claim]:
-    widths, inside = np.array([each.measured for each in measured]).T, [each.inside for each in measured]
+def _claims(measured: list[dict[str, Any]], equilibrium: list[float], n: int, chains: int) -> list[Claim]:
+    """Return the claims, given the measurements of each snapshot."""
+    widths, inside = np.array([each["measured"] for each in measured]).T, [each["inside"] for each in measured]
     under, over = (listed(width.tolist()) for width in widths)
     errors = (np.array(inside) - _INSIDE) / np.sqrt(_INSIDE * (1 - _INSIDE) / (2 * n * chains))
-    variances = [each.variance for each in measured]
+    variances = [each["variance"] for each in measured]
     ratios = [(variance["g"] / variance["U"], variance["h"] / variance["L"]) for variance in variances]
-    ranges = [each.range for each in measured]
+    ranges = [each["range"] for each in measured]
     clear = [min(pair) > _CLEAR for pair in ratios]
     return [
         Claim(
             "As T decreases along iterations, the 95 % percentile band becomes thinner and thinner.",
             f"95 % of U - g are below {under} after 20, 40 and 60 iterations, and 95 % of h - L below {over}. The "
-            f"theoretical band, {listed([each.band for each in measured])}, contains "
+            f"theoretical band, {listed([each['band'] for each in measured])}, contains "
             f"{listed([100 * share for share in inside], '.2f')} % of them, at most {np.abs(errors).max():.1f} "
             f"standard errors from 95 % ({_LIMIT:g} are allowed).",
             bool((np.diff(widths) < 0).all() and (np.abs(errors) < _LIMIT).all()),

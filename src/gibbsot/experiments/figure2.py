@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,12 +9,11 @@ import numpy as np
 from .. import datasets, plots
 from ..baselines.badmm import snapshots
 from ..core.problems import problem
-from ..io.progress import Advance, silent
 from ..sampling import schedules
 from ..solvers import certificates
 from ..solvers.solve import solve_batch
-from . import outcome, plans
-from .outcome import Claim, Outcome
+from . import plans
+from .outcome import Claim, Outcome, Run
 from .plans import Array, Errors, listed
 
 if TYPE_CHECKING:
@@ -52,9 +50,7 @@ class Cell(NamedTuple):
     how: str
 
 
-def run(
-    out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
-) -> Outcome:
+def run(run: Run) -> Outcome:
     """Solve the toy by IBP (Sinkhorn) with three epsilons, B-ADMM and Gibbs-OT, at budgets of 1 to 5,000 iterations.
 
     The methods estimate W in different ways. IBP and B-ADMM end with a plan that is not yet a coupling, whose cost can
@@ -66,8 +62,7 @@ def run(
     Gibbs-OT starts at T = 2/N and ends at 1/l^3 of it after l sweeps. Its numbers are medians over chains that differ
     in their noise; the first chain is drawn. Its error is the median of the absolute errors.
     """
-    budgets = BUDGETS[:4] if quick else BUDGETS
-    chains = 5 if quick else 25
+    budgets, chains = (BUDGETS[:4], 5) if run.quick else (BUDGETS, 25)
     pair = datasets.two_modes()
     one, optimum, n = problem(*pair), plans.exact(pair), len(pair.p)
     cells: dict[str, dict[int, Cell]] = {}
@@ -79,26 +74,24 @@ def run(
             errors = plans.errors(Z, pair, optimum)
             dual = 1 - float(certificates.lower_bound(one, U[None])[0]) / optimum.value
             cells[name][budget] = Cell(errors.rounded, dual, errors, Z, how)
-        advance(0.1, name)
+        run.advance(0.1, name)
     cells[_BADMM] = {}
     for iterate in snapshots(*pair, budgets=budgets):
         errors = plans.errors(iterate.plan, pair, optimum)
         cells[_BADMM][iterate.n_iter] = Cell(errors.rounded, np.nan, errors, iterate.plan, "rho = 2 mean(M)")
     [other] = snapshots(*pair, budgets=[_AT], rho=_RHO * float(optimum.M.mean()))
     tuned = plans.errors(other.plan, pair, optimum)
-    advance(0.4, _BADMM)
-    cells[_OURS] = {}
+    run.advance(0.4, _BADMM)
+    cells[_OURS], P = {}, np.tile(pair.p, (chains, 1))
     for budget in budgets:
         schedule = schedules.geometric(2 / n, budget, ratio=float(budget) ** -3)
-        result = solve_batch(
-            np.tile(pair.p, (chains, 1)), pair.q, pair.cost, schedule=schedule, seed=seed, n_jobs=n_jobs
-        )
+        result = solve_batch(P, pair.q, pair.cost, schedule=schedule, seed=run.seed, n_jobs=run.n_jobs)
         found = [Z.toarray() for Z in result.plan]
         medians = Errors._make(np.median([plans.errors(Z, pair, optimum) for Z in found], axis=0).tolist())
         error = float(np.median(np.abs(result.value / optimum.value - 1)))
         dual = 1 - float(np.median(result.lower_bound)) / optimum.value
         cells[_OURS][budget] = Cell(error, dual, medians, found[0], f"V(z), {chains} chains")
-        advance(0.3 / len(budgets), _OURS)
+        run.advance(0.3 / len(budgets), _OURS)
 
     header = ("method", "iterations", "error", "dual_error", *(f"plan_{field}" for field in Errors._fields), "how")
     rows = [
@@ -109,7 +102,7 @@ def run(
     settings = {
         "W": optimum.value,
         "N": n,
-        "seed": seed,
+        "seed": run.seed,
         "chains": chains,
         "budgets": list(budgets),
         "B-ADMM with more rho": {"rho / mean(M)": _RHO, "iterations": _AT, **tuned._asdict()},
@@ -121,8 +114,8 @@ def run(
         "Numbers: the relative excess cost of the plan rounded to a coupling, and its total variation distance from "
         "the exact plan.",
         _claims(cells, tuned),
-        [outcome.picture(_draw(cells, optimum.plan), out, "figure2")],
-        [outcome.table(header, rows, out, "figure2"), outcome.record(settings, out, "figure2")],
+        [run.picture("figure2", _draw(cells, optimum.plan))],
+        [run.table("figure2", header, rows), run.record("figure2", settings)],
     )
 
 

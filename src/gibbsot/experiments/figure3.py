@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .. import datasets, plots
 from ..baselines.badmm import snapshots
-from ..io.progress import Advance, silent
 from ..sampling import schedules
 from ..solvers.solve import solve_batch
-from . import outcome, plans
-from .outcome import Claim, Outcome
+from . import plans
+from .outcome import Claim, Outcome, Run
 from .plans import Array, Exact, listed
 
 if TYPE_CHECKING:
@@ -50,47 +48,39 @@ class Cell(NamedTuple):
     plan: Array
 
 
-def run(
-    out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
-) -> Outcome:
+def run(run: Run) -> Outcome:
     """Solve the Coulomb problem with epsilon = 0.5/N, by Gibbs-OT and by B-ADMM, at budgets of 1 to 5,000 iterations.
 
     Gibbs-OT cools from T = 2/N to 1/l^4 of it over l sweeps; its numbers are medians over chains, its plan is that of
     the first chain. Plans are not rounded to couplings: the matrix of rank one would put mass on the diagonal, where
     the cost is infinite. Costs must therefore be read together with the marginals.
     """
-    budgets = BUDGETS[:4] if quick else BUDGETS
-    chains = 5 if quick else 25
+    budgets, chains = (BUDGETS[:4], 5) if run.quick else (BUDGETS, 25)
     pair = datasets.coulomb_uniform()
     optimum, n = plans.exact(pair), len(pair.p)
     cells: dict[str, dict[int, Cell]] = {_ENTROPIC: {}, _OURS: {}, _BADMM: {}}
-    how = set()
+    how, P = set(), np.tile(pair.p, (chains, 1))
     for budget in budgets:
         Z, _, method = plans.entropic(pair, 0.5 / n, budget)
         how.add(method)
         cells[_ENTROPIC][budget] = _cell(Z, pair, optimum)
-    advance(0.2, _ENTROPIC)
+    run.advance(0.2, _ENTROPIC)
     for budget in budgets:
-        result = solve_batch(
-            np.tile(pair.p, (chains, 1)),
-            pair.q,
-            pair.cost,
-            schedule=schedules.geometric(2 / n, budget),
-            seed=seed,
-            n_jobs=n_jobs,
-        )
+        schedule = schedules.geometric(2 / n, budget)
+        result = solve_batch(P, pair.q, pair.cost, schedule=schedule, seed=run.seed, n_jobs=run.n_jobs)
         found = [_cell(Z.toarray(), pair, optimum) for Z in result.plan]
         error = float(np.median(result.value)) / optimum.value - 1
         medians = [float(np.median(numbers)) for numbers in list(zip(*found, strict=True))[1:-1]]
         cells[_OURS][budget] = Cell._make([error, *medians, found[0].plan])
-        advance(0.4 / len(budgets), _OURS)
+        run.advance(0.4 / len(budgets), _OURS)
     for iterate in snapshots(*pair, budgets=budgets):
         cells[_BADMM][iterate.n_iter] = _cell(iterate.plan, pair, optimum)
-    advance(0.4, _BADMM)
+    run.advance(0.4, _BADMM)
 
     rows = [(name, budget, *cell[:-1]) for name, column in cells.items() for budget, cell in column.items()]
-    peaks = zip(*(cells[name][budgets[-1]].plan.max(axis=1) / pair.p for name in (_ENTROPIC, _OURS)), strict=True)
-    settings = {"W": optimum.value, "N": n, "seed": seed, "chains": chains, "entropic": sorted(how)}
+    last = (cells[name][budgets[-1]].plan for name in (_ENTROPIC, _OURS))
+    peaks = zip(range(n), *((Z.max(axis=1) / pair.p).tolist() for Z in last), strict=True)
+    settings = {"W": optimum.value, "N": n, "seed": run.seed, "chains": chains, "entropic": sorted(how)}
     return Outcome(
         "figure3",
         "Two electrons with Coulomb cost",
@@ -99,18 +89,13 @@ def run(
         "entropic plan. Numbers: the relative error of the plan's cost, of V(z) for Gibbs-OT.",
         _claims(cells),
         [
-            outcome.picture(_draw(cells, optimum.plan), out, "figure3"),
-            outcome.picture(_profiles(cells, pair.p), out, "figure3_profiles"),
+            run.picture("figure3", _draw(cells, optimum.plan)),
+            run.picture("figure3_profiles", _profiles(cells, pair.p)),
         ],
         [
-            outcome.table(("method", "iterations", *Cell._fields[:-1]), rows, out, "figure3"),
-            outcome.table(
-                ("point", "entropic_peak", "gibbs_peak"),
-                [(k, *map(float, pair)) for k, pair in enumerate(peaks)],
-                out,
-                "figure3_profiles",
-            ),
-            outcome.record(settings, out, "figure3"),
+            run.table("figure3", ("method", "iterations", *Cell._fields[:-1]), rows),
+            run.table("figure3_profiles", ("point", "entropic_peak", "gibbs_peak"), peaks),
+            run.record("figure3", settings),
         ],
     )
 

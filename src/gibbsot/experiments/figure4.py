@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from .. import datasets
-from ..io.progress import Advance, silent
 from . import factorisations
-from .outcome import Outcome
+from .outcome import Outcome, Run
 
 
-def run(
-    out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
-) -> Outcome:
+def run(run: Run) -> Outcome:
     """Fit the fives and compare the methods."""
-    return factorisations.figure(
-        "figure4",
-        "handwritten fives",
-        datasets.mnist_fives(),
-        (28, 28),
-        "gray_r",
-        out,
-        quick=quick,
-        seed=seed,
-        n_jobs=n_jobs,
-        advance=advance,
-    )
+    return factorisations.figure(run, "figure4", "handwritten fives", datasets.mnist_fives(), (28, 28), "gray_r")

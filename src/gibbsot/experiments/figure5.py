@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from .. import datasets
-from ..io.progress import Advance, silent
 from . import factorisations
 from .factorisations import Factorisation
-from .outcome import Claim, Outcome
+from .outcome import Claim, Outcome, Run
 
 _CLEAR = 1.5  # factor that counts as clearly more
 
 
-def run(
-    out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
-) -> Outcome:
+def run(run: Run) -> Outcome:
     """Fit the faces and compare the methods, also their noise."""
     shape = (32, 27)
-    return factorisations.figure(
-        "figure5",
-        "faces",
-        datasets.faces(shape=shape),
-        shape,
-        "gray",
-        out,
-        more_claims=_noise,
-        quick=quick,
-        seed=seed,
-        n_jobs=n_jobs,
-        advance=advance,
-    )
+    return factorisations.figure(run, "figure5", "faces", datasets.faces(shape=shape), shape, "gray", _noise)
 
 
 def _noise(found: dict[str, Factorisation]) -> list[Claim]:

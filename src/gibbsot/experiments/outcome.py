@@ -1,14 +1,16 @@
-"""The outcome of an experiment: figures, numbers, and the claims of the paper compared with them."""
+"""One run of an experiment and its outcome: figures, numbers, and the claims of the paper compared with them."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..io import atomic, strict_json
+from ..io.progress import Advance, silent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,27 +64,47 @@ class Outcome(NamedTuple):
     complete: bool = True
 
 
-def picture(figure: Figure, out: Path, name: str) -> Path:
-    """Write a figure as PNG and PDF, and return the path of the PNG."""
-    with atomic.FileGroup() as files:
-        for kind in ("pdf", "png"):
-            with files.open(out / f"{name}.{kind}") as file:
-                figure.savefig(file, format=kind, dpi=150)
-    return out / f"{name}.png"
+@dataclass(frozen=True)
+class Run:
+    """How to run an experiment, and the folder that it writes to.
 
+    Attributes
+    ----------
+    out : Path
+        The folder.
+    quick : bool
+        Smaller problems and budgets.
+    seed : int
+        The seed.
+    n_jobs : int, optional
+        Threads.
+    advance : callable
+        Is called with the share of the work that has been done since the last call, and a note.
+    """
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]], out: Path, name: str) -> Path:
-    """Write rows as CSV, and return the path."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(header)
-    writer.writerows(rows)
-    return _write(text.getvalue(), out / f"{name}.csv")
+    out: Path
+    quick: bool = False
+    seed: int = 0
+    n_jobs: int | None = None
+    advance: Advance = silent
 
+    def picture(self, name: str, figure: Figure) -> Path:
+        """Write a figure as PNG and PDF, and return the path of the PNG."""
+        with atomic.FileGroup() as files:
+            for kind in ("pdf", "png"):
+                with files.open(self.out / f"{name}.{kind}") as file:
+                    figure.savefig(file, format=kind, dpi=150)
+        return self.out / f"{name}.png"
 
-def record(data: Any, out: Path, name: str) -> Path:
-    """Write data as JSON, with null for numbers that are not finite, and return the path."""
-    return _write(as_json(data), out / f"{name}.json")
+    def table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
+        """Write rows as CSV, and return the path."""
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows([header, *rows])
+        return write(self.out / f"{name}.csv", text.getvalue())
+
+    def record(self, name: str, data: Any) -> Path:
+        """Write data as JSON, with null for numbers that are not finite, and return the path."""
+        return write(self.out / f"{name}.json", as_json(data))
 
 
 def as_json(data: Any) -> str:
@@ -90,7 +112,7 @@ def as_json(data: Any) -> str:
     return strict_json.dumps(data, indent=1) + "\n"
 
 
-def _write(text: str, path: Path) -> Path:
+def write(path: Path, text: str) -> Path:
     """Write a text file atomically."""
     with atomic.FileGroup() as files, files.open(path) as file:
         file.write(text.encode())

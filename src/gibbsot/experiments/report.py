@@ -14,7 +14,7 @@ from typing import Any
 from .. import __version__, datasets
 from ..core import native, validation
 from ..io import atomic, progress
-from .outcome import Claim, Outcome, as_json, record
+from .outcome import Claim, Outcome, Run, as_json
 from .page import page
 
 NAMES = ("figure1", "figure2", "figure3", "figure4", "figure5", "table", "bounds")
@@ -60,23 +60,17 @@ def reproduce(
     for name in wanted:
         if name not in NAMES:
             raise ValueError(f"names: expected some of {', '.join(NAMES)}, got {name!r}")
-    settings = {
-        "quick": bool(quick),
-        "seed": validation.integer(seed, "seed"),
-        "version": __version__,
-        "kernel": native.name(),
-    }
+    validation.integer(seed, "seed")
+    settings = {"quick": bool(quick), "seed": int(seed), "version": __version__, "kernel": native.name()}
     done: dict[str, Outcome] = {}
     with atomic.output_folder(Path(out)) as folder:
         try:
             with progress.bar("reproducing", verbose) as advance:
                 for name in wanted:
+                    of_all = _share(advance, name, 1 / len(wanted))
                     found = _stored(name, folder, settings)
-                    if found is None:
-                        found = _run(name, folder, settings, n_jobs, advance, 1 / len(wanted))
-                    else:
-                        advance(1 / len(wanted), name)
-                    done[name] = found
+                    of_all(0 if found is None else 1)
+                    done[name] = found or _run(name, folder, settings, n_jobs, of_all)
         except BaseException:
             if done:
                 with suppress(OSError):  # the first error is the one to report
@@ -86,41 +80,31 @@ def reproduce(
     return list(done.values())
 
 
-def _run(
-    name: str, folder: Path, settings: dict[str, Any], n_jobs: int | None, advance: progress.Advance, share: float
-) -> Outcome:
+def _share(advance: progress.Advance, name: str, share: float) -> progress.Advance:
+    """Return the function with which an experiment reports its progress."""
+    return lambda done, note="": advance(share * done, f"{name} {note}".strip())
+
+
+def _run(name: str, folder: Path, settings: dict[str, Any], n_jobs: int | None, advance: progress.Advance) -> Outcome:
     """Run an experiment in a temporary folder and move its files to the folder of the report."""
-    done = 0.0
-
-    def advance_experiment(fraction: float, note: str = "") -> None:
-        nonlocal done
-        fraction = min(fraction, 1 - done)
-        done += fraction
-        advance(fraction * share, f"{name} {note}".strip())
-
-    advance_experiment(0)
     module = import_module(f".{name}", __package__)
-    options = {"quick": settings["quick"], "seed": settings["seed"], "n_jobs": n_jobs, "advance": advance_experiment}
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder, ignore_cleanup_errors=True) as temporary:
-        made = Path(temporary)
+        run = Run(Path(temporary), settings["quick"], settings["seed"], n_jobs, advance)
         try:
-            found: Outcome = module.run(made, **options)
+            found: Outcome = module.run(run)
             if found.complete:
-                record({"settings": _settings(name, settings), "outcome": _plain(found, made)}, made, f"{name}.outcome")
-            for path in sorted(made.iterdir(), key=lambda path: path.name == f"{name}.outcome.json"):  # last
+                run.record(f"{name}.outcome", {"settings": _settings(name, settings), "outcome": _plain(found)})
+            for path in sorted(run.out.iterdir(), key=lambda path: path.name == f"{name}.outcome.json"):  # last
                 os.replace(path, folder / path.name)
         except datasets.UnavailableError as error:
             claims = [Claim(f"All of {name}", "not run: data unavailable", None)]
             return Outcome(name, "Not run", str(error), claims, [], [], complete=False)
         except OSError as error:
-            if not isinstance(error.filename, str) or made not in Path(error.filename).parents:
+            if not isinstance(error.filename, str) or run.out not in Path(error.filename).parents:
                 raise
-            raise OSError(error.errno, error.strerror, str(folder / Path(error.filename).relative_to(made))) from None
-    advance_experiment(1)
-    return found._replace(
-        pictures=[folder / path.relative_to(made) for path in found.pictures],
-        data=[folder / path.relative_to(made) for path in found.data],
-    )
+            raise OSError(error.errno, error.strerror, str(folder / Path(error.filename).name)) from None
+    pictures, data = ([folder / path.name for path in paths] for paths in (found.pictures, found.data))
+    return found._replace(pictures=pictures, data=data)
 
 
 def _settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -134,35 +118,26 @@ def _stored(name: str, folder: Path, settings: dict[str, Any]) -> Outcome | None
         kept = json.loads((folder / f"{name}.outcome.json").read_text("utf-8"))
         if kept["settings"] != _settings(name, settings):
             return None
-        fields = kept["outcome"]
-        found = Outcome(
-            name,
-            str(fields["title"]),
-            str(fields["sentence"]),
-            [Claim(**claim) for claim in fields["claims"]],
-            [folder / path for path in fields["pictures"]],
-            [folder / path for path in fields["data"]],
-        )
+        title, sentence = (str(kept["outcome"][field]) for field in ("title", "sentence"))
+        claims = [Claim(**claim) for claim in kept["outcome"]["claims"]]
+        pictures, data = ([folder / path for path in kept["outcome"][field]] for field in ("pictures", "data"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found if all(path.is_file() for path in (*found.pictures, *found.data)) else None
+    known = all(path.is_file() for path in (*pictures, *data))
+    return Outcome(name, title, sentence, claims, pictures, data) if known else None
 
 
-def _plain(found: Outcome, folder: Path) -> dict[str, Any]:
+def _plain(found: Outcome) -> dict[str, Any]:
     """Return an outcome as data for JSON."""
-    return {
-        **found._asdict(),
-        "claims": [claim._asdict() for claim in found.claims],
-        "pictures": [path.relative_to(folder).as_posix() for path in found.pictures],
-        "data": [path.relative_to(folder).as_posix() for path in found.data],
-    }
+    names = {"pictures": [path.name for path in found.pictures], "data": [path.name for path in found.data]}
+    return {**found._asdict(), "claims": [claim._asdict() for claim in found.claims], **names}
 
 
 def _write(done: dict[str, Outcome], folder: Path, settings: dict[str, Any]) -> None:
     """Write the report of the experiments that this call and earlier ones finished."""
     known = [found for name in NAMES if (found := done.get(name) or _stored(name, folder, settings)) is not None]
-    summary = {"settings": settings, "experiments": [_plain(found, folder) for found in known]}
-    text = page(known, folder, quick=settings["quick"], seed=settings["seed"], version=settings["version"])
+    summary = {"settings": settings, "experiments": [_plain(found) for found in known]}
+    text = page(known, quick=settings["quick"], seed=settings["seed"], version=settings["version"])
     with atomic.FileGroup() as files:
         for name, content in (("summary.json", as_json(summary)), ("report.html", text)):
             with files.open(folder / name) as file:

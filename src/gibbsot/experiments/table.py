@@ -6,7 +6,6 @@ Times are CPU seconds in one thread, which do not depend on other processes.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +14,9 @@ from threadpoolctl import threadpool_limits
 
 from .. import datasets
 from ..core.costs import GridCost
-from ..io.progress import Advance, silent
 from ..models.nmf import WassersteinNMF
 from ..solvers.solve import solve_batch
-from . import outcome
-from .outcome import Claim, Outcome
+from .outcome import Claim, Outcome, Run
 from .plans import pot
 
 _TAU = 5  # of the paper
@@ -37,19 +34,17 @@ class _Times(NamedTuple):
     crossover: float  # exact solver of this package
 
 
-def run(
-    out: Path, *, quick: bool = False, seed: int = 0, n_jobs: int | None = None, advance: Advance = silent
-) -> Outcome:
+def run(run: Run) -> Outcome:
     """Time epochs in one thread whatever ``n_jobs`` is, because the paper used a single core."""
-    del n_jobs
     fives, faces = "200 fives 28 x 28", "400 faces 32 x 27"
-    epochs, claims = 10 if quick else 40, list[Claim]()
-    measured = {fives: _timed(datasets.mnist_fives(), (28, 28), 0.84, epochs, seed)}
-    advance(0.3, "faces")
+    epochs, claims = 10 if run.quick else 40, list[Claim]()
+    measured = {fives: _timed(datasets.mnist_fives(), (28, 28), 0.84, epochs, run.seed)}
+    run.advance(0.3, "faces")
     try:
-        measured[faces] = _timed(datasets.faces(), (32, 27), 16.8, epochs, seed)
+        measured[faces] = _timed(datasets.faces(), (32, 27), 16.8, epochs, run.seed)
     except datasets.UnavailableError as error:
         claims.append(Claim(f"{faces}: 16.8 s an epoch", f"not run: {error}", None))
+    run.advance(0.7)
     for name, times in measured.items():
         claims.append(
             Claim(
@@ -73,7 +68,7 @@ def run(
     header = ("data", *_Times._fields)
     rows = [(name, *(f"{value:.4g}" for value in times)) for name, times in measured.items()]
     sentence = "Seconds of one pass over the data in one thread, components and memberships included."
-    data = [outcome.table(header, rows, out, "table")]
+    data = [run.table("table", header, rows)]
     return Outcome("table", "Time of an epoch", sentence, claims, [], data, complete=faces in measured)
 
 
