@@ -22,27 +22,11 @@ from gibbsot.sampling.annealing import (
     StagedCooling,
     Trend,
 )
-from gibbsot.sampling.annealing._common import cool, fall
 
 positive = st.floats(1e-3, 1e3)
 powers = st.integers(-20, 20).map(lambda k: 2.0**k)
 ADAPTIVE = AdaptiveCooling()
 PLATEAU = PlateauCooling(window=3, cooling=0.5, damping=0.8, relative=True, rise=1.05, final_bias=0.02)
-
-
-# shared pieces
-
-
-def test_cool_keeps_the_minimum():
-    assert cool(1.0, 0.5, 0.1) == 0.5
-    assert cool(0.15, 0.5, 0.1) == 0.1
-
-
-def test_fall_compares_windows():
-    assert fall([5.0, 4.0, 3.0], 1, 3) == np.inf
-    assert fall([5.0, 4.0, 3.0, 2.5], 1, 3) == 2.5
-    assert fall([9.0, 5.0, 3.0, 2.0, 2.0], 2, 2) == 2.0
-    assert fall([1.0, 3.0], 1, 1) == -2.0
 
 
 def test_policies_and_states_are_immutable():

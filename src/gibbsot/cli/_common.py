@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,55 +45,22 @@ def check_seed(seed: int) -> None:
 # Data
 
 
-@dataclass(frozen=True)
-class DataOptions:
-    """Which measures to read.
-
-    Attributes
-    ----------
-    source : str
-        The name of a data set (fives, digits, faces), or a file or folder.
-    key, shape, labels, label, limit, invert
-        As in `readers.collection`.
-    size : (height, width), optional
-        Shrink images to this size.
-    """
-
-    source: str
-    key: str | None = None
-    shape: tuple[int, int] | None = None
-    size: tuple[int, int] | None = None
-    label: int | None = None
-    labels: Path | None = None
-    limit: int | None = None
-    invert: bool = False
-
-
-def read_collection(options: DataOptions) -> Collection:
-    """Return the measures of a named data set, of a file or of a folder."""
-    name, size, limit = options.source, options.size, options.limit
+def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> Collection:
+    """Return the measures of a named data set, of a file or of a folder; the options are of `readers.collection`."""
     if name not in ("fives", "digits", "faces"):
-        return readers.collection(
-            name,
-            key=options.key,
-            shape=options.shape,
-            labels=options.labels,
-            label=options.label,
-            limit=limit,
-            invert=options.invert,
-            resize=resize(size),
-        )
+        return readers.collection(name, resize=resize(size), **options)
+    limit, label = options["limit"], options["label"]
     if limit is not None and limit < 1:
         raise ValueError(f"--limit: expected at least 1, got {limit}")
     for option in ("key", "shape", "labels", "invert"):
-        if getattr(options, option) not in (None, False):
+        if options[option] not in (None, False):
             raise ValueError(f"--{option}: is for files, not for the data set {name} (a folder of this name: ./{name})")
-    if options.label is not None and name != "digits":
+    if label is not None and name != "digits":
         raise ValueError(f"--label: {name} has no labels")
     if name == "faces":
         shape = size or (32, 27)
         return Collection(datasets.faces(shape=shape)[:limit], shape)
-    rows, shape = (datasets.mnist_fives(), (28, 28)) if name == "fives" else (datasets.digits(options.label), (8, 8))
+    rows, shape = (datasets.mnist_fives(), (28, 28)) if name == "fives" else (datasets.digits(label), (8, 8))
     if size is not None:
         rows, shape = datasets.shrink(rows.reshape(-1, *shape), size).reshape(len(rows), -1), size
     return Collection(rows[:limit], shape)
@@ -158,7 +124,7 @@ def print_json(report: dict[str, Any]) -> None:
     print(strict_json.dumps(report))
 
 
-def print_table(rows: Iterable[Sequence[str]]) -> None:
+def print_table(*rows: Sequence[str]) -> None:
     """Print rows as a table without header and lines."""
     table = Table(show_header=False, box=None)
     for row in rows:
@@ -211,13 +177,9 @@ class Interrupt:
         signal.signal(signal.SIGINT, self._previous)
 
 
-def resume_command(words: Sequence[str], *options: str) -> str:
-    """Return the command line that resumes an interrupted one."""
-    return shlex.join([*words, *(option for option in options if option not in words)])
-
-
-def interrupted(console: Console, message: str, command: str, report: dict[str, Any] | None) -> int:
-    """Print how to resume, with a report as JSON if there is one, and return the exit code of an interrupt."""
+def interrupted(console: Console, message: str, words: Sequence[str], report: dict[str, Any] | None) -> int:
+    """Print the arguments that resume, with a report as JSON if there is one, and return the exit code."""
+    command = shlex.join(["gibbsot", *words])
     if report is not None:
         print_json(report | {"status": "interrupted", "resume": command})
     console.print(f"{message}; to resume:\n{command}")

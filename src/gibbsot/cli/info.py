@@ -28,6 +28,4 @@ def info(jobs: Jobs = -1, quiet: Quiet = False, as_json: Json = False) -> None:
     elif quiet:
         print(__version__)
     else:
-        print_table(
-            (name, ", ".join(value) if isinstance(value, list) else str(value)) for name, value in found.items()
-        )
+        print_table(*((name, ", ".join(x) if isinstance(x, list) else str(x)) for name, x in found.items()))

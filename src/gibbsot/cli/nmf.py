@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 
 from .. import __version__, plots
@@ -19,9 +18,11 @@ from ..core.costs import Cost
 from ..io import atomic, readers, strict_json
 from ..solvers import evaluation
 from . import _common
-from ._common import CostFile, DataOptions, Interrupt, Invert, Jobs, Json, Key, Power, Quiet, Seed, Size
+from ._common import CostFile, Interrupt, Invert, Jobs, Json, Key, Power, Quiet, Seed, Size
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ..models.nmf import WassersteinNMF
 
 EPILOG = (
@@ -90,8 +91,11 @@ def nmf(
 
     All workers need access to these files and to DIR, where they write checkpoints.
     """
+    sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
     options = Options(
-        data=DataOptions(data, key=key, shape=shape, size=size, label=label, labels=labels, limit=limit, invert=invert),
+        data=data,
+        size=size,
+        reading={"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit, "invert": invert},
         out=out,
         components=components,
         epochs=epochs,
@@ -103,11 +107,11 @@ def nmf(
         workers=workers,
         seed=seed,
         jobs=jobs,
-        given=frozenset(name for name in ctx.params if _is_given(ctx, name)),
+        given={name for name, source in sources.items() if source is not None and source.name != "DEFAULT"},
     )
     options.check()
     native.threads(jobs)
-    inputs = _read(options)
+    X, shape, cost = _read(options)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     console = _common.stderr_console(quiet)
     with (
@@ -116,40 +120,33 @@ def nmf(
         Interrupt(lambda: console.print("stopping after this epoch; Ctrl-C again stops immediately")) as interrupt,
     ):
         try:
-            model = _fit(options, inputs, client, interrupt, verbose=not quiet)
+            model = _fit(options, X, cost, client, interrupt, verbose=not quiet)
         except KeyboardInterrupt:
             if options.model_path.exists():
                 console.print(f"stopped; --resume resumes from the last checkpoint in {options.model_path}")
             raise
-        report = _report(model, inputs.shape, data)
+        report = _report(model, shape, data)
         if interrupt.requested:
             if not options.distributed:
                 model.save(options.model_path)
-            return _common.interrupted(
-                console,
-                f"stopped after {model.n_iter_} epochs, the model is in {options.model_path}",
-                _common.resume_command(["gibbsot", *ctx.obj], "--resume"),
-                report if as_json else None,
-            )
-        _write(model, inputs.shape, report, out)
+            message = f"stopped after {model.n_iter_} epochs, the model is in {options.model_path}"
+            words = [*ctx.obj, *([] if resume else ["--resume"])]
+            return _common.interrupted(console, message, words, report if as_json else None)
+        _write(model, shape, report, out)
     if as_json:
         _common.print_json(report)
     elif not quiet:
-        _print(report, inputs.shape, out)
+        _print(report, shape, out)
     return 0
-
-
-def _is_given(ctx: typer.Context, name: str) -> bool:
-    """Return whether an option is on the command line."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 @dataclass(frozen=True)
 class Options:
     """The options of ``gibbsot nmf`` that the fit depends on; `given` has the names of those on the command line."""
 
-    data: DataOptions
+    data: str
+    size: tuple[int, int] | None
+    reading: dict[str, Any]  # further arguments of `readers.collection`
     out: Path
     components: int | None
     epochs: int | None
@@ -161,7 +158,7 @@ class Options:
     workers: int | None
     seed: int
     jobs: int
-    given: frozenset[str]
+    given: set[str]
 
     @property
     def distributed(self) -> bool:
@@ -181,70 +178,47 @@ class Options:
         if self.workers is not None and (self.workers < 1 or self.scheduler is not None):
             raise ValueError(f"--workers: expected at least 1, and not together with --scheduler; got {self.workers}")
         if not self.resume and (self.model_path.exists() or (self.out / "model.npz").exists()):
-            raise FileExistsError(
-                f"{self.model_path}: exists already; use --resume to resume it, or remove it, or choose another --out"
-            )
+            hint = "use --resume to resume it, or remove it, or choose another --out"
+            raise FileExistsError(f"{self.model_path}: exists already; {hint}")
 
 
 # Reading
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The data and their cost.
-
-    Attributes
-    ----------
-    X : array of shape (n, m), or list of Path
-        The measures, or the files that the shards read.
-    shape : (height, width), optional
-        The shape of images.
-    cost : Cost
-        The cost between the m bins.
-    """
-
-    X: NDArray[np.float64] | list[Path]
-    shape: tuple[int, int] | None
-    cost: Cost
-
-
-def _read(options: Options) -> Inputs:
-    """Read the measures, or find the files with them, and make the cost."""
-    data, n, K = options.data, None, options.components
-    X: Any = readers.matrices(data.source)
+def _read(options: Options) -> tuple[Any, tuple[int, int] | None, Cost]:
+    """Read the measures, or find the files that the shards read; return them, the shape of images, and the cost."""
+    n, K = None, options.components
+    X: Any = readers.matrices(options.data)
     if X:
         for name in ("size", "label", "labels", "limit", "invert", "key"):
             if name in options.given:
-                raise ValueError(f"--{name}: is for a single file; {data.source} is a folder of matrices")
-        (_, m), shape = readers.matrix(X[0]).shape, data.shape
+                raise ValueError(f"--{name}: is for a single file; {options.data} is a folder of matrices")
+        (_, m), shape = readers.matrix(X[0]).shape, options.reading["shape"]
         if shape is not None and m != shape[0] * shape[1]:
             raise ValueError(f"--shape: expected the shape of rows of {m}, got {shape[0]} x {shape[1]}")
     else:
-        X, shape = _common.read_collection(data)
+        X, shape = _common.read_collection(options.data, options.size, **options.reading)
         n, m = X.shape
     if K is None and not options.resume:
         raise ValueError("--components: expected the number of components")
     if K is not None and not 1 <= K <= (n or K):
         raise ValueError(f"--components: expected a number from 1 to {n}, the number of measures, got {K}")
-    return Inputs(X, shape, _common.cost_of_bins(m, shape, options.cost_file, options.power))
+    return X, shape, _common.cost_of_bins(m, shape, options.cost_file, options.power)
 
 
 # Fitting
 
 
-@contextmanager
-def _client(options: Options) -> Iterator[Any]:
-    """Yield a client of the Dask scheduler or of a local cluster; None if neither is wanted."""
+def _client(options: Options) -> AbstractContextManager[Any]:
+    """Return the context of a client of the Dask scheduler or of a local cluster; of None if neither is wanted."""
     if not options.distributed:
-        yield None
-        return
+        return nullcontext()
     from ..distributed.dask import connected
 
-    with connected(options.scheduler, options.workers) as client:
-        yield client
+    return connected(options.scheduler, options.workers)
 
 
-def _fit(options: Options, inputs: Inputs, client: Any, interrupt: Interrupt, verbose: bool) -> WassersteinNMF:
+def _fit(options: Options, X: Any, cost: Cost, client: Any, interrupt: Interrupt, verbose: bool) -> WassersteinNMF:
     """Fit a new model or resume a saved one, with checkpoints, until it has converged or an interrupt is requested."""
     from ..models._loop import Checkpoints  # imports scikit-learn
     from ..models.nmf import WassersteinNMF
@@ -261,23 +235,20 @@ def _fit(options: Options, inputs: Inputs, client: Any, interrupt: Interrupt, ve
         parameters["n_jobs"] = options.jobs
         callbacks.insert(0, Checkpoints(lambda model: model.save(path), options.checkpoint))
     if not options.resume:
-        model = WassersteinNMF(options.components or 0, cost=inputs.cost, random_state=options.seed, **parameters)
-        return model.fit(_shards(inputs.X, client))
+        model = WassersteinNMF(options.components or 0, cost=cost, random_state=options.seed, **parameters)
+        return model.fit(_shards(X, client))
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file, so nothing to resume")
     model = WassersteinNMF.load(path, client=client)
-    _check_same(options, inputs.cost, model)
-    return model.set_params(**parameters).resume(_shards(inputs.X, client, model))
+    _check_same(options, cost, model)
+    return model.set_params(**parameters).resume(_shards(X, client, model))
 
 
 def _check_same(options: Options, cost: Cost, model: Any) -> None:
     """Raise ValueError for options on the command line that differ from those of the model to resume."""
     path = options.model_path
-    for name, value, saved in (
-        ("components", options.components, model.n_components),
-        ("seed", options.seed, model.random_state),
-    ):
-        if name in options.given and value != saved:
+    for name, saved in (("components", model.n_components), ("seed", model.random_state)):
+        if name in options.given and (value := getattr(options, name)) != saved:
             raise ValueError(f"--{name}: the model in {path} has {saved}, not {value}")
     for name, option in (("cost_file", "--cost"), ("power", "--power")):
         if name in options.given and not _common.same_cost(cost, model.cost):
@@ -325,7 +296,8 @@ def _write(model: Any, shape: tuple[int, int] | None, report: dict[str, Any], ou
             np.save(file, model.components_)
         with files.open(out / "memberships.npy") as file:
             _write_rows(file, model.memberships_)
-        draw(files, model, shape, out)
+        for name, figure in _figures(model, shape):
+            _common.save_png(files, out / name, figure)
         with files.open(out / "report.json") as file:
             file.write(strict_json.dumps(report, indent=1).encode() + b"\n")
         with files.path(out / "model.npz") as path:
@@ -340,21 +312,21 @@ def _write_rows(file: BinaryIO, matrix: Any) -> None:
         file.write(np.ascontiguousarray(block).tobytes())
 
 
-def draw(files: atomic.FileGroup, model: Any, shape: tuple[int, int] | None, out: Path) -> None:
+def _figures(model: Any, shape: tuple[int, int] | None) -> Iterator[tuple[str, Figure]]:
     """Draw the convergence and, of images, the components by decreasing usage and some data with their mixtures."""
     figure = plots.new_figure(8, 4.5)
     plots.convergence(figure.subplots(), model.history_)
-    _common.save_png(files, out / "convergence.png", figure)
+    yield "convergence.png", figure
     if shape is None:
         return
     X, P = model._reconstructions()
     cmap = "gray_r" if np.median(X) == 0 else "gray"  # ink on an empty background, or light everywhere
     figure = plots.new_figure(10, 6)
     plots.components(figure, model.components_[np.argsort(-model.usage_)], shape, cmap=cmap)
-    _common.save_png(files, out / "components.png", figure)
+    yield "components.png", figure
     figure = plots.new_figure(10, 6)
     plots.reconstruction(figure, X, P, shape, cmap=cmap)
-    _common.save_png(files, out / "reconstruction.png", figure)
+    yield "reconstruction.png", figure
 
 
 def _print(report: dict[str, Any], shape: tuple[int, int] | None, out: Path) -> None:
@@ -363,10 +335,8 @@ def _print(report: dict[str, Any], shape: tuple[int, int] | None, out: Path) -> 
     title = f"{report['measures']} {kind} as mixtures of {report['components']} components"
     Console().print(title, highlight=False)
     _common.print_table(
-        [
-            ("mean transport cost", f"{report['cost']:.6g}", f"exact, of a sample of {report['sample']}"),
-            ("size of a component", f"{report['effective_bins']:.0f} {'pixels' if shape else 'bins'}"),
-            ("epochs", f"{report['epochs']}", f"{report['seconds']:.1f} s, kernels: {report['kernel']}"),
-        ]
+        ("mean transport cost", f"{report['cost']:.6g}", f"exact, of a sample of {report['sample']}"),
+        ("size of a component", f"{report['effective_bins']:.0f} {'pixels' if shape else 'bins'}"),
+        ("epochs", f"{report['epochs']}", f"{report['seconds']:.1f} s, kernels: {report['kernel']}"),
     )
     _common.print_files(out, report["files"])

@@ -89,11 +89,10 @@ def ot(
 
 def _check_target(target: Path | None, *suffixes: str) -> None:
     """Raise early if an output file has another suffix or cannot be written."""
-    if target is None:
-        return
-    if target.suffix.lower() not in suffixes:
-        raise ValueError(f"{target}: expected a name that ends in {' or '.join(suffixes)}")
-    atomic.check_target(target)
+    if target is not None:
+        if target.suffix.lower() not in suffixes:
+            raise ValueError(f"{target}: expected a name that ends in {' or '.join(suffixes)}")
+        atomic.check_target(target)
 
 
 def _write_plan(file: BinaryIO, suffix: str, Z: Any) -> None:
@@ -148,9 +147,7 @@ def _print(result: OTResult) -> None:
     # the potentials of the plan may close the gap where those of the sampler, of the line above, do not
     gap = f"relative gap {result.gap:.1e}" if result.gap else "and optimal up to rounding"
     _common.print_table(
-        [
-            ("transport cost", f"{result.value:.6g}", f"{result.status}, {result.n_sweeps} sweeps"),
-            ("at least", f"{result.lower_bound:.6g}", "certified"),
-            ("at most", f"{result.upper_bound:.6g}", f"certified, {gap}"),
-        ]
+        ("transport cost", f"{result.value:.6g}", f"{result.status}, {result.n_sweeps} sweeps"),
+        ("at least", f"{result.lower_bound:.6g}", "certified"),
+        ("at most", f"{result.upper_bound:.6g}", f"certified, {gap}"),
     )

@@ -58,12 +58,8 @@ def reproduce(
         if not (out / "report.html").exists():
             console.print("interrupted before the first experiment was finished")
             return 130
-        return _common.interrupted(
-            console,
-            f"interrupted; the finished experiments are in {out}",
-            _common.resume_command(["gibbsot", *ctx.obj]),
-            {"out": str(out)} if as_json else None,
-        )
+        message = f"interrupted; the finished experiments are in {out}"
+        return _common.interrupted(console, message, ctx.obj, {"out": str(out)} if as_json else None)
     if as_json:
         rows = [{"name": one.name, "title": one.title, "claims": [c._asdict() for c in one.claims]} for one in found]
         _common.print_json({"out": str(out), "experiments": rows})

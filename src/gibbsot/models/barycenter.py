@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -141,11 +142,8 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         started = time.perf_counter()
         _base.check_parameters(self)
         validation.positive(self.step_size, "step_size")
-        shards = _base.shards_of(self, BarycenterShard, X, reset=True)
-        try:
+        with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
             self._fit(shards, started)
-        finally:
-            shards.close()
         return self
 
     def _fit(self, shards: Shards[BarycenterShard], started: float) -> None:
@@ -192,8 +190,11 @@ class _Descent:
         m = cost.shape[0]
         mean = shards.reduce(BarycenterShard.mean) / (self.sizes.mass * 2.0**self.precision.bits)
         self.average = _base.smooth(mean, np.full(m, 1 / m))[0]
-        T_min = temperature.minimum(cost)
-        T = self._initial_temperature(T_min)
+        T, T_min = validation.initial_temperature(model.temperature), temperature.minimum(cost)
+        if T is None:
+            sample = Sample(evaluation.sample(self.sizes.n), self.average)
+            _, temperatures = shards.reduce(BarycenterShard.initial_temperatures, sample)
+            T = max(_INITIAL * float(temperatures.mean()), T_min)
         self.state = _COOLING.init(T, T_min, m + self.sizes.support / self.sizes.n)
 
     def epochs(self) -> Iterator[tuple[Epoch, str]]:
@@ -231,10 +232,3 @@ class _Descent:
         """Return the exact objective of p."""
         total = self.shards.reduce(BarycenterShard.objective, p, self.state.T)
         return total * (FINE * self.precision.value) / self.sizes.mass
-
-    def _initial_temperature(self, T_min: float) -> float:
-        if not isinstance(self.model.temperature, str):
-            return float(self.model.temperature)
-        sample = Sample(evaluation.sample(self.sizes.n), self.average)
-        T = self.shards.reduce(BarycenterShard.initial_temperatures, sample).temperatures
-        return max(_INITIAL * float(T.mean()), T_min)

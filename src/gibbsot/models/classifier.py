@@ -178,9 +178,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if len(self.classes_) < 2:
             raise ValueError("y: has 1 class; expected at least two")
         self._cost = _between_labels(self.cost, len(self.classes_))
-        seed = _base.seed(self.random_state)
-        cost, Y = costs.single(self._cost), self._histograms(y)
-        oracle = Oracle(cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
+        seed, Y = _base.seed(self.random_state), self._histograms(y)
+        oracle = Oracle(costs.single(self._cost), Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
         model, rng = _Linear(X, len(self.classes_)), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
             self._pretrain(model, Y, rng)
@@ -289,7 +288,9 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _epochs(self, data: _Data, model: _Linear, rng: np.random.Generator) -> Iterator[tuple[Epoch, str]]:
         """Minimise the objective, from the model of `_pretrain`, until the cooling has finished."""
-        state = _COOLING.init(self._initial_temperature(data))
+        T0 = validation.initial_temperature(self.temperature)
+        automatic = float(_INITIAL_BIAS * data.mean_cost * len(data.oracle) / data.oracle.targets.nnz)
+        state = _COOLING.init(automatic if T0 is None else T0)
         for _ in range(self.max_epochs):
             self._epoch(data, model, state, rng)
             objective = float(data.losses.mean() + self.alpha * (model.A**2).sum())
@@ -301,11 +302,6 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             yield Epoch(value, *bounds, T, step, sweeps), f"cost {value:.3g}, T {T:.1e}"
             if state.finished:
                 return
-
-    def _initial_temperature(self, data: _Data) -> float:
-        if not isinstance(self.temperature, str):
-            return float(self.temperature)
-        return float(_INITIAL_BIAS * data.mean_cost * len(data.oracle) / data.oracle.targets.nnz)
 
     def _epoch(self, data: _Data, model: _Linear, state: PlateauState, rng: np.random.Generator) -> None:
         """Take a step for each batch of the data."""

@@ -5,7 +5,6 @@ The result for a measure is bit-identical whatever other measures it is computed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,9 +89,8 @@ def mixture_coordinates(
     validation.positive(step_size, "step_size")
     for name, value in (("tau", tau), ("batch_size", batch_size)):
         validation.count(value, name)
-    cost = _base.square_cost(cost, X.shape[1])
-    seed = _base.seed(random_state)
-    return MembershipSolver.of(D, cost, tau, batch_size, seed, n_jobs, step_size)(X)
+    cost, seed = _base.square_cost(cost, X.shape[1]), _base.seed(random_state)
+    return MembershipSolver(D, cost, batch_size, step_size, tau=tau, seed=seed, n_jobs=n_jobs)(X)
 
 
 class Basis(NamedTuple):
@@ -102,46 +100,28 @@ class Basis(NamedTuple):
     R: Array
 
 
-@dataclass(frozen=True, eq=False)
 class MembershipSolver:
-    """Finds the memberships of measures in fixed components; see `mixture_coordinates` for the parameters.
+    """Finds the memberships of measures in fixed components.
 
     The basis may depend on the number of threads in the last bit. So it is computed once, and the solver is sent to
     where the measures are.
+
+    Parameters
+    ----------
+    D : array of shape (K, m)
+        Components as rows, which are normalised.
+    cost : Cost
+        The cost between bins.
+    batch_size, step_size
+        As for `mixture_coordinates`.
+    **options
+        ``tau``, ``seed`` and ``n_jobs`` of the oracle.
     """
 
-    components: NDArray[np.int32]  # quantised
-    basis: Basis
-    cost: Cost
-    tau: int
-    batch_size: int
-    seed: int
-    n_jobs: int | None
-    step_size: float
-
-    @classmethod
-    def of(
-        cls, D: Array, cost: Cost, tau: int, batch_size: int, seed: int, n_jobs: int | None, step_size: float = _STEP
-    ) -> MembershipSolver:
-        """Return the solver for components, which are normalised.
-
-        Parameters
-        ----------
-        D : array of shape (K, m)
-            Components as rows.
-        cost : Cost
-            The cost between bins.
-        tau, batch_size, n_jobs, step_size
-            As for `mixture_coordinates`.
-        seed : int
-            The seed of the chains.
-
-        Returns
-        -------
-        MembershipSolver
-        """
-        components = fixed_point.components(D / D.sum(axis=1, keepdims=True))
-        return cls(components, basis(components), costs.single(cost), tau, batch_size, seed, n_jobs, step_size)
+    def __init__(self, D: Array, cost: Cost, batch_size: int, step_size: float = _STEP, **options: Any) -> None:
+        self.components = fixed_point.components(D / D.sum(axis=1, keepdims=True))
+        self.basis, self.cost = basis(self.components), costs.single(cost)
+        self.batch_size, self.step_size, self.options = batch_size, step_size, options
 
     def __call__(self, X: Any) -> NDArray[np.floating]:
         """Return the memberships of validated rows."""
@@ -150,8 +130,7 @@ class MembershipSolver:
         for start in range(0, len(full), self.batch_size):
             rows = full[start : start + self.batch_size]
             ids = np.zeros(len(rows), np.int64)  # the same noise for all: results do not depend on the row in X
-            oracle = Oracle(self.cost, X[rows], tau=self.tau, seed=self.seed, ids=ids, n_jobs=self.n_jobs)
-            W[rows] = self._descend(oracle)
+            W[rows] = self._descend(Oracle(self.cost, X[rows], ids=ids, **self.options))
         return W.astype(X.dtype)
 
     def _descend(self, oracle: Oracle) -> Array:
@@ -175,9 +154,8 @@ class MembershipSolver:
                     previous = gradient
                 log_W = mirror_step(log_W, gradient, factor * self.step_size * (growth if factor == 1 else 1.0))
         W = np.exp(log_W)
-        before, after = (
-            np.array([optimum.value for optimum in oracle.exact(fixed_point.mixtures(x, D), T)]) for x in (start, W)
-        )
+        optima = (oracle.exact(fixed_point.mixtures(x, D), T) for x in (start, W))
+        before, after = (np.array([optimum.value for optimum in found]) for found in optima)
         return np.where((after < before)[:, None], W, start)
 
 
@@ -199,6 +177,6 @@ def least_squares(targets: sparse.csr_array, basis: Basis) -> Array:
 
 def _cosines(W: Array, x: Array, y: Array) -> Array:
     """Return the cosines between rows under weights; zero where a row is zero."""
-    inner, *squares = ((W * a * b).sum(axis=1, keepdims=True) for a, b in ((x, y), (x, x), (y, y)))
-    size = np.sqrt(squares[0] * squares[1])
+    inner, xx, yy = ((W * a * b).sum(axis=1, keepdims=True) for a, b in ((x, y), (x, x), (y, y)))
+    size = np.sqrt(xx * yy)
     return np.divide(inner, size, out=np.zeros_like(size), where=size > 0)

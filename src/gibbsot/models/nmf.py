@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -244,12 +245,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
                 "resume: this model has no fit to continue; expected one after fit, or load of its file or, "
                 "of a fit on a cluster, of its checkpoints"
             )
-        shards = _base.shards_of(self, MixtureShard, X)
-        try:
+        with closing(_base.shards_of(self, MixtureShard, X)) as shards:
             shards.initialise(run.cost, self.tau, self.seed_, self.n_jobs)
             same = shards.collect(MixtureShard.checksum) == run.shards.collect(MixtureShard.checksum)
-        finally:
-            shards.close()
         if not same:
             raise ValueError("X: differs from the data of the fit; expected the same measures, in the same shards")
         run.shards.reduce(MixtureShard.set_n_jobs, self.n_jobs)
@@ -320,7 +318,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         """
         check_is_fitted(self)
         D = self.components_.astype(np.float64)
-        solver = MembershipSolver.of(D, self._cost, self.tau, self.batch_size, self.seed_, self.n_jobs)
+        solver = MembershipSolver(D, self._cost, self.batch_size, tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
         if sources.is_dask(X):
             from ..distributed.dask import map_rows
 
@@ -434,7 +432,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             indices = indices if isinstance(self.init, str) else np.arange(n)
         shards.reduce(MixtureShard.start, basis(fixed_point.components(np.exp(log_D))), indices, W)
         initial = shards.reduce(MixtureShard.initial_temperatures, _sample(n, np.exp(log_D), best=False))
-        T = None if isinstance(self.temperature, str) else float(self.temperature)
+        T = validation.initial_temperature(self.temperature)
         control = AdaptiveCooling().init(initial.values, initial.temperatures, temperature.minimum(cost), T)
         support = shards.reduce(MixtureShard.support_size) / n
         dtype = np.result_type(*(one.dtype for one in shards.metadata)).str

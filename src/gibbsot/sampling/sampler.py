@@ -123,11 +123,7 @@ def draw(state: State, problem: Problem) -> tuple[Array, Array]:
 
 
 def step(
-    state: State,
-    problem: Problem,
-    temperature: float | Array,
-    noise: tuple[Array, Array],
-    pinned: bool = False,
+    state: State, problem: Problem, temperature: float | Array, noise: tuple[Array, Array], pinned: bool = False
 ) -> tuple[State, Info]:
     r"""Do one sweep of Algorithm 1 with the given noise.
 
@@ -288,12 +284,7 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
 
 
 def _sweeps(
-    state: State,
-    problem: Problem,
-    temperatures: NDArray[np.float64],
-    tau: int,
-    pinned: bool,
-    threads: int,
+    state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, pinned: bool, threads: int
 ) -> tuple[State, Info]:
     kernels = native.kernels()
     if kernels is None:
@@ -328,11 +319,7 @@ def _sweeps(
 
 
 def _steps(
-    state: State,
-    problem: Problem,
-    temperatures: NDArray[np.float64],
-    tau: int,
-    pinned: bool,
+    state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, pinned: bool
 ) -> tuple[State, Info]:
     states, infos = [], []
     for b, row in enumerate(np.broadcast_to(temperatures, (len(problem), temperatures.shape[1]))):

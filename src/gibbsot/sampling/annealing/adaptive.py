@@ -8,16 +8,33 @@ restored where it became worse.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..schedules import epoch_decay
 from ..temperature import INITIAL_BIAS
-from ._common import SavedState, fall
 
 Array = NDArray[np.float64]
+Self = TypeVar("Self", bound="SavedState")
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """A state that files can hold: every field is a number, a flag or a tuple of numbers."""
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+    @classmethod
+    def from_arrays(cls: type[Self], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the state whose fields are given."""
+        values = (np.asarray(arrays[entry.name]).tolist() for entry in fields(cls))
+        return cls(*(tuple(value) if isinstance(value, list) else value for value in values))
 
 
 @dataclass(frozen=True)
@@ -237,11 +254,10 @@ class AdaptiveCooling(ModelCooling):
     def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
         observed = estimate / value - 1 if value > 0 else state.bias
         state = self._adapt_step(replace(state, worse=value > self.rise * state.best), observed)
-        state = replace(state, past=(*state.past, state.best if state.worse else value))
-        if fall(state.past, 1, self.window) <= self.stall * self.window * state.past[-1]:
-            state = replace(
-                state, bias=state.bias * self.cooling, past=state.past[-1:], levels=(*state.levels, state.best)
-            )
+        past, levels = (*state.past, state.best if state.worse else value), (*state.levels, state.best)
+        state = replace(state, past=past)
+        if len(past) > self.window and past[-1 - self.window] - past[-1] <= self.stall * self.window * past[-1]:
+            state = replace(state, bias=state.bias * self.cooling, past=past[-1:], levels=levels)
             state = replace(state, finished=self.converged(state, tol) and observed < self.max_final_bias)
         return replace(state, T=max(state.unit * state.bias * state.best, state.T_min))
 

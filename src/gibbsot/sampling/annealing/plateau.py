@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from ._common import SavedState, cool, fall
+from .adaptive import SavedState
 
 
 class Trend(Enum):
@@ -128,10 +128,10 @@ class PlateauCooling:
         """
         if len(state.past) < 2 * self.window:
             return Trend.FALLING
-        level, improvement = self.level(state), fall(state.past, self.window, self.window)
-        if self.rise is not None and level > self.rise * float(np.mean(state.past[: self.window])):
+        before, level = float(np.mean(state.past[: self.window])), self.level(state)
+        if self.rise is not None and level > self.rise * before:
             return Trend.RISING
-        stalled = max(gain, improvement) <= tol * (abs(level) if self.relative else 1.0)
+        stalled = max(gain, before - level) <= tol * (abs(level) if self.relative else 1.0)
         return Trend.STALLED if stalled else Trend.FALLING
 
     def update(self, state: PlateauState, trend: Trend, chains_follow: bool = True) -> PlateauState:
@@ -154,13 +154,6 @@ class PlateauCooling:
             return replace(state, step=self.damping * state.step)
         if state.T_min >= state.T or state.points * state.T < self.final_bias * self.level(state):
             return replace(state, finished=True)
-        stalls = state.stalls + 1
-        return replace(
-            state,
-            T=cool(state.T, self.cooling, state.T_min) if chains_follow else state.T,
-            step=self.damping * state.step,
-            past=(),
-            observed=0,
-            stalls=stalls,
-            finished=stalls == self.max_stalls,
-        )
+        T = max(self.cooling * state.T, state.T_min) if chains_follow else state.T
+        step, stalls = self.damping * state.step, state.stalls + 1
+        return PlateauState(T, state.T_min, state.points, step, stalls=stalls, finished=stalls == self.max_stalls)

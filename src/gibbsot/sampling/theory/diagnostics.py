@@ -85,10 +85,7 @@ def trace(state: sampler.State, problem: Problem, temperatures: ArrayLike) -> tu
 
 
 def _evaluate(
-    problem: Problem,
-    pairs: list[tuple[NDArray[np.floating], NDArray[np.floating]]],
-    T: Array,
-    side: Side,
+    problem: Problem, pairs: list[tuple[NDArray[np.floating], NDArray[np.floating]]], T: Array, side: Side
 ) -> tuple[Array, ...]:
     """Return V(z), T, O(z, T), calT(z), C(z, T) and D(z) of the pairs of a run, each of shape (n, sweeps)."""
     U, L = (np.stack(x, axis=1).reshape(T.size, -1) for x in zip(*pairs, strict=True))

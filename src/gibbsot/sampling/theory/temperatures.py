@@ -57,12 +57,7 @@ def temperature_bound(problem: Problem, U: ArrayLike, L: ArrayLike, side: Side =
 
 
 def sampled_bound(
-    problem: Problem,
-    L: ArrayLike,
-    h: NDArray[np.floating],
-    value: ArrayLike,
-    T: ArrayLike,
-    n_jobs: int | None = None,
+    problem: Problem, L: ArrayLike, h: NDArray[np.floating], value: ArrayLike, T: ArrayLike, n_jobs: int | None = None
 ) -> Array:
     r"""Return an estimate of calT(z) from one sweep, at the cost of about another sweep.
 
