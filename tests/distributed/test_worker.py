@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gibbsot.distributed import worker
-from gibbsot.distributed.worker import Call, InUse, Log, LostShardError, Snapshot
+from gibbsot.distributed.worker import Call, Checkpoint, InUse, Log, LostShardError
 
 KEY = "client", "fit", 0
 HERE = InUse("client", ["fit"], ["client"])
@@ -50,7 +50,7 @@ def entries(monkeypatch):
 
 
 def test_a_command_runs_once():
-    worker.restore(KEY, Counter, 10, [], Log(0, []), HERE)
+    worker.restore(KEY, Counter, 10, Log(0, []), HERE)
     assert worker.position(KEY) == 0
     assert worker.run_command(KEY, (1, ADD)) == 12
     assert worker.run_command(KEY, (1, ADD)) == 12  # sent again: the same answer
@@ -64,7 +64,7 @@ def test_a_command_runs_once():
 
 
 def test_a_command_that_fails_loses_the_shard():
-    worker.restore(KEY, Counter, 10, [], Log(0, []), HERE)
+    worker.restore(KEY, Counter, 10, Log(0, []), HERE)
     with pytest.raises(KeyError, match="a bug"):
         worker.run_command(KEY, (1, Call("fail", (), {})))
     assert worker.position(KEY) == -1
@@ -72,21 +72,21 @@ def test_a_command_that_fails_loses_the_shard():
 
 def test_replay():
     """From the data, from what is there, and from the last checkpoint that can be read."""
-    worker.restore(KEY, Counter, 10, [], Log(0, [ADD, ADD]), HERE)
+    worker.restore(KEY, Counter, 10, Log(0, [ADD, ADD]), HERE)
     assert worker.run_query(KEY, (2, TOTAL)) == 14
-    worker.restore(KEY, None, None, [], Log(1, [ADD, ADD]), HERE)
+    worker.restore(KEY, None, None, Log(1, [ADD, ADD]), HERE)
     assert worker.run_query(KEY, (3, TOTAL)) == 16
     worker.entries.clear()
-    snapshots = [Snapshot(3, "run", "16"), Snapshot(4, "damaged", "18")]
-    worker.restore(KEY, Counter, None, snapshots, Log(3, [ADD, ADD]), HERE)
+    checkpoints = [Checkpoint(3, "run", ["16"]), Checkpoint(4, "damaged", ["18"])]
+    worker.restore(KEY, Counter, None, Log(3, [ADD, ADD], checkpoints), HERE)
     assert worker.run_query(KEY, (5, TOTAL)) == 20
     worker.entries.clear()
     with pytest.raises(ValueError, match=r"shard 0: all of its checkpoints are damaged \(damaged\)"):
-        worker.restore(KEY, Counter, None, snapshots[1:], Log(3, [ADD]), HERE)
+        worker.restore(KEY, Counter, None, Log(3, [ADD], checkpoints[1:]), HERE)
 
 
 def test_a_shard_moves(entries):
-    worker.restore(KEY, Counter, 10, [], Log(0, [ADD]), HERE)
+    worker.restore(KEY, Counter, 10, Log(0, [ADD]), HERE)
     taken = worker.take(KEY)
     assert not entries
     worker.put(KEY, taken)

@@ -14,7 +14,7 @@ from scipy import integrate, stats
 from cases import KINDS, batch
 from gibbsot import DenseCost, GridCost, Problem, plots, problem, solve, solve_batch
 from gibbsot.sampling import sampler, theory
-from gibbsot.sampling.theory import _half_step
+from gibbsot.sampling.theory import increments
 from gibbsot.solvers.certificates import dual_value
 
 FALSE_ALARM = 1e-4  # of each test that draws
@@ -171,7 +171,7 @@ def test_parts_of_a_large_matrix(monkeypatch):
         return out
 
     whole = everything()
-    monkeypatch.setattr(_half_step, "ENTRIES", 1000)
+    monkeypatch.setattr(increments, "ENTRIES", 1000)
     for a, b in zip(whole, everything(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11)
 

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Concatenate, NamedTuple
+from typing import Any, ClassVar, Concatenate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from ..io import npz
 from . import worker
 from .shard import A, add, is_command
 from .shards import P, S, Shards
-from .worker import Call, LostShardError
+from .worker import Call, Checkpoint, LostShardError
 
 _ARITY = 8  # answers that are added in one task, between workers
 _POLL_SECONDS = 1.0  # wait for an answer before checking that all workers are there
@@ -50,14 +50,6 @@ _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": 2**26, "MALLOC_TRIM_THRESHOLD_": 2**30, "MALLOC_TOP_PAD_": 2**25,
     "OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1, "MKL_NUM_THREADS": 1,
 }  # fmt: skip
-
-
-class Checkpoint(NamedTuple):
-    """The folder and the checksums of the shards' files, and the number of commands before."""
-
-    position: int
-    folder: str
-    checksums: Sequence[str]
 
 
 class DaskShards(Shards[S]):
@@ -184,12 +176,9 @@ class DaskShards(Shards[S]):
         if not lost and not late:
             return
         in_use = self._in_use()
-        log = self._scatter(worker.Log(self._log_start, self._log))
-        tasks = []
-        for number in lost + late:
-            source = self._source(number) if number in lost else None
-            snapshots = [worker.Snapshot(c.position, c.folder, c.checksums[number]) for c in self._checkpoints]
-            tasks.append(self._submit(number, worker.restore, self.kind, source, snapshots, log, in_use))
+        log = self._scatter(worker.Log(self._log_start, self._log, self._checkpoints))
+        sources = {number: self._source(number) for number in lost} | dict.fromkeys(late)
+        tasks = [self._submit(number, worker.restore, self.kind, x, log, in_use) for number, x in sources.items()]
         self._results(tasks)
 
     def _source(self, number: int) -> Any:

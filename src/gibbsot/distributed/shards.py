@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..core.costs import Cost
 from .shard import A, Metadata, Shard, add, is_command
+from .worker import Checkpoint
 
 S = TypeVar("S", bound=Shard[Any])
 P = ParamSpec("P")
@@ -148,6 +149,6 @@ def load_shards(client: Any, kind: type[S], folder: str, checksums: Sequence[str
     """
     if client is None:
         return LocalShards([kind.load(folder, number, checksum) for number, checksum in enumerate(checksums)])
-    from .dask import Checkpoint, DaskShards
+    from .dask import DaskShards
 
     return DaskShards(client, kind, [None] * len(checksums), [Checkpoint(0, folder, checksums)])

@@ -30,19 +30,20 @@ class Call(NamedTuple):
         return getattr(shard, self.method)(*self.args, **self.kwargs)
 
 
-class Snapshot(NamedTuple):
-    """The file of a shard in a checkpoint, written after the given number of commands."""
+class Checkpoint(NamedTuple):
+    """The number of commands before a checkpoint, its folder, and the checksums of the shards' files."""
 
     position: int
     folder: str
-    checksum: str
+    checksums: Sequence[str]
 
 
 class Log(NamedTuple):
-    """The commands since a position, for replay."""
+    """The last checkpoints, the oldest first, and the commands since a position, for replay."""
 
     start: int
     commands: Sequence[Call]
+    checkpoints: Sequence[Checkpoint] = ()
 
 
 class InUse(NamedTuple):
@@ -91,7 +92,7 @@ def run_query(key: Key, message: tuple[int, Call]) -> Any:
         return call.run(entry.shard)
 
 
-def restore(key: Key, kind: Any, source: Any, snapshots: Sequence[Snapshot], log: Log, in_use: InUse) -> None:
+def restore(key: Key, kind: Any, source: Any, log: Log, in_use: InUse) -> None:
     """Bring a shard to the end of the log: from its present state, from a checkpoint or from the data.
 
     Parameters
@@ -102,17 +103,15 @@ def restore(key: Key, kind: Any, source: Any, snapshots: Sequence[Snapshot], log
         Its class.
     source : matrix, path or object of Dask
         Its data; None if only checkpoints have them.
-    snapshots : sequence of Snapshot
-        Its files in the checkpoints, the oldest first.
     log : Log
-        The commands to replay.
+        The checkpoints, and the commands to replay.
     in_use : InUse
         What else is needed; other shards are dropped first.
     """
     discard(in_use)
     entry = entries.get(key)
     if entry is None or not log.start <= entry.position <= log.start + len(log.commands):
-        entry = entries[key] = _create(key[2], kind, source, snapshots, log.start)
+        entry = entries[key] = _create(key[2], kind, source, log)
     with entry.lock:
         for call in log.commands[entry.position - log.start :]:
             _advance(key, entry, call)
@@ -164,11 +163,11 @@ def _advance(key: Key, entry: Entry, call: Call) -> None:
     entry.position += 1
 
 
-def _create(number: int, kind: Any, source: Any, snapshots: Sequence[Snapshot], start: int) -> Entry:
-    for snapshot in reversed(snapshots):
+def _create(number: int, kind: Any, source: Any, log: Log) -> Entry:
+    for position, folder, checksums in reversed(log.checkpoints):
         with contextlib.suppress(OSError, ValueError):  # damaged or out of reach: use the one before
-            return Entry(kind.load(snapshot.folder, number, snapshot.checksum), snapshot.position)
-    if start or source is None:
-        folders = ", ".join(snapshot.folder for snapshot in snapshots)
+            return Entry(kind.load(folder, number, checksums[number]), position)
+    if log.start or source is None:
+        folders = ", ".join(checkpoint.folder for checkpoint in log.checkpoints)
         raise ValueError(f"shard {number}: all of its checkpoints are damaged ({folders})")
     return Entry(kind.read(source, number), 0)

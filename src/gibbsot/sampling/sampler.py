@@ -294,26 +294,11 @@ def _sweeps(
     h, sweep = state.h.astype(cost.dtype), state.sweep.astype(np.int64)  # copies, which the kernel writes to
     U, L, g = (np.empty((n, cost.shape[side]), cost.dtype) for side in (0, 1, 0))
     history, energy = np.full((n, temperatures.shape[1]), np.nan), np.empty(n)
+    options = {"tau": tau, "mixing_slope": _MIXING_SLOPE, "pinned": pinned, "seed": state.seed, "n_threads": threads}
+    written = {"h": h, "sweep": sweep, "U": U, "L": L, "g": g, "values": history, "energy": energy}
     kind, operand = cost.operand()
-    getattr(kernels, f"run_{kind}")(
-        operand,
-        temperatures=temperatures,
-        tau=tau,
-        mixing_slope=_MIXING_SLOPE,
-        pinned=pinned,
-        seed=state.seed,
-        n_threads=threads,
-        p=p,
-        q=q,
-        ids=state.ids,
-        h=h,
-        sweep=sweep,
-        U=U,
-        L=L,
-        g=g,
-        values=history,
-        energy=energy,
-    )
+    run_kernel = getattr(kernels, f"run_{kind}")
+    run_kernel(operand, p=p, q=q, ids=state.ids, temperatures=temperatures, **options, **written)
     value = history[np.arange(n), sweep - state.sweep - 1]
     return replace(state, h=h, sweep=sweep), Info(U, L, g, value, energy, history)
 

@@ -15,10 +15,8 @@ redrawn. Points without weight are ignored. Results are float64 for every precis
 grid is never stored as a whole.
 """
 
-from ._half_step import Side
-from .concentration import concentration_probability, concentration_width, martingale, right_steps
-from .diagnostics import Trace, trace
-from .increments import C, D, expected_increment, expected_L, expected_U, phi, psi, regret
+from .concentration import Trace, concentration_probability, concentration_width, martingale, right_steps, trace
+from .increments import C, D, Side, expected_increment, expected_L, expected_U, phi, psi, regret
 from .temperatures import sampled_bound, sampled_temperature, temperature_bound
 
 __all__ = [

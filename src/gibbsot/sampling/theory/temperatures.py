@@ -9,10 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...core.problems import Problem, dual_value, inner, transforms
 from .. import sampler
-from . import _half_step
-from ._half_step import Block, Side, View, blocks, phi_of, positive, rise_of, total_of, view_of
-
-Array = NDArray[np.float64]
+from . import increments
+from .increments import Array, Block, Side, View, blocks, phi_of, positive, rise_of, total_of, view_of
 
 _SECANTS = 12
 
@@ -51,7 +49,7 @@ def temperature_bound(problem: Problem, U: ArrayLike, L: ArrayLike, side: Side =
     (array([1.]), array([0.]))
     """
     U, L = np.asarray(U), np.asarray(L)
-    length = max(1, _half_step.ENTRIES // (problem.cost.shape[0] * problem.cost.shape[1]))
+    length = max(1, increments.ENTRIES // (problem.cost.shape[0] * problem.cost.shape[1]))
     parts = [slice(b, b + length) for b in range(0, len(problem), length)]
     return np.concatenate([_root(view_of(problem[rows], U[rows], L[rows], side)) for rows in parts])
 
@@ -155,7 +153,7 @@ def sampled_temperature(state: sampler.State, problem: Problem, value: ArrayLike
 def _root(view: View) -> Array:
     """Return calT(z) of each problem, by false position with Illinois' halving in t = log(T / -A)."""
     # sorted once, unless a single problem is too large to be stored
-    kept = list(blocks(view)) if view.target[0].size * view.source[0].size <= _half_step.ENTRIES else None
+    kept = list(blocks(view)) if view.target[0].size * view.source[0].size <= increments.ENTRIES else None
 
     def total(line: Callable[[Block], Array]) -> Array:
         return total_of(view, blocks(view) if kept is None else kept, line)
