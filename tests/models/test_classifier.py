@@ -72,7 +72,7 @@ def test_gradients_are_those_of_the_exact_loss():
     """At a low temperature, against finite differences."""
     X, Y = mixtures(20)
     Y /= Y.sum(axis=1, keepdims=True)
-    model, rows = _Linear.init(X, K), np.arange(20)
+    model, rows = _Linear(X, K), np.arange(20)
     model.parameters = np.random.default_rng(1).normal(size=(K, 4))
     oracle = Oracle(M, Y, tau=300)
     for T in np.geomspace(1e-2, 1e-4, 10):
@@ -80,7 +80,7 @@ def test_gradients_are_those_of_the_exact_loss():
         values, U, _ = oracle(P, T, rows)
         gradient = model.gradient(rows, _softmax_vjp(P, U))
     np.testing.assert_allclose(values, exact(model.predict(rows), Y), rtol=0.05)
-    other, Z = _Linear.init(sparse.csr_array(X), K), np.random.default_rng(2).normal(size=(20, K))
+    other, Z = _Linear(sparse.csr_array(X), K), np.random.default_rng(2).normal(size=(20, K))
     np.testing.assert_allclose(other.gradient(rows, Z), model.gradient(rows, Z), rtol=1e-9)
     start, wanted = model.parameters, np.empty((K, 4))
     for index in np.ndindex(K, 4):
