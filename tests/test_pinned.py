@@ -206,11 +206,10 @@ def oracle_on_a_grid(again: bool = False, n_jobs: int | None = None) -> Found:
     call("bounds", slice(2, 9), 3e-4, 0.3, bounds=True)
     call("mask", np.arange(12) % 3 == 0, 3e-4, 0.4)
     optima = oracle.exact(X[20:32], 1e-4)
-    found["exact value"], found["exact status"] = (
-        np.array([getattr(optimum, name) for optimum in optima]) for name in ("value", "status")
-    )
+    found["exact value"] = np.array([optimum.value for optimum in optima])
     found["exact U"] = np.stack([optimum.f for optimum in optima])
     found["exact L"] = -np.stack([optimum.g for optimum in optima])
+    found["exact status"] = np.array([optimum.status for optimum in optima])
     found["exact plan"] = np.stack([optimum.plan.toarray() for optimum in optima])
     oracle.load_potentials(found["exact L"])
     call("last", None, 1e-4, 0.0)
