@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "operators.hpp"
@@ -25,6 +26,7 @@ template <class T>
 using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Axes = std::vector<Matrix<const T>>;  // of a grid, one matrix per axis
+using Points = std::tuple<Matrix<const double>, Matrix<const double>, bool>;  // X, Y, and whether distances are squared
 
 // An array that a kernel writes to. A converted copy would lose the result, so none is made.
 inline auto output(const char* name) { return nb::arg(name).noconvert(); }
@@ -77,6 +79,15 @@ void check_cost(const Axes<T>& axes, std::size_t m1, std::size_t m2) {
     }
 }
 
+// Points X and Y of one dimension.
+template <class T>
+void check_cost(const Points& points, std::size_t m1, std::size_t m2) {
+    const auto& [X, Y, squared] = points;
+    require(m1 > 0 && m2 > 0, "points: expected at least one row and one column");
+    check_shape("X", X, m1, Y.shape(1));
+    check_shape("Y", Y, m2, X.shape(1));
+}
+
 template <class T>
 std::vector<MatrixView<T>> views(const Axes<T>& axes) {
     std::vector<MatrixView<T>> matrices;
@@ -88,7 +99,18 @@ std::vector<MatrixView<T>> views(const Axes<T>& axes) {
 template <class T>
 auto operator_factory(const Matrix<const T>& Mt, std::size_t m1) {
     const DenseMatrix<T> matrix{Mt.data(), Mt.shape(1)};
-    return [matrix, m1, m2 = Mt.shape(0)] { return DenseOperator<T>(matrix, m1, m2); };
+    return [matrix, m1, m2 = Mt.shape(0)] { return DenseOperator(matrix, m1, m2); };
+}
+template <class T>
+PointMatrix<T> distances(const Matrix<const double>& X, const Matrix<const double>& Y, bool squared) {
+    return {X.data(), X.shape(0), Y.data(), Y.shape(1), squared};
+}
+template <class T>
+auto operator_factory(const Points& points, std::size_t m1) {
+    return [&points, m1] {
+        const auto& [X, Y, squared] = points;
+        return DenseOperator(distances<T>(X, Y, squared), m1, Y.shape(0));
+    };
 }
 template <class T>
 auto operator_factory(const Axes<T>& axes, std::size_t) {

@@ -1,4 +1,5 @@
 // Operations on a cost: c-transforms, nearest points, means.
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
@@ -43,17 +44,28 @@ void c_transform(const CostArray& cost, bool by_rows, const Matrix<const T>& x, 
     });
 }
 
+template <class T, class Source>
+void find_nearest_of_columns(const Source& M, const Vector<const T>& x, const Matrix<std::int64_t>& out) {
+    Buffer<T> rows(M.stride);
+    std::fill(rows.get(), rows.get() + M.stride, kInf<T>);
+    std::copy(x.data(), x.data() + x.shape(0), rows.get());
+    nearest_of_columns(M, out.shape(0), rows.get(), out.shape(1), out.data());
+}
+
 template <class T>
 void find_nearest(const Matrix<const T>& Mt, bool by_rows, const Vector<const T>& x, const Matrix<std::int64_t>& out) {
     const DenseMatrix<T> M{Mt.data(), Mt.shape(1)};
-    if (by_rows) {
+    if (by_rows)
         nearest_of_rows(M, out.shape(0), Mt.shape(0), x.data(), out.shape(1), out.data());
-    } else {
-        Buffer<T> rows(M.stride);
-        std::fill(rows.get(), rows.get() + M.stride, kInf<T>);
-        std::copy(x.data(), x.data() + x.shape(0), rows.get());
-        nearest_of_columns(M, Mt.shape(0), rows.get(), out.shape(1), out.data());
-    }
+    else
+        find_nearest_of_columns(M, x, out);
+}
+
+// The rows of distances are the columns of the distances between Y and X.
+template <class T>
+void find_nearest(const Points& points, bool by_rows, const Vector<const T>& x, const Matrix<std::int64_t>& out) {
+    const auto& [X, Y, squared] = points;
+    find_nearest_of_columns(by_rows ? distances<T>(Y, X, squared) : distances<T>(X, Y, squared), x, out);
 }
 
 template <class T>
@@ -125,6 +137,7 @@ void bind_precision(nb::module_& m) {
     using namespace nb::literals;
     bind_cost<T, Matrix<const T>>(m, "dense", "Mt");
     bind_cost<T, Axes<T>>(m, "grid", "axes");
+    bind_cost<T, Points>(m, "points", "points");
     m.def("means_dense", &means_dense<T>, "Mt"_a, nb::kw_only(), "p"_a, "q"_a, output("out"), "n_threads"_a);
 }
 

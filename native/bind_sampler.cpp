@@ -1,4 +1,5 @@
 // Sweeps of the Gibbs sampler over a batch of problems, and its random numbers.
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
@@ -118,6 +119,7 @@ void bind_precision(nb::module_& m) {
     using namespace nb::literals;
     bind_run<T, Matrix<const T>>(m, "run_dense", "Mt");
     bind_run<T, Axes<T>>(m, "run_grid", "axes");
+    bind_run<T, Points>(m, "run_points", "points");
     m.def("exponentials", &draw<T>, nb::kw_only(), "seed"_a, "id"_a, "sweep_and_side"_a, output("out"));
 }
 

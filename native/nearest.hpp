@@ -1,5 +1,5 @@
 // The k smallest of M_ij + x_j over j for each row i, or of M_ij + x_i over i for each column j.
-// A dense matrix is read once. The matrix of a grid is never formed, and only the grid lines that can contain one of
+// A dense matrix is read once, distances of points are computed once. The matrix of a grid is never formed, and only the grid lines that can contain one of
 // the k smallest sums are evaluated.
 #pragma once
 
@@ -55,14 +55,18 @@ inline void offer_sums(SmallestK<T>& list, const T* first, const T* second, T sh
 }
 
 // x over the rows, padded with +inf; out is columns x k
-template <class T>
-void nearest_of_columns(const DenseMatrix<T>& M, std::size_t columns, const T* x, std::size_t k, std::int64_t* out) {
+template <class Source, class T>
+void nearest_of_columns(const Source& M, std::size_t columns, const T* x, std::size_t k, std::int64_t* out) {
     SmallestK<T> list(k);
-    for (std::size_t j = 0; j < columns; ++j) {
-        list.clear();
-        offer_sums(list, M.column(j), x, T(0), M.stride, 0);
-        list.write(out + j * k);
-    }
+    std::vector<std::uint32_t> order(columns);
+    std::iota(order.begin(), order.end(), std::uint32_t{0});
+    for_column_blocks(M, order.data(), columns, [&](std::size_t j, const auto& col) {
+        for (std::size_t c = 0; c < col.size(); ++c) {
+            list.clear();
+            offer_sums(list, col[c], x, T(0), M.stride, 0);
+            list.write(out + (j + c) * k);
+        }
+    });
 }
 
 // x over the columns; out is rows x k. Rows are processed one cache line at a

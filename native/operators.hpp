@@ -54,13 +54,15 @@ concept CostOperator = requires(Operator& M, const Operator& constant, const typ
     constant.transform_to_other_columns(in, out, out, out);
 };
 
-template <class T>
+// Source is DenseMatrix or PointMatrix.
+template <class Source>
 class DenseOperator {
 public:
+    using T = typename Source::value_type;
     using value_type = T;
 
-    DenseOperator(DenseMatrix<T> matrix, std::size_t rows, std::size_t columns)
-        : M_(matrix), rows_(rows), columns_(columns), order_(columns) {}
+    DenseOperator(Source matrix, std::size_t rows, std::size_t columns)
+        : M_(std::move(matrix)), rows_(rows), columns_(columns), order_(columns) {}
 
     std::size_t row_count() const { return rows_; }
     std::size_t column_count() const { return columns_; }
@@ -126,7 +128,7 @@ private:
             if (!chosen(j)) order_[rest++] = static_cast<std::uint32_t>(j);
     }
 
-    DenseMatrix<T> M_;
+    Source M_;
     std::size_t rows_, columns_, support_ = 0;
     std::vector<std::uint32_t> order_;
 };

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
 
 from cases import KINDS, cost
-from gibbsot import DenseCost, GridCost, PointCost, coulomb
+from gibbsot import DenseCost, GridCost, PointCost, WassersteinNMF, coulomb
 from gibbsot.core import native
+from gibbsot.core.costs import from_arrays
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -107,8 +113,76 @@ def test_entries_of_a_large_grid():
     np.testing.assert_array_equal(M.at(i, 0)[:, 0], (i[:, 0] // 90) ** 2 + (i[:, 0] % 90) ** 2)
 
 
-def test_repr():
-    assert repr(GridCost((28, 28), dtype="float32")) == "<GridCost 784 x 784, float32>"
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (GridCost((28, 28)), "GridCost((28, 28), power=2, spacing=1/28)"),
+        (GridCost(5, power=1.5, spacing=2), "GridCost((5,), power=1.5, spacing=2.0)"),
+        (GridCost((3, 2), spacing=(0.5, 0.3)), "GridCost((3, 2), power=2, spacing=(1/2, 0.3))"),
+        (GridCost((3, 2)).astype("float32"), "GridCost((3, 2), power=2, spacing=1/3, dtype='float32')"),
+        (GridCost(matrices=[np.ones((2, 3)), np.ones((4, 5))]), "GridCost(matrices=<2 x 3, 4 x 5>)"),
+        (DenseCost(np.ones((2, 3), np.float32)), "DenseCost(<matrix of 2 x 3>, dtype='float32')"),
+        (PointCost(np.ones((100, 2))), "PointCost(<100 points in 2 dimensions>, metric='sqeuclidean')"),
+        (
+            PointCost(np.ones(4), np.ones(3), "euclidean", "float32"),
+            "PointCost(<4 and 3 points in 1 dimension>, metric='euclidean', dtype='float32')",
+        ),
+    ],
+)
+def test_repr(made, text):
+    assert repr(made) == text
+
+
+DIFFERENT = [
+    lambda: GridCost((4, 3)),
+    lambda: GridCost((3, 4)),
+    lambda: GridCost((4, 3), power=1),
+    lambda: GridCost((4, 3), spacing=1),
+    lambda: GridCost((4, 3), dtype="float32"),
+    lambda: GridCost((4, 3), spacing=0.3).astype("float32").astype("float64"),
+    lambda: GridCost(matrices=GridCost((4, 3)).axes),
+    lambda: DenseCost(GridCost((4, 3)).matrix()),
+    lambda: DenseCost(GridCost((4, 3)).matrix() + 1),
+    lambda: PointCost(np.arange(12.0)),
+    lambda: PointCost(np.arange(12.0), np.arange(12.0) + 1),
+    lambda: PointCost(np.arange(12.0), metric="euclidean"),
+    lambda: PointCost(np.arange(12.0), dtype="float32"),
+]
+
+
+def test_costs_are_equal_if_their_definitions_are():
+    first, second = ([make() for make in DIFFERENT] for _ in range(2))
+    for i, x in enumerate(first):
+        assert hash(x) == hash(second[i])
+        assert [x == y for y in second] == [i == j for j in range(len(second))]
+    assert GridCost((4, 3)) == GridCost((4, 3), power=2.0, spacing=(0.25, 0.25))
+    assert GridCost((4, 3)) != "GridCost"
+
+
+@pytest.mark.parametrize("make", DIFFERENT)
+def test_copies_of_costs(make):
+    M = make()
+    assert copy.copy(M) is M
+    assert copy.deepcopy([M])[0] is M
+    assert clone(WassersteinNMF(cost=M)).cost is M
+    for again in (pickle.loads(pickle.dumps(M)), from_arrays(M.arrays())):
+        assert again == M
+        assert repr(again) == repr(M)
+        assert (again.geometry() is None) == (M.geometry() is None)
+
+
+@given(
+    st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    st.lists(st.floats(0.01, 100), min_size=3, max_size=3),
+    st.sampled_from([1, 2, 1.7]),
+)
+def test_geometry_of_grids(shape, spacing, power):
+    M = GridCost(tuple(shape), power, spacing[: len(shape)])
+    geometry = M.geometry()
+    assert (geometry is None) == (power != 2 and len(shape) > 1)
+    if geometry is not None:
+        assert geometry.power == power
+        np.testing.assert_allclose(cdist(geometry.X, geometry.Y) ** power, M.matrix(), rtol=1e-13)
 
 
 def test_dtype_follows_the_input():

@@ -108,7 +108,7 @@ def dense(dtype, m1, m2):
 
 
 def sampler_arguments(dtype=np.float64, n=2, m1=6, m2=4, sweeps=3):
-    empty = {name: np.empty((n, m), dtype) for name, m in {"U": m1, "L": m2, "g": m1}.items()}
+    outputs = {name: np.zeros((n, m), dtype) for name, m in {"U": m1, "L": m2, "g": m1}.items()}
     return {
         "temperatures": np.full((1, sweeps), 0.1),
         "tau": 0,
@@ -121,15 +121,16 @@ def sampler_arguments(dtype=np.float64, n=2, m1=6, m2=4, sweeps=3):
         "ids": np.arange(n, dtype=np.uint64),
         "h": np.zeros((n, m2), dtype),
         "sweep": np.zeros(n, np.int64),
-        "values": np.empty((n, sweeps)),
-        "energy": np.empty(n),
-        **empty,
+        "values": np.zeros((n, sweeps)),
+        "energy": np.zeros(n),
+        **outputs,
     }
 
 
 COSTS = {
     "dense": lambda dtype: dense(dtype, 6, 4),
     "grid": lambda dtype: [np.ones((2, 2), dtype), np.ones((3, 2), dtype)],
+    "points": lambda _: (np.zeros((6, 2)), np.ones((4, 2)), True),
 }
 WRONG_COSTS = {
     "dense": [
@@ -144,6 +145,11 @@ WRONG_COSTS = {
         (lambda: [np.ones((2, 2)), np.ones((3, 1))], "axes: expected columns whose product is the number of points, 4"),
         (lambda: [np.ones((6, 4)), np.ones((1, 0))], "axes: expected columns whose product is the number of points, 4"),
         (lambda: [np.ones((2**33, 0)), np.ones((2**33, 0))], "axes: expected rows whose product is the number of"),
+    ],
+    "points": [
+        (lambda: (np.zeros((5, 2)), np.ones((4, 2)), True), "X: expected shape (6, 2), got (5, 2)"),
+        (lambda: (np.zeros((6, 2)), np.ones((7, 2)), True), "Y: expected shape (4, 2), got (7, 2)"),
+        (lambda: (np.zeros((6, 2)), np.ones((4, 3)), True), "X: expected shape (6, 3), got (6, 2)"),
     ],
 }
 

@@ -125,12 +125,13 @@ def test_a_warm_start_from_an_exact_result():
     np.testing.assert_allclose(again.value, W, rtol=1e-9)
 
 
-def test_rounded_costs_are_not_those_of_their_points():
+def test_the_geometry_of_points_and_of_rounded_grids():
     x = np.random.default_rng(0).random((500, 2))
-    assert PointCost(x).geometry() is not None
-    assert PointCost(x, dtype="float32").geometry() is None
-    assert PointCost(x).astype(np.float32).astype(np.float64).geometry() is None
+    for points in (PointCost(x), PointCost(x, dtype="float32"), PointCost(x).astype(np.float32).astype(np.float64)):
+        np.testing.assert_array_equal(points.geometry().X, x)  # points are stored in double precision
+    # rounded costs are not those of their points
     assert GridCost((20, 20), dtype="float32").geometry() is None
+    assert GridCost((20, 20)).astype(np.float32).astype(np.float64).geometry() is None
 
 
 def test_a_weight_of_no_account_still_arrives():
@@ -253,9 +254,12 @@ def test_forbidden_arcs_that_leave_no_plan(p, q, M):
 
 def test_float32_costs_are_solved_exactly_as_they_are():
     pair = batch("points", n=1, dtype=np.float32)
-    result = solve(pair.p[0], pair.q[0], pair.cost, exact=True)
-    assert result.value == pytest.approx(dense_value(pair.p[0], pair.q[0], pair.cost.matrix()), rel=1e-9)
-    assert result.status == "optimal"
+    # a matrix is what was stored; of points the coordinates are stored, which dtype does not round
+    rounded = DenseCost(pair.cost.matrix())
+    for cost, M in ((rounded, rounded.matrix()), (pair.cost, pair.cost.astype(np.float64).matrix())):
+        result = solve(pair.p[0], pair.q[0], cost, exact=True)
+        assert result.value == pytest.approx(dense_value(pair.p[0], pair.q[0], M), rel=1e-9)
+        assert result.status == "optimal"
 
 
 def test_exact_with_threads_gives_the_same():

@@ -278,9 +278,18 @@ def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
                 raise ValueError(
                     f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
                 )
-    largest, limits = np.abs(M).max(where=finite, initial=0.0), np.finfo(dtype)
-    if largest > 1e-6 * limits.max or 0 < largest < 1e20 * limits.tiny:
+    check_range(float(np.abs(M).max(where=finite, initial=0.0)), name, dtype)
+
+
+def check_range(largest: float, name: str, dtype: np.dtype[Any]) -> None:
+    """Refuse a largest cost that is too large, or too small, for the precision."""
+    if largest > largest_cost(dtype) or 0 < largest < 1e20 * np.finfo(dtype).tiny:
         raise ValueError(f"{name}: the largest cost is {largest:.3g}, beyond the range of {dtype}; scale the costs")
+
+
+def largest_cost(dtype: np.dtype[Any]) -> float:
+    """Return the largest cost that a precision allows."""
+    return float(1e-6 * np.finfo(dtype).max)
 
 
 def points(X: ArrayLike, name: str) -> Array:

@@ -286,17 +286,17 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
 def _sweeps(
     state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, pinned: bool, threads: int
 ) -> tuple[State, Info]:
-    kernels = native.kernels()
-    if kernels is None:
+    cost, n, kernels = problem.cost, len(problem), native.kernels()
+    found = None if kernels is None else cost.operand()
+    if found is None:
         return _steps(state, problem, temperatures, tau, pinned)
-    cost, n = problem.cost, len(problem)
     p, q = (np.ascontiguousarray(x, cost.dtype) for x in (problem.p, problem.q))
     h, sweep = state.h.astype(cost.dtype), state.sweep.astype(np.int64)  # copies, which the kernel writes to
     U, L, g = (np.empty((n, cost.shape[side]), cost.dtype) for side in (0, 1, 0))
     history, energy = np.full((n, temperatures.shape[1]), np.nan), np.empty(n)
     options = {"tau": tau, "mixing_slope": _MIXING_SLOPE, "pinned": pinned, "seed": state.seed, "n_threads": threads}
     written = {"h": h, "sweep": sweep, "U": U, "L": L, "g": g, "values": history, "energy": energy}
-    kind, operand = cost.operand()
+    kind, operand = found
     run_kernel = getattr(kernels, f"run_{kind}")
     run_kernel(operand, p=p, q=q, ids=state.ids, temperatures=temperatures, **options, **written)
     value = history[np.arange(n), sweep - state.sweep - 1]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import native
-from ..core.costs import Cost, DenseCost, GridCost
+from ..core.costs import Cost, DenseCost, GridCost, PointCost
 from ..core.costs.base import Geometry
 from ..core.problems import Problem
 from .crossover import crossover, feasible
@@ -60,7 +60,7 @@ def methods(problem: Problem) -> list[str]:
     (['multiscale'], ['pyramid'])
     """
     pairs = np.count_nonzero(problem.p, axis=1) * np.count_nonzero(problem.q, axis=1)
-    most, other = _STORED_PAIRS if isinstance(problem.cost, DenseCost) else _OTHER_PAIRS, "crossover"
+    most, other = _STORED_PAIRS if isinstance(problem.cost, DenseCost | PointCost) else _OTHER_PAIRS, "crossover"
     if native.kernels() is None:
         most = -1
     elif pairs.max() > _LINE_PAIRS and (geometry := problem.cost.geometry()) is not None:

@@ -10,8 +10,9 @@ matrix. `Cost` in ``base.py`` says how to add one.
 
 from .base import Cost
 from .conversion import as_cost, from_arrays, mean_cost, single
-from .dense import DenseCost, PointCost, coulomb
+from .dense import DenseCost, coulomb
 from .grid import GridCost
+from .points import PointCost
 
 __all__ = [
     "Cost",

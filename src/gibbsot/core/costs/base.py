@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -43,7 +44,8 @@ class Cost(ABC):
     finite : bool
         Whether no pair is forbidden by an infinite cost.
     depth : int
-        Number of additions behind one entry of a c-transform; rounding errors grow with it.
+        Number of rounded operations behind one entry of a c-transform, those of the cost included; rounding errors
+        grow with it.
     work : int
         Number of additions in one sweep of the sampler.
 
@@ -54,10 +56,12 @@ class Cost(ABC):
     - checks its arguments in ``__init__`` with functions of `core.validation`, sets the five attributes above, and
       makes its arrays read-only with `frozen`;
     - implements the abstract methods: ``_transform_one`` (the c-transform in NumPy, which is the specification that
-      the compiled kernel is tested against), ``_mean``, ``at``, ``spread``, ``matrix`` and ``astype``;
-    - returns the arrays that define it from ``arrays``, and is made again from them in `from_arrays` (for files);
-    - names its compiled kernel in ``operand``. A cost that can be written as a matrix or as a sum over axes uses the
-      kernels "dense" or "grid"; any other needs an operator in ``native/operators.hpp``.
+      the compiled kernel is tested against), ``_mean``, ``at``, ``spread`` and ``astype``;
+    - returns the arrays that define it from ``arrays``, and is made again from them by ``of_arrays`` (for files, copies
+      in other processes and comparisons); `from_arrays` must recognise them;
+    - names its compiled kernel in ``operand``. A cost that can be written as a matrix, as a sum over axes or as
+      Euclidean distances uses the kernels "dense", "grid" or "points"; any other needs an operator in
+      ``native/operators.hpp``, or None, which is slow.
 
     Then add it to ``KINDS`` in ``tests/cases.py``: the tests of costs, sampler and solvers run for every kind.
     """
@@ -68,8 +72,29 @@ class Cost(ABC):
     depth: int
     work: int
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.shape[0]:,} x {self.shape[1]:,}, {self.dtype}>"
+    @abstractmethod
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both costs are defined by the same arrays."""
+        if self is other or not isinstance(other, Cost):
+            return self is other
+        if (type(self), self.shape, self.dtype) != (type(other), other.shape, other.dtype):
+            return False
+        own, others = self.arrays(), other.arrays()
+        return own.keys() == others.keys() and all(np.array_equal(x, others[name]) for name, x in own.items())
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.shape, self.dtype))
+
+    def __copy__(self) -> Self:
+        return self  # costs do not change
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).of_arrays, (self.arrays(),)
 
     def geometry(self) -> Geometry | None:
         """Return points whose distances are the costs in double precision, or None if there are none.
@@ -177,17 +202,20 @@ class Cost(ABC):
         if x.ndim not in (1, 2) or x.shape[-1] != size:
             raise ValueError(f"{name}: expected shape ({size},) or (n, {size}), got {x.shape}")
         batch = np.ascontiguousarray(np.atleast_2d(x))
-        threads = native.threads(n_jobs)
-        kernels = native.kernels()
         out = np.empty((len(batch), self.shape[0 if by_rows else 1]), self.dtype)
-        if kernels is None:
-            for b, row in enumerate(batch):
-                out[b] = self._transform_one(row, by_rows)
-        else:
-            kind, operand = self.operand()
-            transform = getattr(kernels, f"c_transform_{kind}")
-            transform(operand, by_rows=by_rows, x=batch, out=out, n_threads=threads)
+        self._transform_batch(batch, by_rows, out, native.threads(n_jobs))
         return out.reshape(*x.shape[:-1], out.shape[1])
+
+    def _transform_batch(self, batch: Array, by_rows: bool, out: Array, threads: int) -> None:
+        """Write the c-transform of each row of the batch to a row of ``out``."""
+        kernels = native.kernels()
+        found = None if kernels is None else self.operand()
+        if found is None:
+            for x, row in zip(batch, out, strict=True):
+                row[:] = self._transform_one(x, by_rows)
+        else:
+            transform = getattr(kernels, f"c_transform_{found[0]}")
+            transform(found[1], by_rows=by_rows, x=batch, out=out, n_threads=threads)
 
     def _nearest(self, x: ArrayLike, by_rows: bool, k: int) -> NDArray[np.int64]:
         x = np.ascontiguousarray(x, self.dtype)
@@ -197,22 +225,25 @@ class Cost(ABC):
         if not 1 <= k <= size:
             raise ValueError(f"k: expected a number from 1 to {size}, got {k}")
         out = np.empty((count, k), np.int64)
-        kernels = native.kernels()
-        if kernels is not None:
-            kind, operand = self.operand()
-            getattr(kernels, f"nearest_{kind}")(operand, by_rows=by_rows, x=x, out=out)
-            return out
-        indices = np.arange(size)
-        chunk = max(1, 2_000_000 // size)
-        for start in range(0, count, chunk):
-            own = np.arange(start, min(start + chunk, count))[:, None]
-            sums = (self.at(own, indices) if by_rows else self.at(indices, own)) + x
-            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
-            out[start : start + chunk] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+        self._nearest_into(x, by_rows, out)
         return out
 
+    def _nearest_into(self, x: Array, by_rows: bool, out: NDArray[np.int64]) -> None:
+        """Write the indices of the smallest sums to ``out``."""
+        kernels = native.kernels()
+        found = None if kernels is None else self.operand()
+        if found is not None:
+            getattr(kernels, f"nearest_{found[0]}")(found[1], by_rows=by_rows, x=x, out=out)
+            return
+        k, step = out.shape[1], max(1, 2_000_000 // len(x))
+        for start in range(0, len(out), step):
+            own = np.arange(start, min(start + step, len(out)))
+            sums = (self.matrix(rows=own) if by_rows else self.matrix(columns=own).T) + x
+            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
+            out[own] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+
     @abstractmethod
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that define the cost; `from_arrays` makes the cost again from them.
 
         Returns
@@ -220,14 +251,29 @@ class Cost(ABC):
         dict of str to array
         """
 
+    @classmethod
     @abstractmethod
-    def operand(self) -> tuple[str, Any]:
-        """Return the name of the compiled kernel for this cost and its first argument.
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the cost that `arrays` described.
+
+        Parameters
+        ----------
+        arrays : mapping of str to array
+            What `arrays` returned.
+
+        Returns
+        -------
+        Cost
+        """
+
+    @abstractmethod
+    def operand(self) -> tuple[str, Any] | None:
+        """Return the name of the compiled kernel for this cost and its first argument, or None if there is no kernel.
 
         Returns
         -------
         kind : str
-            "dense" or "grid": the ending of the names of the kernel's functions.
+            "dense", "grid" or "points": the ending of the names of the kernel's functions.
         operand : array or tuple of arrays
             Passed to them.
         """
@@ -283,14 +329,22 @@ class Cost(ABC):
             Centred potentials are no larger.
         """
 
-    @abstractmethod
-    def matrix(self) -> Array:
-        """Return the matrix of costs: for tests and small problems.
+    def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
+        """Return the matrix of costs, or some of its rows and columns.
+
+        Parameters
+        ----------
+        rows, columns : arrays of int, optional
+            Which rows and columns; all by default.
 
         Returns
         -------
-        array of shape (m1, m2)
+        array of shape (m1, m2), or as many rows and columns as asked for
         """
+        rows, columns = (
+            np.arange(m) if some is None else some for m, some in zip(self.shape, (rows, columns), strict=True)
+        )
+        return self.at(rows[:, None], columns)
 
 
 def frozen(x: Array) -> Array:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from .base import Array, Cost
 from .dense import DenseCost
 from .grid import GridCost
+from .points import PointCost
 
 
 def as_cost(cost: Cost | ArrayLike) -> Cost:
@@ -49,9 +50,8 @@ def from_arrays(arrays: Mapping[str, Array]) -> Cost:
     >>> from_arrays(GridCost((2, 3)).arrays()).shape
     (6, 6)
     """
-    if "M" in arrays:
-        return DenseCost(arrays["M"])
-    return GridCost(matrices=[arrays[f"axis{a}"] for a in range(max(1, len(arrays)))])
+    kind = DenseCost if "M" in arrays else PointCost if "X" in arrays else GridCost
+    return kind.of_arrays(arrays)
 
 
 def single(cost: Cost) -> Cost:

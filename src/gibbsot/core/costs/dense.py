@@ -1,16 +1,16 @@
-"""Costs that are stored as a matrix: given, or between points."""
+"""Costs that are stored as a matrix."""
 
 from __future__ import annotations
 
-from copy import copy
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
 from .. import native, validation
-from .base import Array, Cost, Geometry, frozen, spread_of
+from .base import Array, Cost, frozen, spread_of
 
 
 class DenseCost(Cost):
@@ -44,24 +44,46 @@ class DenseCost(Cost):
         matrix = validation.real(M, "M")
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise ValueError(f"M: expected a matrix with rows and columns, got shape {matrix.shape}")
-        self.dtype = validation.precision(dtype, matrix)
-        self.shape = (matrix.shape[0], matrix.shape[1])
-        self._store(matrix.T)
+        precision = validation.precision(dtype, matrix)
+        validation.check_costs(matrix, "M", precision)
+        stored = padded_columns((matrix.shape[0], matrix.shape[1]), precision)
+        stored[:, : len(matrix)] = matrix.T
+        self._set(stored, len(matrix), bool(np.isfinite(matrix).all()))
 
-    def _store(self, columns: Array) -> None:
-        """Check the costs and keep a padded, read-only copy of the columns."""
-        validation.check_costs(columns.T, "M", self.dtype)
-        self.finite = bool(np.isfinite(columns).all())
-        self.work = 2 * columns.size
-        lanes = 64 // self.dtype.itemsize
-        # by columns, as a sweep reads them, each padded to whole cache lines
-        stored = native.aligned((self.shape[1], -(-self.shape[0] // lanes) * lanes), self.dtype)
-        stored[:, : self.shape[0]] = columns
-        stored[:, self.shape[0] :] = np.inf
-        self._columns = frozen(stored)
+    @classmethod
+    def of_columns(cls, stored: Array, rows: int) -> DenseCost:
+        """Return the cost of columns that are known to be finite.
 
-    def arrays(self) -> dict[str, Array]:
+        Parameters
+        ----------
+        stored : array of shape (m2, padded m1)
+            The columns, in an array that `padded_columns` made.
+        rows : int
+            The number m1 of rows.
+
+        Returns
+        -------
+        DenseCost
+        """
+        cost = cls.__new__(cls)
+        cost._set(stored, rows, True)
+        return cost
+
+    def _set(self, stored: Array, rows: int, finite: bool) -> None:
+        self._columns, self.finite = frozen(stored), finite
+        self.dtype, self.shape = stored.dtype, (rows, len(stored))
+        self.work = 2 * rows * len(stored)
+
+    def __repr__(self) -> str:
+        precision = "" if self.dtype == np.float64 else f", dtype={self.dtype.name!r}"
+        return f"DenseCost(<matrix of {self.shape[0]:,} x {self.shape[1]:,}>{precision})"
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
         return {"M": self.matrix()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        return cls(arrays["M"])
 
     def operand(self) -> tuple[str, Any]:
         return "dense", self._columns
@@ -88,13 +110,7 @@ class DenseCost(Cost):
         return out
 
     def astype(self, dtype: DTypeLike) -> DenseCost:
-        if self.dtype == np.dtype(dtype):
-            return self
-        other = copy(self)  # of the same class, such as PointCost
-        other.dtype = np.dtype(dtype)
-        other.__dict__.pop("_geometry", None)  # of the costs before they were rounded
-        other._store(self._columns[:, : self.shape[0]])
-        return other
+        return self if self.dtype == np.dtype(dtype) else DenseCost(self.matrix(), dtype)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         return self._columns[np.asarray(j), np.asarray(i)]
@@ -102,61 +118,17 @@ class DenseCost(Cost):
     def spread(self) -> float:
         return spread_of(self._columns[:, : self.shape[0]])
 
-    def matrix(self) -> Array:
-        return self._columns[:, : self.shape[0]].T.copy()
+    def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
+        Mt = self._columns[:, : self.shape[0]] if columns is None else self._columns[columns, : self.shape[0]]
+        return Mt.T.copy() if rows is None else Mt.T[rows]
 
 
-class PointCost(DenseCost):
-    """The cost between two point clouds.
-
-    Parameters
-    ----------
-    X : array of shape (m1, d) or (m1,)
-        Points of the first measure; a vector stands for points on the line.
-    Y : array of shape (m2, d) or (m2,), optional
-        Points of the second measure, by default those of the first.
-    metric : str
-        A metric of :func:`scipy.spatial.distance.cdist`, the squared Euclidean distance by default.
-    dtype : {float32, float64}, optional
-        By default that of ``X`` if it is one of the two, else float64.
-
-    Attributes
-    ----------
-    shape, dtype, finite, depth, work
-        As of `Cost`.
-
-    Examples
-    --------
-    >>> PointCost([0.0, 1.0, 3.0]).matrix()
-    array([[0., 1., 9.],
-           [1., 0., 4.],
-           [9., 4., 0.]])
-    """
-
-    def __init__(
-        self, X: ArrayLike, Y: ArrayLike | None = None, metric: str = "sqeuclidean", dtype: DTypeLike | None = None
-    ) -> None:
-        first = validation.points(X, "X")
-        second = first if Y is None else validation.points(Y, "Y")
-        if first.shape[1] != second.shape[1]:
-            raise ValueError(f"Y: expected points with {first.shape[1]} coordinates as in X, got {second.shape[1]}")
-        precision = validation.precision(dtype, first)
-        try:
-            M = cdist(first, second, metric)
-        except ValueError as error:
-            raise ValueError(
-                f"metric: {metric!r} is not one that scipy.spatial.distance.cdist takes ({error})"
-            ) from None
-        super().__init__(M, precision)
-        power = {"sqeuclidean": 2.0, "euclidean": 1.0}.get(metric) if isinstance(metric, str) else None
-        if power is not None and first.shape[1] <= 3 and self.dtype == np.float64:
-            X, Y = (frozen(np.array(x, np.float64, order="C")) for x in (first, second))
-            self._geometry = Geometry(X, Y, power)
-
-    _geometry: Geometry | None = None
-
-    def geometry(self) -> Geometry | None:
-        return self._geometry
+def padded_columns(shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """Return an array for the columns of a matrix, as sweeps read them: each padded by ``inf`` to whole cache lines."""
+    lanes = 64 // dtype.itemsize
+    stored = native.aligned((shape[1], -(-shape[0] // lanes) * lanes), dtype)
+    stored[:, shape[0] :] = np.inf
+    return stored
 
 
 def coulomb(x: ArrayLike, y: ArrayLike | None = None, dtype: DTypeLike | None = None) -> DenseCost:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -90,9 +90,18 @@ class GridCost(Cost):
         self.finite = all(np.isfinite(axis).all() for axis in axes)
         self.depth = len(axes)
         self.work = sum(self.row_shape) * self.shape[0] + sum(self.col_shape) * self.shape[1]
-        # a sum of squares is a squared distance; other powers only on the line
-        known = matrices is None and self.dtype == np.float64 and (power == 2 or len(axes) == 1)
-        self._steps = (tuple(spacings), float(power)) if known else None
+        self._definition = None if matrices is not None else (np.array(spacings), float(power))
+
+    def __repr__(self) -> str:
+        precision = "" if self.dtype == np.float64 else f", dtype={self.dtype.name!r}"
+        if self._definition is None:
+            sides = zip(self.row_shape, self.col_shape, strict=True)
+            return f"GridCost(matrices=<{', '.join(f'{n} x {m}' for n, m in sides)}>{precision})"
+        spacings, power = self._definition
+        steps = [_readable(float(step)) for step in spacings]
+        spacing = steps[0] if len(set(steps)) == 1 else f"({', '.join(steps)})"
+        exponent = int(power) if power.is_integer() else power
+        return f"GridCost({self.row_shape}, power={exponent}, spacing={spacing}{precision})"
 
     @property
     def axes(self) -> tuple[Array, ...]:
@@ -100,15 +109,29 @@ class GridCost(Cost):
         return self._axes
 
     def geometry(self) -> Geometry | None:
-        if self._steps is None:
+        # a sum of squares is a squared distance, other powers only on the line; rounded costs are not those of points
+        if self._definition is None or self.dtype != np.float64:
             return None
-        spacings, power = self._steps
+        spacings, power = self._definition
+        if power != 2 and len(self.axes) > 1:
+            return None
         axes = [n * step for n, step in zip(np.indices(self.row_shape), spacings, strict=True)]
         points = np.stack([axis.ravel() for axis in axes], axis=1)
         return Geometry(points, points, power)
 
-    def arrays(self) -> dict[str, Array]:
-        return {f"axis{a}": axis for a, axis in enumerate(self.axes)}
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {f"axis{a}": axis for a, axis in enumerate(self.axes)}
+        if self._definition is not None:
+            arrays |= {"spacing": self._definition[0], "power": np.array(self._definition[1])}
+        return arrays
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        names = sorted(name for name in arrays if name.startswith("axis"))
+        cost = cls(matrices=[arrays[name] for name in names])
+        if "spacing" in arrays:
+            cost._definition = arrays["spacing"], float(arrays["power"])
+        return cost
 
     def operand(self) -> tuple[str, Any]:
         return "grid", self.axes
@@ -134,7 +157,12 @@ class GridCost(Cost):
         return total
 
     def astype(self, dtype: DTypeLike) -> GridCost:
-        return self if self.dtype == np.dtype(dtype) else GridCost(matrices=self.axes, dtype=dtype)
+        if self.dtype == np.dtype(dtype):
+            return self
+        cost = GridCost(matrices=self.axes, dtype=dtype)
+        # costs that were rounded before keep their values
+        cost._definition = self._definition if self.dtype == np.float64 else None
+        return cost
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         i, j = np.asarray(i), np.asarray(j)
@@ -146,9 +174,6 @@ class GridCost(Cost):
     def spread(self) -> float:
         return sum(map(spread_of, self.axes))
 
-    def matrix(self) -> Array:
-        return self.at(np.arange(self.shape[0])[:, None], np.arange(self.shape[1]))
-
 
 def _axis_cost(n: int, power: float, spacing: float) -> Array:
     """Return ``|s (x - y)|^p`` for n points of a line."""
@@ -156,6 +181,12 @@ def _axis_cost(n: int, power: float, spacing: float) -> Array:
         raise ValueError(f"power: expected a number of at least 1, got {power!r}")
     x = np.arange(n) * spacing
     return np.abs(x[:, None] - x) ** power
+
+
+def _readable(step: float) -> str:
+    """Return a number as text, one over an integer as a fraction."""
+    over = round(1 / step) if 1e-6 < step < 1 else 0
+    return f"1/{over}" if over > 1 and 1 / over == step else repr(step)
 
 
 def _marginal(weights: Array, shape: tuple[int, ...], axis: int) -> NDArray[np.float64]:
