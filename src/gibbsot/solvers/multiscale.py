@@ -3,11 +3,14 @@
 Points are joined to cells of four, the coarse problem is solved exactly, and its potentials are carried to the fine
 points. The arcs of least reduced cost of every point make a sparse problem for the network simplex; arcs that its
 potentials violate are added, and the basis stays, until no arc is violated. Every level is solved exactly.
+
+For a certified gap the solution of a coarse level is tried on the finest one: a c-transform carries its potentials,
+and the mass between two cells is spread over their points.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,76 +18,25 @@ from scipy import sparse
 
 from .certificates import bounds
 from .network_simplex import ArcProblem, kernels, solve_dense
+from .points import Points
 from .solution import Solution, status
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Arcs = tuple[Indices, Indices, Array]
 
 _SMALLEST = 256  # points a side that the simplex on all arcs solves
 _CELL = 4  # points
+_NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
+_MISPLACED = 1e-12  # mass; more than this is not rounding
 _ULP = float(np.finfo(np.float64).eps)
-
-
-class Points:
-    """Squared or plain Euclidean distances between points in one to three dimensions, by k-d trees.
-
-    Parameters
-    ----------
-    X, Y : arrays of shape (m1, d) and (m2, d)
-    squared : bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> points = Points(np.array([[0.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 2.0]]))
-    >>> points.rows(np.array([0.0, -4.0]), 2)
-    array([[1, 0]])
-    """
-
-    def __init__(self, X: Array, Y: Array, squared: bool = True) -> None:
-        self.X, self.Y, self.squared = np.ascontiguousarray(X), np.ascontiguousarray(Y), squared
-        self.shape = len(X), len(Y)
-        make = getattr(kernels(), f"KdTree{X.shape[1]}")
-        self._tree_x, self._tree_y = make(self.X), make(self.Y)
-        self.order_x, self.order_y = np.empty(len(X), np.int32), np.empty(len(Y), np.int32)
-        self._tree_x.order(self.order_x)
-        self._tree_y.order(self.order_y)
-
-    def at(self, i: Indices, j: Indices) -> Array:
-        squares = np.zeros(np.broadcast(i, j).shape)
-        for a in range(self.X.shape[1]):
-            squares += (self.X[i, a] - self.Y[j, a]) ** 2
-        return squares if self.squared else np.sqrt(squares)
-
-    def rows(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        return self._query(self._tree_y, self.X, self.order_x, h, k, bound)[0]
-
-    def columns(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        return self._query(self._tree_x, self.Y, self.order_y, h, k, bound)[0]
-
-    def row_min(self, h: Array) -> Array:
-        """Return ``min_j c_ij + h_j``: the c-transform of -h."""
-        return self._query(self._tree_y, self.X, self.order_x, h, 1, None)[1][:, 0]
-
-    def column_min(self, h: Array) -> Array:
-        """Return ``min_i c_ij + h_i``: the c-transform of -h."""
-        return self._query(self._tree_x, self.Y, self.order_y, h, 1, None)[1][:, 0]
-
-    def _query(
-        self, tree: Any, x: Array, order: NDArray[np.int32], h: Array, k: int, bound: Array | None
-    ) -> tuple[Indices, Array]:
-        tree.set_h(np.ascontiguousarray(h))
-        indices, values = np.empty((len(x), k), np.int64), np.empty((len(x), k))
-        bound = np.empty(0) if bound is None else bound
-        tree.nearest(x, queries=order, bound=bound, squared=self.squared, indices=indices, values=values)
-        return indices, values
 
 
 def solve_points(
     X: ArrayLike, Y: ArrayLike, p: ArrayLike | None = None, q: ArrayLike | None = None, squared: bool = True,
-    neighbours: int = 8,
+    gap: float = 0.0,
 ) -> Solution:  # fmt: skip
-    """Solve transport between two clouds of points in one to three dimensions exactly.
+    """Solve transport between two clouds of points in one to three dimensions, exactly or to a certified gap.
 
     Parameters
     ----------
@@ -93,8 +45,8 @@ def solve_points(
         Non-negative weights, normalised or not; uniform by default.
     squared : bool
         Squared or plain Euclidean distances.
-    neighbours : int
-        Arcs of least reduced cost that every point brings in.
+    gap : float
+        Stop as soon as ``upper - lower <= gap * upper``; 0 for the optimum.
 
     Examples
     --------
@@ -104,73 +56,20 @@ def solve_points(
     >>> answer = solve_points(X, X + [0.1, 0.0])
     >>> answer.status, round(answer.upper, 12)
     ('optimal', 0.01)
+    >>> solve_points(X, rng.random((1000, 2)), gap=0.01).status
+    'gap reached'
     """
     X, Y = (np.ascontiguousarray(x, np.float64) for x in (X, Y))
     p = np.ones(len(X)) if p is None else np.ascontiguousarray(p, np.float64)
     q = np.ones(len(Y)) if q is None else np.ascontiguousarray(q, np.float64)
-    rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    f, _, problem, rounds, (rows, columns) = _solve_cells(X, Y, p, q, rows, columns, squared, neighbours)
-    whole = Points(X, Y, squared)
-    full_f, full_g = np.full(len(X), np.inf), np.full(len(Y), np.inf)
-    full_f[rows] = f - np.median(f)
-    # c-transforms make the potentials feasible for all points; what rounding may have added is taken off
-    full_g = whole.column_min(-np.where(np.isfinite(full_f), full_f, -np.inf))
-    full_f = whole.row_min(-full_g)
-    depth = X.shape[1] + 3
-    slack = depth * _ULP * float(np.abs(full_f).max() + np.abs(full_g).max())
-    full_f -= slack
-    low, high = np.minimum(X.min(axis=0), Y.min(axis=0)), np.maximum(X.max(axis=0), Y.max(axis=0))
-    largest = 1.01 * float(((high - low) ** 2).sum())
-    largest = largest if squared else largest**0.5
-    return certify(problem, rows, columns, p, q, full_f, full_g, whole.at, depth, rounds, largest)
-
-
-def certify(
-    problem: ArcProblem,
-    rows: Indices,
-    columns: Indices,
-    p: Array,
-    q: Array,
-    f: Array,
-    g: Array,
-    at: Any,
-    depth: int,
-    rounds: int,
-    largest: float,
-) -> Solution:
-    """Return the solution of a basis with bounds rounded outwards.
-
-    Parameters
-    ----------
-    problem : ArcProblem
-        At its optimum.
-    rows, columns : arrays of int
-        The points of its rows and columns.
-    p, q : arrays of shape (m1,) and (m2,)
-        The weights of all points.
-    f, g : arrays of shape (m1,) and (m2,)
-        Potentials that are feasible for all pairs.
-    at : callable
-        ``at(i, j)`` returns costs, which are not negative.
-    depth : int
-        Rounded operations behind a cost.
-    rounds : int
-    largest : float
-        A bound of the costs.
-    """
-    i, j, mass, misplaced = problem.exact_plan()
-    costs = at(rows[i], columns[j])
-    plan = sparse.csr_array(sparse.coo_array((mass, (rows[i], columns[j])), shape=(len(p), len(q))))
-    found = bounds(p, q, f, g, mass, costs, depth)
-    upper = found.upper + 2 * misplaced * largest  # another way for what is misplaced costs no more
-    state = status(found.lower, upper, found.size)
-    return Solution(found.value, found.lower, upper, state, f, g, plan, rounds)
+    return _Cells(X, Y, p, q, squared, gap).run()
 
 
 def solve_grid(
-    shape: tuple[int, ...], p: ArrayLike, q: ArrayLike, spacing: float | tuple[float, ...] = 1.0, squared: bool = True
-) -> Solution:
-    """Solve transport on a grid in one to three dimensions exactly, for squared or plain Euclidean distances.
+    shape: tuple[int, ...], p: ArrayLike, q: ArrayLike, spacing: float | tuple[float, ...] = 1.0, squared: bool = True,
+    gap: float = 0.0,
+) -> Solution:  # fmt: skip
+    """Solve transport on a grid in one to three dimensions, for squared or plain Euclidean distances.
 
     Parameters
     ----------
@@ -181,6 +80,8 @@ def solve_grid(
     spacing : float or tuple of float
         Distance of neighbours along the axes.
     squared : bool
+    gap : float
+        As for `solve_points`.
 
     Examples
     --------
@@ -195,55 +96,151 @@ def solve_grid(
     axes = [n * step for n, step in zip(np.indices(shape), steps, strict=True)]
     points = np.stack([axis.ravel() for axis in axes], axis=1)
     p, q = (np.asarray(x, np.float64).ravel() for x in (p, q))
-    return solve_points(points, points, p, q, squared)
+    return solve_points(points, points, p, q, squared, gap)
 
 
-def _solve_cells(
-    X: Array, Y: Array, p: Array, q: Array, rows: Indices, columns: Indices, squared: bool, neighbours: int
-) -> tuple[Array, Array, ArcProblem, int, tuple[Indices, Indices]]:
-    """Solve between the given points; return potentials, the problem, rounds and the points in its order."""
-    x, y, a, b = X[rows], Y[columns], p[rows], q[columns]
-    oracle = Points(x, y, squared)
-    # neighbours in space get neighbouring numbers
-    order_x, order_y = oracle.order_x.astype(np.int64), oracle.order_y.astype(np.int64)
-    x, y, a, b = x[order_x], y[order_y], a[order_x], b[order_y]
-    oracle = Points(x, y, squared)
-    if max(oracle.shape) <= _SMALLEST:
-        every = np.indices(oracle.shape).reshape(2, -1)
-        C = oracle.at(*every)
-        answer = solve_dense(C.reshape(oracle.shape), a, b, plan=False)
-        f, g = answer.f[0], answer.g[0]
-        problem = ArcProblem(a, b)
-        problem.add(every[0], every[1], C)
-        problem.start(f, g, max(float(C.max()), 1e-300))
-        problem.optimise()
+@dataclass(frozen=True)
+class _Level:
+    """Points with weight, in an order in which neighbours in space have neighbouring numbers.
+
+    `cells` has the cells of the next coarser level that rows and columns belong to; the coarsest level has none.
+    """
+
+    oracle: Points
+    a: Array
+    b: Array
+    cells: tuple[Indices, Indices] | None = None
+
+
+class _Cells:
+    """The levels of a problem, and what their solutions prove about it."""
+
+    def __init__(self, X: Array, Y: Array, p: Array, q: Array, squared: bool, gap: float) -> None:
+        self.whole, self.p, self.q, self.gap = Points(X, Y, squared), p, q, gap
+        rows, columns = self.whole.order_x.astype(np.int64), self.whole.order_y.astype(np.int64)
+        self.rows, self.columns = rows[p[rows] > 0], columns[q[columns] > 0]
+        levels = [_Level(Points(X[self.rows], Y[self.columns], squared), p[self.rows], q[self.columns])]
+        while max(levels[-1].oracle.shape) > _SMALLEST:
+            fine = levels[-1]
+            x, a, row_cells = _join(fine.oracle.X, fine.a)
+            y, b, column_cells = _join(fine.oracle.Y, fine.b)
+            levels[-1] = replace(fine, cells=(row_cells, column_cells))
+            levels.append(_Level(Points(x, y, squared), a, b))
+        self.levels = levels
+        self.depth = X.shape[1] + 3
+        low, high = np.minimum(X.min(axis=0), Y.min(axis=0)), np.maximum(X.max(axis=0), Y.max(axis=0))
+        largest = 1.01 * float(((high - low) ** 2).sum())
+        self.largest = largest if squared else largest**0.5
+
+    def run(self) -> Solution:
+        """Solve from the coarsest level to the finest, or until the gap is reached."""
+        f, g, problem = _solve_all_arcs(self.levels[-1])
         rounds = 1
-    else:
-        coarse_x, coarse_a = _join(x, a)
-        coarse_y, coarse_b = _join(y, b)
-        _, coarse_g, _, _, (_, to) = _solve_cells(
-            coarse_x, coarse_y, coarse_a, coarse_b, np.arange(len(coarse_x)), np.arange(len(coarse_y)), squared,
-            neighbours,
-        )  # fmt: skip
-        f = Points(x, coarse_y[to], squared).row_min(-coarse_g)
-        g = oracle.column_min(-f)
-        f = oracle.row_min(-g)
-        f, g, problem, rounds = solve_arcs(oracle, a, b, f, g, neighbours)
-    return f, g, problem, rounds, (rows[order_x], columns[order_y])
+        for n in range(len(self.levels) - 2, -1, -1):
+            oracle, a, b = self.levels[n].oracle, self.levels[n].a, self.levels[n].b
+            coarse_g = g
+            f = self._carry(n + 1, coarse_g, n)
+            g = oracle.column_min(-f)
+            f = oracle.row_min(-g)
+            # a bound that is good at this level may be good at the finest
+            if self.gap and problem.value - _dual_value(a, b, f, g) <= self.gap * problem.value:
+                answer = self._solution(self._spread(n + 1, problem), self._carry(n + 1, coarse_g, 0), self.depth + 8)
+                if answer.status != "gap open":
+                    return answer
+            f, g, problem, rounds = solve_arcs(oracle, a, b, f, g, self.gap if n == 0 else 0.0)
+        i, j, mass, misplaced = problem.exact_plan()
+        if misplaced > _MISPLACED:
+            (i, j, mass), misplaced = _meet(problem.p, problem.q), 0.0
+        answer = self._solution((i, j, mass), f, self.depth, 2 * misplaced * self.largest)
+        return replace(answer, rounds=rounds)
+
+    def _carry(self, n: int, g: Array, to: int) -> Array:
+        """Return the c-transform of a potential of the columns of level n for the rows of a finer level."""
+        oracle = self.levels[to].oracle
+        return Points(oracle.X, self.levels[n].oracle.Y, oracle.squared).row_min(-g)
+
+    def _spread(self, n: int, problem: ArcProblem) -> Arcs:
+        """Return a plan of the finest level from that of level n.
+
+        The points of a cell share the arcs of their cell in the order of both, on each side; the parts of an arc on the
+        two sides then meet in their order.
+        """
+        cells = [np.arange(m) for m in self.levels[0].oracle.shape]
+        for level in self.levels[:n]:
+            if level.cells is not None:
+                cells = [own[c] for own, c in zip(level.cells, cells, strict=True)]
+        i, j, mass, _ = problem.exact_plan()
+        parts = []
+        for ends, cell, weight in ((i, cells[0], self.levels[0].a), (j, cells[1], self.levels[0].b)):
+            arcs, points = np.argsort(ends, kind="stable"), np.argsort(cell, kind="stable")
+            point, arc, share = _meet(weight[points], mass[arcs])
+            order = np.argsort(arcs[arc], kind="stable")
+            parts.append((points[point[order]], share[order]))
+        (row, left), (column, right) = parts
+        i, j, mass = _meet(left, right)
+        return row[i], column[j], mass
+
+    def _solution(self, arcs: Arcs, f: Array, depth: int, misplaced: float = 0.0) -> Solution:
+        """Return what a plan of the finest level and a potential of its rows prove."""
+        i, j, mass = self.rows[arcs[0]], self.columns[arcs[1]], arcs[2]
+        full = np.full(len(self.p), -np.inf)
+        full[self.rows] = f - np.median(f)
+        # c-transforms make the potentials feasible for all points; what rounding may have added is taken off
+        full_g = self.whole.column_min(-full)
+        full_f = self.whole.row_min(-full_g)
+        full_f -= self.depth * _ULP * float(np.abs(full_f).max() + np.abs(full_g).max())
+        found = bounds(self.p, self.q, full_f, full_g, mass, self.whole.at(i, j), depth)
+        upper = found.upper + misplaced  # another way for what is misplaced costs no more
+        state = status(found.lower, upper, found.size)
+        if state == "gap open" and upper - found.lower <= self.gap * upper:
+            state = "gap reached"
+        plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(self.p), len(self.q))))
+        return Solution(found.value, found.lower, upper, state, full_f, full_g, plan, rounds=0)
 
 
-def _join(x: Array, a: Array) -> tuple[Array, Array]:
-    """Return the weighted centroids and the weights of cells of neighbouring points."""
+def _meet(p: Array, q: Array) -> Arcs:
+    """Return rows, columns and masses of the monotone plan between weights in their order."""
+    n = len(p) + len(q) - 1
+    i, j, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+    kernels().line_path(p=p, q=q, i=i, j=j, share=share)
+    kept = share > 0
+    return i[kept], j[kept], share[kept]
+
+
+def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
+    """Return ``<p, f> / sum(p) + <q, g> / sum(q)``."""
+    return float(p @ f / p.sum() + q @ g / q.sum())
+
+
+def _solve_all_arcs(level: _Level) -> tuple[Array, Array, ArcProblem]:
+    """Solve a small problem; return potentials and the problem."""
+    i, j = np.indices(level.oracle.shape).reshape(2, -1)
+    C = level.oracle.at(i, j)
+    answer = solve_dense(C.reshape(level.oracle.shape), level.a, level.b, plan=False)
+    f, g = answer.f[0], answer.g[0]
+    problem = ArcProblem(level.a, level.b)
+    problem.add(i, j, C)
+    problem.start(f, g, max(float(C.max()), 1e-300))
+    problem.optimise()
+    return f, g, problem
+
+
+def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
+    """Return the weighted centroids and the weights of cells of neighbouring points, and the cell of each point."""
     if len(x) <= _SMALLEST:
-        return x, a
+        return x, a, np.arange(len(x))
     label = np.empty(len(x), np.int64)
     cells = kernels().median_cells(x, most=_CELL, label=label)
     weight = np.asarray(np.bincount(label, a, cells), np.float64)
-    return np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1), weight
+    centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)
+    order = Points(centroid, centroid[:1]).order_x
+    number = np.empty(cells, np.int64)
+    number[order] = np.arange(cells)
+    return centroid[order], weight[order], number[label]
 
 
 def solve_arcs(
-    oracle: Points, p: Array, q: Array, f: Array, g: Array, neighbours: int, max_rounds: int = 100
+    oracle: Points, p: Array, q: Array, f: Array, g: Array, gap: float = 0.0, max_rounds: int = 100
 ) -> tuple[Array, Array, ArcProblem, int]:
     """Solve a problem exactly from potentials f and g: nearest arcs, then violated arcs until there is none.
 
@@ -254,39 +251,62 @@ def solve_arcs(
         Positive weights.
     f, g : arrays of shape (m1,) and (m2,)
         Potentials, the nearer to optimal the faster.
-    neighbours : int
-        Arcs that each point brings in.
+    gap : float
+        Stop when the value is that close to the bound of f and g, which then are returned, or to that of the simplex.
+    max_rounds : int
+        The largest number of rounds; if they run out, the bounds show what is left open.
 
     Returns
     -------
     f, g, problem, rounds
     """
     m1, m2 = oracle.shape
-    J, I = oracle.rows(-g, min(neighbours, m2)), oracle.columns(-f, min(neighbours, m1))  # noqa: E741
+    J, I = oracle.rows(-g, min(_NEIGHBOURS, m2)), oracle.columns(-f, min(_NEIGHBOURS, m1))  # noqa: E741
     arcs = _unique(_pairs(np.arange(m1)[:, None], J, m2), _pairs(I, np.arange(m2)[:, None], m2))
+    del I, J
     problem = ArcProblem(p, q)
     i, j = np.divmod(arcs, m2)
     costs = oracle.at(i, j)
     problem.add(i, j, costs)
     scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
     largest = float((costs - f[i] - g[j]).max())
-    problem.start(f, g, 2 * largest + _ULP * scale)
+    del i, j, costs
+    problem.start(f, g, max(2 * largest + _ULP * scale, 1e-300))
     tolerance = 4 * _ULP * scale
-    for rounds in range(1, max_rounds + 1):  # noqa: B007
-        carried = problem.optimise(tolerance)
+    best, enough = f, _dual_value(p, q, f, g) / (1 - gap) if gap else -np.inf
+    for rounds in range(1, max_rounds + 1):
+        carried = problem.optimise(tolerance, enough) or _carry_all(oracle, problem, tolerance)
         f, g = problem.potentials()
-        J = oracle.rows(-g, min(neighbours, m2), f - 4 * tolerance)
-        found = _pairs(np.arange(m1)[:, None], J, m2)
-        fresh = np.setdiff1d(found, arcs, assume_unique=True)
+        if gap and carried:
+            value = _dual_value(p, q, f, oracle.column_min(-f)) / (1 - gap) if problem.value > enough else -np.inf
+            best, enough = (f, value) if value > enough else (best, enough)
+            if problem.value <= enough:
+                return best, g, problem, rounds
+        J = oracle.rows(-g, min(_NEIGHBOURS, m2), f - 4 * tolerance)
+        fresh = np.setdiff1d(_pairs(np.arange(m1)[:, None], J, m2), arcs, assume_unique=True)
         if len(fresh) == 0:
-            if carried:
-                break
-            problem.raise_artificial()
-            continue
+            break
         arcs = _unique(arcs, fresh)
         i, j = np.divmod(fresh, m2)
         problem.add(i, j, oracle.at(i, j))
-    return f, g, problem, rounds  # if the rounds ran out, the bounds show what is left open
+    return f, g, problem, rounds
+
+
+def _carry_all(oracle: Points, problem: ArcProblem, tolerance: float) -> bool:
+    """Add the arcs of a plan, and make artificial arcs dearer until none is used; return whether that succeeded.
+
+    The arcs of least reduced cost may not carry all mass, above all between duplicates of points.
+    """
+    i, j, _ = _meet(problem.p, problem.q)
+    costs = oracle.at(i, j)
+    problem.add(i, j, costs)
+    for _ in range(60):
+        artificial = problem.raise_artificial(8.0)
+        if problem.optimise(tolerance):
+            return True
+        if artificial > 16 * sum(oracle.shape) * float(costs.max() + tolerance / _ULP):
+            break
+    return False
 
 
 def _pairs(i: Indices, j: Indices, m2: int) -> Indices:

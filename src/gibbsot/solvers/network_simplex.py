@@ -23,6 +23,7 @@ from .solution import Solution, status
 
 Array = NDArray[np.float64]
 
+_CARRIED = 1e-13  # artificial flow that is rounding
 _PIVOTS = 10_000  # between two checks for Ctrl-C: at most some 0.3 s
 
 
@@ -243,19 +244,20 @@ class ArcProblem:
         f, g = (np.ascontiguousarray(x, np.float64) for x in (f, g))
         self._simplex.start(f, g, artificial, greedy)
 
-    def optimise(self, tolerance: float = 0.0) -> bool:
+    def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
         """Pivot until no reduced cost is below ``-tolerance``; return whether the arcs carry all mass.
 
-        A tolerance below the rounding errors of the costs is raised to these.
+        A tolerance below the rounding errors of the costs is raised to these. A plan of value `enough` ends it early.
         """
         for _ in range(4):
             before = self.pivots
             while not self._simplex.optimise(_PIVOTS, tolerance):
-                pass
+                if enough > -np.inf and self.artificial_flow <= _CARRIED and self.value <= enough:
+                    return True
             if self.pivots == before:
                 break
             self._simplex.refresh()
-        return self.artificial_flow <= 1e-13
+        return self.artificial_flow <= _CARRIED
 
     def raise_artificial(self, factor: float = 4.0) -> float:
         """Make artificial arcs dearer, as long as they carry flow; return their reduced cost."""

@@ -27,13 +27,14 @@ class Solution:
         Bounds of W, rounded outwards.
     status : str
         "optimal" where the bounds differ by at most 1e-10 of the value plus 1e-12 of the spread of the potentials.
-        Otherwise "gap open" (no arc is violated, but rounding leaves a gap) or "rounds ran out".
+        Otherwise "gap reached" if a gap was asked for, "gap open" (no arc is violated, but rounding leaves a gap) or
+        "rounds ran out".
     f, g : arrays of shape (m1,) and (m2,)
         Potentials with ``f_i + g_j <= M_ij`` for all pairs, points without weight included.
     plan : scipy.sparse.csr_array of shape (m1, m2)
         A coupling; a vertex has at most m1 + m2 - 1 entries.
     rounds : int
-        How often arcs were added and the simplex was run.
+        How often arcs were added and the simplex was run; 0 if a coarser level reached the gap.
     """
 
     value: float
