@@ -92,8 +92,7 @@ def plan(ax: Axes, Z: Any, exact: Any | None = None, title: str = "") -> None:
         size = area * np.sqrt(entries.data / entries.data.max())
         ax.scatter(x, y, s=size, c=colour, marker="s", linewidths=0, label=label)
     ax.set(title=title, xlabel="source", ylabel="target", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.set_xticks([0, 0.5, 1])
-    ax.set_yticks([0, 0.5, 1])
+    ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
     ax.legend(frameon=False, markerscale=1.5)
 
 
@@ -127,10 +126,8 @@ def displacements(
     i, j, mass = entries.row[heaviest], entries.col[heaviest], entries.data[heaviest]
     shades = np.clip(0.15 + 0.85 * mass / mass.max(), 0, 1)
     ax.add_collection(LineCollection(np.stack([X[i], Y[j]], axis=1).tolist(), colors=GREY, alpha=shades, linewidth=0.8))
-    for points, weights, colour, name in (
-        (X, entries.sum(axis=1), GREEN, names[0]),
-        (Y, entries.sum(axis=0), PINK, names[1]),
-    ):
+    for points, axis, colour, name in ((X, 1, GREEN, names[0]), (Y, 0, PINK, names[1])):
+        weights = entries.sum(axis=axis)
         support = weights > 0
         size = 30 * weights[support] / weights.max()
         ax.scatter(points[support, 0], points[support, 1], s=size, c=colour, linewidths=0, label=name)
@@ -199,14 +196,11 @@ def _martingale(ax: Axes, trace: theory.Trace, size: int, probability: float) ->
     marks = np.unique(np.linspace(1, len(trace.T), 200).astype(int))
     half = probability / 2
     below = [theory.concentration_width(half, (trace.C * trace.T)[:n]) for n in marks]
-    above = [
-        theory.concentration_width(half, theory.right_steps(trace.D[:n], trace.T[:n], size, half / 2), half / 2)
-        for n in marks
-    ]
+    steps = (theory.right_steps(trace.D[:n], trace.T[:n], size, half / 2) for n in marks)
+    above = [theory.concentration_width(half, a, half / 2) for a in steps]
     top = np.where(np.isfinite(above), above, 10 * max(np.ptp(trace.r), max(below)))
-    ax.fill_between(
-        marks + 1, np.negative(below), top, color=PALE_GREEN, alpha=0.4, label=f"{1 - probability:.0%} band"
-    )
+    label = f"{1 - probability:.0%} band"
+    ax.fill_between(marks + 1, np.negative(below), top, color=PALE_GREEN, alpha=0.4, label=label)
     ax.plot(np.arange(1, len(trace.r) + 1), trace.r - trace.r[0], color=PINK, linewidth=0.8)
     ax.set_yscale("symlog", linthresh=max(np.ptp(trace.r), np.finfo(float).tiny))
     ax.set(ylabel="martingale", xlabel="half step", xlim=(1, len(trace.value)))

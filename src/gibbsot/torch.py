@@ -20,7 +20,7 @@ from .core.costs import Cost, as_cost
 from .core.problems import Problem, dual_value, lower_potential, problem
 from .sampling import sampler
 from .sampling import temperature as temperatures
-from .sampling.annealing import GapTracking, GeometricDecay
+from .sampling.annealing.tracking import GapTracking, GeometricDecay
 from .solvers import evaluation
 from .solvers.chains import Chains
 from .solvers.oracle import Oracle
@@ -211,9 +211,7 @@ class WassersteinLoss(torch.nn.Module):
         """Return values and gradients; chains and temperature change only after nothing can fail any more."""
         pair = self._problem(p, q)
         ids = self._ids(index, len(pair))
-        T = self.temperature
-        if T is None:
-            T = self._initial_temperature(pair)
+        T = self._initial_temperature(pair) if self.temperature is None else self.temperature
         state = self.chains.state(ids, pair)
         after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=self.tau, n_jobs=self.n_jobs)
         value, of_p = (torch.as_tensor(x).to(p) for x in (info.value, _centred(info.U)))
@@ -236,9 +234,8 @@ class WassersteinLoss(torch.nn.Module):
         """Return a tensor as rows of weights that sum to one; half precision may miss that by a little."""
         if x.ndim != 2 or x.shape[1] != size:
             raise ValueError(f"{name}: expected shape (B, {size}) to match the cost, got {tuple(x.shape)}")
-        array: NDArray[np.float64] = (
-            x.detach().cpu().double().contiguous().numpy()
-        )  # one layout, for bit-identical sums
+        # one layout, for bit-identical sums
+        array: NDArray[np.float64] = x.detach().cpu().double().contiguous().numpy()
         try:
             sums = validation.check_weights(array, name)
             if (np.abs(sums - 1) > _SUM_TOLERANCE).any():

@@ -10,18 +10,10 @@ from hypothesis import strategies as st
 from gibbsot import GridCost
 from gibbsot.io import npz, schemas
 from gibbsot.sampling import schedules, temperature
-from gibbsot.sampling.annealing import (
-    AdaptiveCooling,
-    CoolingStages,
-    EpochDecay,
-    GapTracking,
-    GeometricDecay,
-    ModelState,
-    PlateauCooling,
-    PlateauState,
-    StagedCooling,
-    Trend,
-)
+from gibbsot.sampling.annealing.adaptive import AdaptiveCooling, EpochDecay, ModelState
+from gibbsot.sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
+from gibbsot.sampling.annealing.staged import CoolingStages, StagedCooling
+from gibbsot.sampling.annealing.tracking import GapTracking, GeometricDecay
 
 positive = st.floats(1e-3, 1e3)
 powers = st.integers(-20, 20).map(lambda k: 2.0**k)

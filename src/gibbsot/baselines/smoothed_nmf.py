@@ -104,21 +104,20 @@ class Conjugate:
 
     def _log_product(self, v: Array, by_rows: bool) -> Array:
         """Return ``log sum_i exp(v_i - M_ij / eps)`` for each j, or of the transpose for each i (by rows)."""
-        n = len(v)
+        shape = len(v), *(self._columns if by_rows else self._rows)
         pairs = [(x.T, k.T) if by_rows else (x, k) for x, k in zip(self._exponents, self._kernels, strict=True)]
         if self._safe:
             largest = v.max(axis=1, keepdims=True)
-            out = np.exp(v - largest).reshape(n, *(self._columns if by_rows else self._rows))
+            out = np.exp(v - largest).reshape(shape)
             for a, (_, kernel) in enumerate(pairs):
                 out = np.moveaxis(np.moveaxis(out, a + 1, -1) @ kernel, -1, a + 1)
-            return np.log(out.reshape(n, -1)) + (largest - self._least)
-        out = v.reshape(n, *(self._columns if by_rows else self._rows))
+            return np.log(out.reshape(len(v), -1)) + (largest - self._least)
+        out = v.reshape(shape)
         for a, (exponent, kernel) in enumerate(pairs):
             lines = np.moveaxis(out, a + 1, -1)
-            out = np.moveaxis(
-                _log_sums(lines.reshape(-1, len(kernel)), exponent, kernel).reshape(*lines.shape[:-1], -1), -1, a + 1
-            )
-        return out.reshape(n, -1) - self._least
+            sums = _log_sums(lines.reshape(-1, len(kernel)), exponent, kernel)
+            out = np.moveaxis(sums.reshape(*lines.shape[:-1], -1), -1, a + 1)
+        return out.reshape(len(v), -1) - self._least
 
 
 def _log_sums(lines: Array, exponent: Array, kernel: Array) -> Array:
@@ -393,11 +392,8 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
                     break
                 before = self.objective_[-1]
         if self.residual_ > _RESIDUAL:
-            warnings.warn(
-                f"L-BFGS has not converged, mixtures are off by {self.residual_:.2g}; raise max_inner",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            message = f"L-BFGS has not converged, mixtures are off by {self.residual_:.2g}; raise max_inner"
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -440,9 +436,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
 
     def _start(self, X: Array) -> Array:
         """Return the initial components."""
-        n, m = X.shape
-        K = self.n_components
-        random = check_random_state(self.random_state)
+        (n, m), K, random = X.shape, self.n_components, check_random_state(self.random_state)
         if not isinstance(self.init, str):
             D = validation.weights(self.init[0] if isinstance(self.init, tuple) else self.init, "init", m, count=K)
         elif self.init == "random":

@@ -51,9 +51,7 @@ def nmf(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.", show_default=False)],
-    components: Annotated[
-        int | None, typer.Option(metavar="K", help="Number of components.", show_default=False)
-    ] = None,
+    components: Annotated[int | None, typer.Option(metavar="K", help="Number of components.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data at most (default: 200).")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the model in DIR; the result is that of an uninterrupted run.")

@@ -16,8 +16,6 @@ from .plans import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..solvers.results import OTResult
-
 _EPS = 0.01  # of the right-hand bound: probability of steps larger than a_n
 _CHANCE = 0.05
 _LIMIT = 4.0  # standard errors that a mean over chains may differ
@@ -50,7 +48,9 @@ def run(run: Run) -> Outcome:
     result = solve(*datasets.two_modes(m), n_sweeps=length, seed=run.seed, diagnostics=True)
     run.advance(0.3, "a run")
     claims, numbers = _claims(seen, deviation, left, right, curves, result.diagnostics)
-    figure = _draw(deviation, left, right, curves)
+    figure, figure_of_run = _draw(deviation, left, right, curves), plots.new_figure(9, 8.5)
+    plots.diagnostics(figure_of_run, result)
+    plots.hide_spines(figure_of_run.axes)
     table = [(side, *map(float, row)) for side, curve in curves.items() for row in curve]
     settings = {"seed": run.seed, "chains": chains, "points": n, "sweeps": sweeps, **numbers}
     return Outcome(
@@ -59,7 +59,7 @@ def run(run: Run) -> Outcome:
         "The deviation of the martingale compared with the theorem, to either side; and along a run, the temperature "
         "compared with its bound calT(z), and V(z).",
         claims,
-        [run.picture("bounds", figure), run.picture("bounds_run", _draw_run(result))],
+        [run.picture("bounds", figure), run.picture("bounds_run", figure_of_run)],
         [run.table("bounds", ("side", "K", "measured", "bound"), table), run.record("bounds", settings)],
     )
 
@@ -185,12 +185,4 @@ def _draw(deviation: Array, left: Array, right: Array, curves: dict[str, Array])
         ax.set_title(f"share of chains more than K {side}", fontsize=10)
         ax.legend(frameon=False, fontsize=9)
     plots.hide_spines(axes)
-    return figure
-
-
-def _draw_run(result: OTResult) -> Figure:
-    """Draw the diagnostics of a run."""
-    figure = plots.new_figure(9, 8.5)
-    plots.diagnostics(figure, result)
-    plots.hide_spines(figure.axes)
     return figure

@@ -94,19 +94,10 @@ def run(run: Run) -> Outcome:
         run.advance(0.3 / len(budgets), _OURS)
 
     header = ("method", "iterations", "error", "dual_error", *(f"plan_{field}" for field in Errors._fields), "how")
-    rows = [
-        (name, budget, cell.error, cell.dual, *cell.plan_errors, cell.how)
-        for name, column in cells.items()
-        for budget, cell in column.items()
-    ]
-    settings = {
-        "W": optimum.value,
-        "N": n,
-        "seed": run.seed,
-        "chains": chains,
-        "budgets": list(budgets),
-        "B-ADMM with more rho": {"rho / mean(M)": _RHO, "iterations": _AT, **tuned._asdict()},
-    }
+    every = [(name, budget, cell) for name, column in cells.items() for budget, cell in column.items()]
+    rows = [(name, budget, cell.error, cell.dual, *cell.plan_errors, cell.how) for name, budget, cell in every]
+    more = {"B-ADMM with more rho": {"rho / mean(M)": _RHO, "iterations": _AT, **tuned._asdict()}}
+    settings = {"W": optimum.value, "N": n, "seed": run.seed, "chains": chains, "budgets": budgets, **more}
     return Outcome(
         "figure2",
         "Plans at a given number of iterations",
@@ -128,11 +119,8 @@ def _claims(cells: dict[str, dict[int, Cell]], tuned: Errors) -> list[Claim]:
         return ", ".join(f"{getattr(cell.plan_errors, field):{form}} ({name})" for name, cell in others.items())
 
     bound = [b for b, cell in ours.items() if all(cell.dual < column[b].dual for column in duals.values())]
-    couple = [
-        b
-        for b, cell in ours.items()
-        if all(cell.plan_errors.rounded < column[b].plan_errors.rounded for column in rivals.values())
-    ]
+    excess = {b: min(column[b].plan_errors.rounded for column in rivals.values()) for b in ours}
+    couple = [b for b, cell in ours.items() if cell.plan_errors.rounded < excess[b]]
     budgets = listed(list(ours), "d")
 
     return [

@@ -68,9 +68,7 @@ def image(path: Source, *, invert: bool = False) -> Array:
                 grey = np.asarray(picture.convert("L"), np.float64)
     except (*READ_ERRORS, Image.DecompressionBombError):  # Pillow raises different errors for each format
         raise ValueError(f"{path}: is damaged or not an image") from None
-    if not invert:
-        return grey
-    return (255.0 if grey.max() <= 255 else grey.max()) - grey
+    return max(255.0, grey.max()) - grey if invert else grey
 
 
 def array(path: Source, key: str | None = None) -> Array:
@@ -104,16 +102,8 @@ def array(path: Source, key: str | None = None) -> Array:
     where = Path(path)
     check_file(where)
     suffix = where.suffix.lower()
-    if suffix == ".npy":
-        found = _numpy(where)
-    elif suffix == ".npz":
-        found = _archive(where, key)
-    elif suffix in TABLES:
-        found = _table(where)
-    elif suffix in PARQUET:
-        found = _parquet(where)
-    else:
-        found = _idx(where)
+    read = {".npy": _numpy, **dict.fromkeys(TABLES, _table), **dict.fromkeys(PARQUET, _parquet)}.get(suffix, _idx)
+    found = _archive(where, key) if suffix == ".npz" else read(where)
     return np.asarray(validation.real(found, str(where)), np.float64)
 
 

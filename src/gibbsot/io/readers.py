@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,11 +195,10 @@ def collection(
                 raise ValueError(f"{labels}: none of the {len(known)} labels is {label}")
         values = values[:limit]
         if shape is not None and values.ndim == 2:
-            if values.shape[1] != shape[0] * shape[1]:
-                raise ValueError(
-                    f"{where}: has rows of {values.shape[1]}; expected {shape[0] * shape[1]} for images of "
-                    f"{shape[0]} x {shape[1]}"
-                )
+            (height, width), m = shape, values.shape[1]
+            if m != height * width:
+                expected = f"{height * width} for images of {height} x {width}"
+                raise ValueError(f"{where}: has rows of {m}; expected {expected}")
             values = values.reshape(-1, *shape)
         elif shape is not None and values.shape[1:] != tuple(shape):
             raise ValueError(f"{where}: expected images of {shape[0]} x {shape[1]}, got shape {values.shape}")
@@ -266,12 +265,17 @@ def _folder(path: Path, invert: bool, resize: Resize | None, limit: int | None) 
     if not names:
         raise ValueError(f"{path}: has no images; expected files such as {' '.join(IMAGES[:3])}")
     images: list[Array] = []
-    for name, picture in _pictures(names, invert, resize):
+    for name in names:
+        picture = image(name, invert=invert)
+        if resize is not None:
+            try:
+                picture = resize(picture[None])[0]
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
         if images and picture.shape != images[0].shape:
             first, other = (f"{height} x {width}" for height, width in (images[0].shape, picture.shape))
-            raise ValueError(
-                f"{name}: is {other}, {names[0].name} is {first}; expected one size, or a size to shrink to"
-            )
+            sizes = f"is {other}, {names[0].name} is {first}"
+            raise ValueError(f"{name}: {sizes}; expected one size, or a size to shrink to")
         images.append(picture)
     return np.stack(images)
 
@@ -287,18 +291,6 @@ def _find(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
         found, key=lambda name: [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in
                                  re.split(r"([0-9]+)", name.relative_to(path).as_posix())]
     )  # fmt: skip
-
-
-def _pictures(names: list[Path], invert: bool, resize: Resize | None) -> Iterator[tuple[Path, Array]]:
-    """Yield image files with their grey values."""
-    for name in names:
-        picture = image(name, invert=invert)
-        if resize is not None:
-            try:
-                picture = resize(picture[None])[0]
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        yield name, picture
 
 
 def _point_measure(values: Array, path: Path, weighted: bool) -> Measure:

@@ -16,7 +16,7 @@ from ..distributed import checkpoints
 from ..distributed.shard import Array, precision
 from ..distributed.shards import LocalShards, Shards, load_shards
 from ..io import npz, schemas
-from ..sampling.annealing import ModelState
+from ..sampling.annealing.adaptive import ModelState
 from ._loop import Epoch
 from ._mixture_shard import MixtureShard
 

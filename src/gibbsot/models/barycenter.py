@@ -15,7 +15,7 @@ from ..core.costs import Cost
 from ..distributed.shard import Array, Sample, precision
 from ..distributed.shards import Shards
 from ..sampling import temperature
-from ..sampling.annealing import PlateauCooling, Trend
+from ..sampling.annealing.plateau import PlateauCooling, Trend
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from . import _base

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from ..core import costs, validation
 from ..core.costs import Cost, as_cost
-from ..sampling.annealing import PlateauCooling, PlateauState, Trend
+from ..sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
 from ..solvers import evaluation
 from ..solvers.oracle import Oracle
 from ..solvers.solve import solve_batch

@@ -17,7 +17,7 @@ from ..core.costs import Cost
 from ..distributed import fixed_point
 from ..distributed.shard import precision
 from ..sampling import temperature
-from ..sampling.annealing import CoolingStages
+from ..sampling.annealing.staged import CoolingStages
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.oracle import Oracle

@@ -23,7 +23,7 @@ from ..distributed import checkpoints, fixed_point, sources
 from ..distributed.shard import Array, Sample
 from ..distributed.shards import LocalShards, Shards
 from ..sampling import temperature
-from ..sampling.annealing import AdaptiveCooling, EpochDecay, ModelCooling
+from ..sampling.annealing.adaptive import AdaptiveCooling, EpochDecay, ModelCooling
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.solve import solve_batch

@@ -173,9 +173,8 @@ def temperatures(schedule: Given, n_sweeps: int | None) -> NDArray[np.float64]:
         try:
             result = np.asarray(schedule, np.float64)
         except (TypeError, ValueError):
-            raise TypeError(
-                f"schedule: expected Adaptive(), a number, an array or a function, got {schedule!r}"
-            ) from None
+            what = "Adaptive(), a number, an array or a function"
+            raise TypeError(f"schedule: expected {what}, got {schedule!r}") from None
         if result.ndim == 0:
             T = validation.positive(float(result), "schedule")
             if n_sweeps is None:

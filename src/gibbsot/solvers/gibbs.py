@@ -13,7 +13,7 @@ from ..core import validation
 from ..core.problems import Problem, dual_value, inner, transforms
 from ..io import progress
 from ..sampling import sampler, theory
-from ..sampling.annealing import StagedCooling
+from ..sampling.annealing.staged import StagedCooling
 from ..sampling.sampler import Info, State
 from ..sampling.schedules import Adaptive, Schedule, temperatures
 from .crossover import effort

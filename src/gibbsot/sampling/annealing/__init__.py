@@ -18,23 +18,3 @@ policy                 rule                                                     
 
 The exact evaluation of a sample of problems, which some policies observe, is in `gibbsot.solvers.evaluation`.
 """
-
-from .adaptive import AdaptiveCooling, EpochDecay, ModelCooling, ModelState
-from .plateau import PlateauCooling, PlateauState, Trend
-from .staged import CoolingStages, StagedCooling, StagedState
-from .tracking import GapTracking, GeometricDecay
-
-__all__ = [
-    "AdaptiveCooling",
-    "CoolingStages",
-    "EpochDecay",
-    "GapTracking",
-    "GeometricDecay",
-    "ModelCooling",
-    "ModelState",
-    "PlateauCooling",
-    "PlateauState",
-    "StagedCooling",
-    "StagedState",
-    "Trend",
-]
