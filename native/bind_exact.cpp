@@ -42,10 +42,10 @@ void check_length(std::size_t got, std::size_t expected) {
 void bind_arcs(nb::module_& m) {
     nb::class_<ArcSimplex>(m, "ArcSimplex")
         .def("__init__",
-             [](ArcSimplex* self, Vector<const double> a, Vector<const double> b) {
-                 std::construct_at(self, a.data(), a.shape(0), b.data(), b.shape(0));
+             [](ArcSimplex* self, Vector<const double> p, Vector<const double> q) {
+                 std::construct_at(self, p.data(), p.shape(0), q.data(), q.shape(0));
              },
-             "a"_a, "b"_a)
+             "p"_a, "q"_a)
         .def("add",
              [](ArcSimplex& self, Vector<const std::int64_t> i, Vector<const std::int64_t> j, Vector<const double> c) {
                  check_length(i.shape(0), c.shape(0));
@@ -56,57 +56,54 @@ void bind_arcs(nb::module_& m) {
              "i"_a, "j"_a, "cost"_a)
         .def("start",
              [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, bool greedy) {
-                 check_length(f.shape(0), static_cast<std::size_t>(self.basis().rows()));
-                 check_length(g.shape(0), static_cast<std::size_t>(self.basis().columns()));
+                 check_length(f.shape(0), self.rows());
+                 check_length(g.shape(0), self.columns());
                  nb::gil_scoped_release release;
                  self.start(f.data(), g.data(), artificial, greedy);
              },
              "f"_a, "g"_a, "artificial"_a, "greedy"_a)
-        .def("optimise", &ArcSimplex::optimise, "pivots"_a, "tolerance"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("optimise", &ArcSimplex::optimise, "pivots"_a, "tolerance"_a, "relative"_a,
+             nb::call_guard<nb::gil_scoped_release>())
+        .def("settle", &ArcSimplex::settle, nb::call_guard<nb::gil_scoped_release>())
         .def("set_artificial", &ArcSimplex::set_artificial, "cost"_a, nb::call_guard<nb::gil_scoped_release>())
         .def("set_costs",
              [](ArcSimplex& self, Vector<const double> cost) {
                  check_length(cost.shape(0), self.arcs());
+                 nb::gil_scoped_release release;
                  self.set_costs(cost.data());
              },
              "cost"_a)
         .def("set_weights",
-             [](ArcSimplex& self, Vector<const double> a, Vector<const double> b) {
-                 check_length(a.shape(0), static_cast<std::size_t>(self.basis().rows()));
-                 check_length(b.shape(0), static_cast<std::size_t>(self.basis().columns()));
-                 self.set_weights(a.data(), b.data());
+             [](ArcSimplex& self, Vector<const double> p, Vector<const double> q, double artificial) {
+                 check_length(p.shape(0), self.rows());
+                 check_length(q.shape(0), self.columns());
+                 nb::gil_scoped_release release;
+                 self.set_weights(p.data(), q.data(), artificial);
              },
-             "a"_a, "b"_a)
+             "p"_a, "q"_a, "artificial"_a)
         .def("refresh", &ArcSimplex::refresh, nb::call_guard<nb::gil_scoped_release>())
         .def("potentials",
              [](const ArcSimplex& self, Vector<double> f, Vector<double> g) {
-                 check_length(f.shape(0), static_cast<std::size_t>(self.basis().rows()));
-                 check_length(g.shape(0), static_cast<std::size_t>(self.basis().columns()));
+                 check_length(f.shape(0), self.rows());
+                 check_length(g.shape(0), self.columns());
                  self.potentials(f.data(), g.data());
              },
              output("f"), output("g"))
         .def("tree",
              [](const ArcSimplex& self, Vector<std::int64_t> i, Vector<std::int64_t> j, Vector<std::int64_t> arc,
-                Vector<double> flow) {
-                 check_length(i.shape(0), static_cast<std::size_t>(self.basis().root()));
+                Vector<double> share) {
+                 check_length(i.shape(0), self.rows() + self.columns());
                  check_length(j.shape(0), i.shape(0));
                  check_length(arc.shape(0), i.shape(0));
-                 check_length(flow.shape(0), i.shape(0));
-                 self.tree(i.data(), j.data(), arc.data(), flow.data());
-             },
-             output("i"), output("j"), output("arc"), output("flow"))
-        .def("exact_flows",
-             [](ArcSimplex& self, Vector<const double> p, Vector<const double> q, Vector<double> share) {
-                 check_length(p.shape(0), static_cast<std::size_t>(self.basis().rows()));
-                 check_length(q.shape(0), static_cast<std::size_t>(self.basis().columns()));
-                 check_length(share.shape(0), p.shape(0) + q.shape(0));
+                 check_length(share.shape(0), i.shape(0));
                  nb::gil_scoped_release release;
-                 return self.exact_shares(p.data(), q.data(), share.data());
+                 self.tree(i.data(), j.data(), arc.data());
+                 self.exact_shares(share.data());
              },
-             "p"_a, "q"_a, output("share"))
+             output("i"), output("j"), output("arc"), output("share"))
         .def_prop_ro("artificial_flow", &ArcSimplex::artificial_flow)
         .def_prop_ro("arcs", &ArcSimplex::arcs)
-        .def_prop_ro("pivots", [](const ArcSimplex& self) { return self.basis().pivots(); })
+        .def_prop_ro("pivots", &ArcSimplex::pivots)
         .def_prop_ro("value", &ArcSimplex::value);
 }
 
@@ -233,16 +230,9 @@ void line_path(Vector<const double> p, Vector<const double> q, Vector<std::int64
     check_length(j.shape(0), n);
     check_length(share.shape(0), n);
     nb::gil_scoped_release release;
-    const auto run = [&]<std::size_t K>() {
+    with_words({p.data(), p.data() + m1}, {q.data(), q.data() + m2}, [&]<std::size_t K>() {
         monotone_path<K>(p.data(), m1, q.data(), m2, i.data(), j.data(), share.data());
-    };
-    const std::size_t words = words_needed({p.data(), p.data() + m1}, {q.data(), q.data() + m2});
-    if (words <= 2)
-        run.template operator()<2>();
-    else if (words <= 4)
-        run.template operator()<4>();
-    else
-        run.template operator()<8>();
+    });
 }
 
 }  // namespace

@@ -367,7 +367,7 @@ void solve_dense(CostView C, const double* p, const double* q, DenseAnswer& answ
         for (std::size_t i = 0; i < m1; ++i) answer.f[support.rows[i]] = f[i];
         for (std::size_t j = 0; j < m2; ++j) answer.g[support.columns[j]] = g[j];
     };
-    const auto exactly = [&]<std::size_t K>() {
+    with_words(support.p, support.q, [&]<std::size_t K>() {
         const ExactWeights<K> weights(support.p.data(), m1, support.q.data(), m2);
         // normal weights: flows in doubles lead to the basis, whose flows are then computed exactly
         if (weights.bits <= 130) {
@@ -385,14 +385,7 @@ void solve_dense(CostView C, const double* p, const double* q, DenseAnswer& answ
         answer.feasible = simplex.optimise(pause);
         dense_plan<K>(simplex, support, weights, answer);
         finish(simplex);
-    };
-    const std::size_t words = words_needed(support.p, support.q);
-    if (words <= 2)
-        exactly.template operator()<2>();
-    else if (words <= 4)
-        exactly.template operator()<4>();
-    else
-        exactly.template operator()<8>();
+    });
 }
 
 }  // namespace gibbsot

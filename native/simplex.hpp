@@ -2,57 +2,83 @@
 #pragma once
 
 #include <cmath>
-#include <numeric>
+#include <memory>
 
 #include "basis.hpp"
 #include "double_double.hpp"
+#include "forest.hpp"
 
 namespace gibbsot {
 
-class ArcSimplex {
+struct Arc {
+    std::int32_t tail, head;  // nodes
+    double cost;
+};
+struct ArcList {
+    std::vector<Arc> arcs;
+    std::size_t fresh = 0;  // the first of the arcs that were added last
+
+    std::size_t size() const { return arcs.size(); }
+    const Arc& operator[](std::int32_t k) const { return arcs[static_cast<std::size_t>(k)]; }
+};
+struct NodeWeights {
+    std::vector<double> p, q;
+};
+
+// A basis and its pivots, whatever the type of the flows.
+class ArcEngine {
 public:
-    using Tree = Basis<true>;
-    using Index = Tree::Index;
-    static constexpr Index kNone = Tree::kNone;
-
-    // Positive weights of the rows and of the columns.
-    ArcSimplex(const double* a, std::size_t rows, const double* b, std::size_t columns)
-        : a_(a, a + rows), b_(b, b + columns), y0_(rows + columns + 1), basis_(rows, columns) {}
-
-    const Tree& basis() const { return basis_; }
-    std::size_t arcs() const { return arcs_.size(); }
-    double artificial() const { return artificial_; }
-
-    // Arcs from rows i to columns j.
-    void add(const std::int64_t* i, const std::int64_t* j, const double* cost, std::size_t n) {
-        arcs_.reserve(arcs_.size() + n);
-        for (std::size_t k = 0; k < n; ++k) {
-            arcs_.push_back({static_cast<Index>(i[k]), basis_.rows() + static_cast<Index>(j[k]), cost[k]});
-            largest_ = std::max(largest_, std::abs(cost[k]));
-        }
-        next_ = arcs_.size() - n;  // prices the new ones first
-    }
+    using Index = std::int32_t;
+    virtual ~ArcEngine() = default;
 
     // A basis of the greedy plan on reduced costs and of artificial arcs, whose reduced cost is `artificial`.
-    // f and g are potentials.
-    void start(const double* f, const double* g, double artificial, bool greedy) {
-        const std::size_t m1 = a_.size(), m2 = b_.size();
-        for (std::size_t i = 0; i < m1; ++i) y0_[i] = f[i];
-        for (std::size_t j = 0; j < m2; ++j) y0_[m1 + j] = -g[j];
-        y0_[m1 + m2] = 0;
-        artificial_ = artificial;
+    virtual void start(bool greedy) = 0;
+    // A basis that keeps the arcs of a list where they carry flow.
+    virtual void start(const std::vector<Edge>& edges, const NodeWeights& weights) = 0;
+    // Pivots until no arc has a reduced cost below -tolerance, and below -relative times its terms, which would be
+    // rounding (true), or `most` pivots are done (false).
+    virtual bool optimise(std::int64_t most, double tolerance, double relative) = 0;
+    // Potentials without the rounding errors of the pivots.
+    virtual void refresh() = 0;
+    virtual std::vector<Edge> edges() const = 0;
+    // Row, column (-1 for the root) and number (-1 if artificial) of each node's arc.
+    virtual void tree(std::int64_t* i, std::int64_t* j, std::int64_t* arc) const = 0;
+    virtual double y(Index v) const = 0;
+    virtual double value(const NodeWeights& weights) = 0;
+    // The flow of each node's arc as a share of the total, from exact arithmetic. Returns whether no flow is negative
+    // and none is artificial.
+    virtual bool exact_shares(const NodeWeights& weights, double* share) = 0;
+    virtual double artificial_flow(const NodeWeights& weights) = 0;
+
+    std::vector<double> y0;  // potentials that reduced costs of artificial arcs refer to
+    double artificial = 0;
+    std::int64_t pivots = 0;
+};
+
+template <class Flow>
+class ArcEngineOf final : public ArcEngine {
+public:
+    using Tree = Basis<true, Flow>;
+    static constexpr Index kNone = Tree::kNone;
+
+    ArcEngineOf(const ArcList& list, std::vector<Flow> a, std::vector<Flow> b)
+        : list_(list), a_(std::move(a)), b_(std::move(b)), basis_(a_.size(), b_.size()) {}
+
+    void start(bool greedy) override {
+        const std::size_t n = a_.size() + b_.size();
         basis_.clear();
-        std::vector<double> left(a_);
+        std::vector<Flow> left(a_);
         left.insert(left.end(), b_.begin(), b_.end());
-        std::vector<char> done(m1 + m2);
+        std::vector<char> done(n);
         if (greedy) {
-            std::vector<std::pair<float, Index>> order(arcs_.size());
-            for (std::size_t k = 0; k < arcs_.size(); ++k)
-                order[k] = {static_cast<float>(arcs_[k].cost - y0_[at(arcs_[k].tail)] + y0_[at(arcs_[k].head)]),
-                            static_cast<Index>(k)};
+            std::vector<std::pair<float, Index>> order(list_.size());
+            for (std::size_t k = 0; k < order.size(); ++k) {
+                const Arc& arc = list_.arcs[k];
+                order[k] = {static_cast<float>(arc.cost - y0[at(arc.tail)] + y0[at(arc.head)]), static_cast<Index>(k)};
+            }
             std::sort(order.begin(), order.end());
             for (const auto& [reduced, k] : order) {
-                const Index u = arcs_[at(k)].tail, v = arcs_[at(k)].head;
+                const Index u = list_[k].tail, v = list_[k].head;
                 if (done[at(u)] || done[at(v)]) continue;
                 const bool row_done = left[at(u)] < left[at(v)];  // of two equals the row stays, with nothing left
                 const Index child = row_done ? u : v, parent = row_done ? v : u;
@@ -61,125 +87,239 @@ public:
                 done[at(child)] = 1;
             }
         }
-        for (std::size_t v = 0; v < m1 + m2; ++v)
+        for (std::size_t v = 0; v < n; ++v)
             if (!done[v]) basis_.hang(static_cast<Index>(v), basis_.root(), kNone, left[v]);
         basis_.finish([&](Index v) { return tree_cost(v); });
         next_ = 0;
     }
 
-    // Pivots until no arc has a negative reduced cost (true) or `most` pivots are done (false).
-    bool optimise(std::int64_t most, double tolerance) {
-        const std::size_t n = arcs_.size();
-        const std::size_t block = std::max<std::size_t>(16, static_cast<std::size_t>(0.1 * std::sqrt(static_cast<double>(n))));
-        const double least = std::max(tolerance, 8 * kUlp * (largest_ + artificial_));  // less is rounding
+    void start(const std::vector<Edge>& edges, const NodeWeights& weights) override {
+        basis_.clear();
+        with_words(weights.p, weights.q, [&]<std::size_t K>() {
+            const ExactWeights<K> exact(weights.p.data(), a_.size(), weights.q.data(), b_.size());
+            const auto as_flow = [&](const Wide<K>& flow) {
+                if constexpr (std::is_same_v<Flow, double>)
+                    return exact.share(flow);
+                else if constexpr (std::is_same_v<Flow, Wide<K>>)
+                    return flow;
+                else
+                    return Flow{};  // the words of a problem do not change
+            };
+            Forest<K, Tree, decltype(as_flow)>(basis_, edges, exact, as_flow);
+        });
+        basis_.finish([&](Index v) { return tree_cost(v); });
+        next_ = 0;
+    }
+
+    bool optimise(std::int64_t most, double tolerance, double relative) override {
+        const std::size_t n = list_.size();
+        const std::size_t block =
+            std::max<std::size_t>(16, static_cast<std::size_t>(0.1 * std::sqrt(static_cast<double>(n))));
+        if (known_ < n) next_ = list_.fresh;  // prices the new ones first
+        known_ = n;
         std::size_t k = next_ < n ? next_ : 0;
-        for (std::int64_t done = 0; done < most; ++done) {
-            double best = -least;
+        bool done = false;
+        for (std::int64_t count = 0; !done && count < most; ++count) {
+            double best = -tolerance;
             std::size_t found = n, left = n;
             while (left > 0) {
-                std::size_t count = std::min({block, left, n - k});
-                for (std::size_t end = k + count; k < end; ++k) {
-                    const Arc& arc = arcs_[k];
-                    const double reduced = arc.cost - basis_.y(arc.tail) + basis_.y(arc.head);
-                    if (reduced < best) {
+                const std::size_t some = std::min({block, left, n - k});
+                for (std::size_t end = k + some; k < end; ++k) {
+                    const Arc& arc = list_.arcs[k];
+                    const double tail = basis_.y(arc.tail), head = basis_.y(arc.head), reduced = arc.cost - tail + head;
+                    if (reduced < best &&
+                        reduced < -relative * (std::abs(arc.cost) + std::abs(tail) + std::abs(head))) {
                         best = reduced;
                         found = k;
                     }
                 }
-                left -= count;
+                left -= some;
                 if (k == n) k = 0;
                 if (found < n) break;
             }
             next_ = k;
-            if (found == n) return true;
-            basis_.pivot(arcs_[found].tail, arcs_[found].head, static_cast<Index>(found), best);
+            done = found == n;
+            if (done) break;
+            const Arc& arc = list_.arcs[found];
+            basis_.pivot(arc.tail, arc.head, static_cast<Index>(found), best);
+            ++pivots;
         }
-        return false;
+        return done;
     }
 
-    // The flow that artificial arcs still carry.
-    double artificial_flow() const {
-        double sum = 0;
-        for (Index v = basis_[basis_.root()].child; v != kNone; v = basis_[v].next) sum += basis_[v].flow;
-        return sum;
-    }
-
-    double tree_cost(Index v) const {
-        const Index k = basis_[v].arc;
-        if (k != kNone) return arcs_[at(k)].cost;
-        return artificial_ + (basis_.is_row(v) ? y0_[at(v)] : -y0_[at(v)]);
-    }
-    double value() const {
-        double sum = 0;
-        for (Index v = 0; v < basis_.root(); ++v)
-            if (basis_[v].arc != kNone) sum += basis_[v].flow * tree_cost(v);
-        return sum;
-    }
-    // New costs of all arcs; the basis stays and is feasible.
-    void set_costs(const double* cost) {
-        largest_ = 0;
-        for (std::size_t k = 0; k < arcs_.size(); ++k) {
-            arcs_[k].cost = cost[k];
-            largest_ = std::max(largest_, std::abs(cost[k]));
-        }
-        refresh();
-    }
-    // New weights; start() makes a basis for them.
-    void set_weights(const double* a, const double* b) {
-        std::copy(a, a + a_.size(), a_.begin());
-        std::copy(b, b + b_.size(), b_.begin());
-    }
-    // The cost of artificial arcs above the potentials given to start(); the basis stays.
-    void set_artificial(double cost) {
-        artificial_ = cost;
-        refresh();
-    }
-    // Potentials without the rounding errors of the pivots.
-    void refresh() {
+    void refresh() override {
         basis_.refresh([&](Index v) { return tree_cost(v); });
     }
-    void potentials(double* f, double* g) const {
-        for (Index v = 0; v < basis_.rows(); ++v) f[v] = basis_.y(v);
-        for (Index v = basis_.rows(); v < basis_.root(); ++v) g[v - basis_.rows()] = -basis_.y(v);
-    }
-    // The tree's arc at each node: its row and column (-1 for the root), its number (-1 if artificial) and its flow.
-    void tree(std::int64_t* i, std::int64_t* j, std::int64_t* arc, double* flow) const {
+    std::vector<Edge> edges() const override { return edges_of(basis_); }
+    void tree(std::int64_t* i, std::int64_t* j, std::int64_t* arc) const override {
         for (Index v = 0; v < basis_.root(); ++v) {
             const auto& node = basis_[v];
             const Index row = basis_.is_row(v) ? v : node.parent, column = basis_.is_row(v) ? node.parent : v;
             i[v] = row == basis_.root() ? kNone : row;
             j[v] = column == basis_.root() ? kNone : column - basis_.rows();
             arc[v] = node.arc;
-            flow[v] = node.flow;
         }
     }
-    // The flow of each node's arc as a share of the total, from exact arithmetic with the weights p and q, of which the
-    // basis was found with rounded ones. Returns whether no flow is negative.
-    bool exact_shares(const double* p, const double* q, double* share) {
-        const std::vector<double> a(p, p + basis_.rows()), b(q, q + basis_.columns());
-        const std::size_t words = words_needed(a, b);
-        const auto run = [&]<std::size_t K>() {
-            const ExactWeights<K> weights(a.data(), a.size(), b.data(), b.size());
-            return exact_flows<K>(basis_, basis_.preorder(), weights,
-                                  [&](Index v, const Wide<K>& flow) { share[v] = weights.share(flow); });
-        };
-        if (words <= 2) return run.template operator()<2>();
-        if (words <= 4) return run.template operator()<4>();
-        return run.template operator()<8>();
+    double y(Index v) const override { return basis_.y(v); }
+
+    double value(const NodeWeights& weights) override {
+        return total(weights, [&](Index v) { return basis_[v].arc == kNone ? 0.0 : tree_cost(v); });
+    }
+    double artificial_flow(const NodeWeights& weights) override {
+        return total(weights, [&](Index v) { return basis_[v].arc == kNone ? 1.0 : 0.0; });
+    }
+    bool exact_shares(const NodeWeights& weights, double* share) override {
+        return with_words(weights.p, weights.q, [&]<std::size_t K>() {
+            const ExactWeights<K> exact(weights.p.data(), a_.size(), weights.q.data(), b_.size());
+            bool carried = true;
+            const bool feasible =
+                exact_flows<K>(basis_, basis_.preorder(), exact, [&](Index v, const Wide<K>& flow) {
+                    if (share != nullptr) share[v] = exact.share(flow);
+                    if (basis_[v].arc == kNone && !flow.zero()) carried = false;
+                });
+            return feasible && carried;
+        });
     }
 
 private:
-    struct Arc {
-        Index tail, head;
-        double cost;
-    };
     static std::size_t at(Index v) { return static_cast<std::size_t>(v); }
+    double tree_cost(Index v) const {
+        const Index k = basis_[v].arc;
+        if (k != kNone) return list_[k].cost;
+        return artificial + (basis_.is_row(v) ? y0[at(v)] : -y0[at(v)]);
+    }
+    // The sum of the flows, as shares of the total, times a factor of each node.
+    template <class Factor>
+    double total(const NodeWeights& weights, Factor factor) {
+        double sum = 0;
+        if constexpr (std::is_same_v<Flow, double>) {
+            for (Index v = 0; v < basis_.root(); ++v) sum += basis_[v].flow * factor(v);
+        } else {
+            std::vector<double> share(at(basis_.root()));
+            exact_shares(weights, share.data());
+            for (Index v = 0; v < basis_.root(); ++v) sum += share[at(v)] * factor(v);
+        }
+        return sum;
+    }
 
-    std::vector<double> a_, b_, y0_;
-    std::vector<Arc> arcs_;
+    const ArcList& list_;
+    std::vector<Flow> a_, b_;
     Tree basis_;
-    double largest_ = 0, artificial_ = 0;
-    std::size_t next_ = 0;
+    std::size_t next_ = 0, known_ = 0;
+};
+
+// The arcs of a problem and its present basis. Flows are doubles until rounding has misplaced some mass; then they are
+// exact.
+class ArcSimplex {
+public:
+    using Index = ArcEngine::Index;
+
+    // Positive weights of the rows and of the columns.
+    ArcSimplex(const double* p, std::size_t rows, const double* q, std::size_t columns)
+        : weights_{{p, p + rows}, {q, q + columns}} {
+        renew();
+    }
+    ArcSimplex(const ArcSimplex&) = delete;
+    ArcSimplex& operator=(const ArcSimplex&) = delete;
+
+    std::size_t rows() const { return weights_.p.size(); }
+    std::size_t columns() const { return weights_.q.size(); }
+    std::size_t arcs() const { return list_.size(); }
+    std::int64_t pivots() const { return pivots_ + engine_->pivots; }
+    double artificial_flow() const { return engine_->artificial_flow(weights_); }
+    double value() const { return engine_->value(weights_); }
+
+    // Arcs from rows i to columns j.
+    void add(const std::int64_t* i, const std::int64_t* j, const double* cost, std::size_t n) {
+        list_.fresh = list_.size();
+        list_.arcs.reserve(list_.size() + n);
+        const auto m1 = static_cast<Index>(rows());
+        for (std::size_t k = 0; k < n; ++k)
+            list_.arcs.push_back({static_cast<Index>(i[k]), m1 + static_cast<Index>(j[k]), cost[k]});
+    }
+    // A first basis from potentials f and g.
+    void start(const double* f, const double* g, double artificial, bool greedy) {
+        if (exact_) renew();
+        engine_->y0.assign(f, f + rows());
+        for (std::size_t j = 0; j < columns(); ++j) engine_->y0.push_back(-g[j]);
+        engine_->artificial = artificial;
+        engine_->start(greedy);
+    }
+    bool optimise(std::int64_t most, double tolerance, double relative) {
+        return engine_->optimise(most, tolerance, relative);
+    }
+    void refresh() { engine_->refresh(); }
+    // Whether the exact flows of the basis are feasible and none is artificial. If not, flows are exact from now on, and
+    // the present basis is a feasible one.
+    bool settle() {
+        if (engine_->exact_shares(weights_, nullptr)) return true;
+        if (exact_) return false;
+        const double artificial = engine_->artificial;
+        const std::vector<double> y = potentials();
+        const std::vector<Edge> edges = engine_->edges();
+        pivots_ += engine_->pivots;
+        exact_ = true;
+        with_words(weights_.p, weights_.q, [&]<std::size_t K>() {
+            ExactWeights<K> exact(weights_.p.data(), rows(), weights_.q.data(), columns());
+            engine_ = std::make_unique<ArcEngineOf<Wide<K>>>(list_, std::move(exact.a), std::move(exact.b));
+        });
+        engine_->artificial = artificial;
+        engine_->y0 = y;
+        engine_->start(edges, weights_);
+        return false;
+    }
+    // New costs of all arcs; the basis stays and is feasible.
+    void set_costs(const double* cost) {
+        for (std::size_t k = 0; k < list_.size(); ++k) list_.arcs[k].cost = cost[k];
+        engine_->refresh();
+    }
+    // New weights; those arcs of the basis stay that can.
+    void set_weights(const double* p, const double* q, double artificial) {
+        const std::vector<double> y = potentials();
+        const std::vector<Edge> edges = engine_->edges();
+        weights_ = {{p, p + rows()}, {q, q + columns()}};
+        renew();
+        engine_->artificial = artificial;
+        engine_->y0 = y;
+        engine_->start(edges, weights_);
+    }
+    // The cost of artificial arcs above the potentials given to start(); the basis stays.
+    void set_artificial(double cost) {
+        engine_->artificial = cost;
+        engine_->refresh();
+    }
+    void potentials(double* f, double* g) const {
+        const auto m1 = static_cast<Index>(rows()), m2 = static_cast<Index>(columns());
+        for (Index v = 0; v < m1; ++v) f[v] = engine_->y(v);
+        for (Index v = 0; v < m2; ++v) g[v] = -engine_->y(m1 + v);
+    }
+    void tree(std::int64_t* i, std::int64_t* j, std::int64_t* arc) const { engine_->tree(i, j, arc); }
+    void exact_shares(double* share) const { engine_->exact_shares(weights_, share); }
+
+private:
+    // An engine with flows in doubles.
+    void renew() {
+        if (engine_) pivots_ += engine_->pivots;
+        std::vector<double> a(weights_.p), b(weights_.q);
+        for (std::vector<double>* side : {&a, &b}) {
+            DoubleDouble sum;
+            for (const double x : *side) sum += x;
+            for (double& x : *side) x /= sum.high;
+        }
+        engine_ = std::make_unique<ArcEngineOf<double>>(list_, std::move(a), std::move(b));
+        exact_ = false;
+    }
+    std::vector<double> potentials() const {
+        std::vector<double> y(rows() + columns());
+        for (std::size_t v = 0; v < y.size(); ++v) y[v] = engine_->y(static_cast<Index>(v));
+        return y;
+    }
+
+    NodeWeights weights_;
+    ArcList list_;
+    std::unique_ptr<ArcEngine> engine_;
+    bool exact_ = false;
+    std::int64_t pivots_ = 0;
 };
 
 }  // namespace gibbsot

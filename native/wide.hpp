@@ -131,10 +131,15 @@ struct BitRange {
     int bits() const { return high - low; }
 };
 
-// Words that hold the flows of a problem exactly.
-inline std::size_t words_needed(const std::vector<double>& p, const std::vector<double>& q) {
+// Calls run<K>() with as many words as hold the flows of a problem exactly; the most is enough for all doubles.
+template <class Run>
+decltype(auto) with_words(const std::vector<double>& p, const std::vector<double>& q, Run run) {
     const int bits = std::max(BitRange(p.data(), p.size()).bits(), BitRange(q.data(), q.size()).bits());
-    return static_cast<std::size_t>(bits + 2 + 31) / 32;
+    const int words = (bits + 2 + 31) / 32;
+    if (words <= 2) return run.template operator()<2>();
+    if (words <= 4) return run.template operator()<4>();
+    if (words <= 8) return run.template operator()<8>();
+    return run.template operator()<68>();
 }
 
 // The positive weights of both sides as supplies p_i Q and demands q_j P.
@@ -142,21 +147,16 @@ template <std::size_t K>
 class ExactWeights {
 public:
     ExactWeights(const double* p, std::size_t m1, const double* q, std::size_t m2) {
-        constexpr int most = 32 * static_cast<int>(K) - 2;  // bits of a sum
         const BitRange range_p(p, m1), range_q(q, m2);
         bits = std::max(range_p.bits(), range_q.bits());
-        exact = bits <= most;
-        const int unit_p = std::max(range_p.low, range_p.high - most);
-        const int unit_q = std::max(range_q.low, range_q.high - most);
         for (std::size_t i = 0; i < m1; ++i) total_p += p[i];
         for (std::size_t j = 0; j < m2; ++j) total_q += q[j];
-        const Wide<K> P = total(p, m1, unit_p), Q = total(q, m2, unit_q);
+        const Wide<K> P = total(p, m1, range_p.low), Q = total(q, m2, range_q.low);
         a.reserve(m1);
         b.reserve(m2);
-        for (std::size_t i = 0; i < m1; ++i) a.push_back(scale(Q, p[i], unit_p));
-        for (std::size_t j = 0; j < m2; ++j) b.push_back(scale(P, q[j], unit_q));
+        for (std::size_t i = 0; i < m1; ++i) a.push_back(scale(Q, p[i], range_p.low));
+        for (std::size_t j = 0; j < m2; ++j) b.push_back(scale(P, q[j], range_q.low));
         for (const auto& x : a) all += x;
-        down = 0;
         // a power of two near the total, so that doubles neither overflow nor underflow
         for (std::size_t k = K; k-- > 0;)
             if (all.word[k] != 0) {
@@ -171,32 +171,24 @@ public:
 
     std::vector<Wide<K>> a, b;
     Wide<K> all;
-    int down;
+    int down = 0;
     double mass, total_p = 0, total_q = 0;
-    int bits = 0;        // of a sum of weights
-    bool exact = true;  // no weight was rounded
+    int bits = 0;  // of a sum of weights
 
 private:
-    // factor and shift of x in units; at least one unit
-    static std::pair<std::uint64_t, std::size_t> in_units(double x, int unit) {
-        Scaled s(x);
-        if (s.exponent >= unit) return {s.factor, static_cast<std::size_t>(s.exponent - unit)};
-        const int shift = unit - s.exponent;
-        return {std::max<std::uint64_t>(shift < 64 ? s.factor >> shift : 0, 1), 0};
-    }
     static Wide<K> total(const double* x, std::size_t n, int unit) {
         Wide<K> sum;
         for (std::size_t i = 0; i < n; ++i)
             if (x[i] > 0) {
-                const auto [factor, shift] = in_units(x[i], unit);
-                sum.add_shifted(factor, shift);
+                const Scaled s(x[i]);
+                sum.add_shifted(s.factor, static_cast<std::size_t>(s.exponent - unit));
             }
         return sum;
     }
     static Wide<K> scale(const Wide<K>& sum, double x, int unit) {
         if (!(x > 0)) return {};
-        const auto [factor, shift] = in_units(x, unit);
-        return sum.times(factor, shift);
+        const Scaled s(x);
+        return sum.times(s.factor, static_cast<std::size_t>(s.exponent - unit));
     }
 };
 

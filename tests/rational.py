@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-def rational_optimum(p: NDArray[np.float64], q: NDArray[np.float64], C: NDArray[np.float64]) -> Fraction | None:
+def rational_optimum(p: NDArray[np.float64], q: NDArray[np.float64], C: NDArray[Any]) -> Fraction | None:
     """Return W for p / sum(p), q / sum(q) and the costs as stored, or None where infinite costs forbid every plan.
 
-    A transportation simplex with Bland's rule, all numbers rational.
+    A transportation simplex with Bland's rule, all numbers rational. C has floats, fractions or infinity.
     """
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
     P, Q = sum(Fraction(float(x)) for x in p), sum(Fraction(float(x)) for x in q)
     a, b = [Fraction(float(p[i])) / P for i in rows], [Fraction(float(q[j])) / Q for j in columns]
-    finite = [abs(Fraction(float(C[i, j]))) for i in rows for j in columns if np.isfinite(C[i, j])]
+    finite = [abs(Fraction(C[i, j])) for i in rows for j in columns if C[i, j] != np.inf]
     price = 1 + 2 * (len(a) + len(b)) * max(finite, default=Fraction(0))
-    cost = [[Fraction(float(C[i, j])) if np.isfinite(C[i, j]) else price for j in columns] for i in rows]
+    cost = [[Fraction(C[i, j]) if C[i, j] != np.inf else price for j in columns] for i in rows]
     m, n = len(a), len(b)
     # north-west corner: a basis of m + n - 1 cells
     flow: dict[tuple[int, int], Fraction] = {}
@@ -51,7 +52,7 @@ def rational_optimum(p: NDArray[np.float64], q: NDArray[np.float64], C: NDArray[
         del flow[leaving]
     total = Fraction(0)
     for (i, j), mass in flow.items():
-        if mass > 0 and not np.isfinite(C[rows[i], columns[j]]):
+        if mass > 0 and C[rows[i], columns[j]] == np.inf:
             return None
         total += mass * cost[i][j]
     return total
@@ -88,33 +89,36 @@ def _cycle(flow: dict[tuple[int, int], Fraction], entering: tuple[int, int]) -> 
     raise AssertionError("the cells are no tree")
 
 
+def hard_weights(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
+    """Return weights with ties, a wide range, zeros, or only one that is not zero."""
+    kind = rng.integers(7)
+    if kind == 0:
+        w = np.ones(size)
+    elif kind == 1:
+        w = rng.integers(1, 5, size).astype(float)
+    elif kind == 2:
+        w = rng.random(size)
+    elif kind == 3:
+        w = 10.0 ** rng.uniform(-30, 0, size)
+    elif kind == 4:
+        w = rng.choice([1.0, 1e-16, 1e-30, 0.1, 0.3], size)
+    elif kind == 5:
+        w = 10.0 ** rng.uniform(-300, 0, size)
+    else:
+        w = np.zeros(size)
+        w[rng.integers(size)] = rng.random() + 0.1
+    if kind != 6 and rng.random() < 0.3:
+        w[rng.random(size) < 0.4] = 0
+    if not w.any():
+        w[0] = 1
+    return w
+
+
 def hard_problem(seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return weights p and q and costs C of a small problem: ties, wild ranges, zeros, duplicates, infinite costs."""
     rng = np.random.default_rng(seed)
     m, n = (int(x) for x in rng.integers(1, 7, 2))
-
-    def weights(size: int) -> NDArray[np.float64]:
-        kind = rng.integers(6)
-        if kind == 0:
-            w = np.ones(size)
-        elif kind == 1:
-            w = rng.integers(1, 5, size).astype(float)
-        elif kind == 2:
-            w = rng.random(size)
-        elif kind == 3:
-            w = 10.0 ** rng.uniform(-30, 0, size)
-        elif kind == 4:
-            w = rng.choice([1.0, 1e-16, 1e-30, 0.1, 0.3], size)
-        else:
-            w = np.zeros(size)
-            w[rng.integers(size)] = rng.random() + 0.1
-        if kind != 5 and rng.random() < 0.3:
-            w[rng.random(size) < 0.4] = 0
-        if not w.any():
-            w[0] = 1
-        return w
-
-    p, q = weights(m), weights(n)
+    p, q = hard_weights(rng, m), hard_weights(rng, n)
     kind = rng.integers(6)
     if kind == 0:
         C = rng.integers(0, 4, (m, n)).astype(float)
@@ -129,8 +133,29 @@ def hard_problem(seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64], N
         C = ((x[:, None] - y) ** 2).sum(axis=2)
     else:
         C = rng.normal(size=(m, n))
+    if rng.random() < 0.2:
+        C *= rng.choice([1e-200, 1e-50, 1e50, 1e130])
     if m > 1 and rng.random() < 0.2:
         C[rng.integers(m)] = C[0]
     if rng.random() < 0.25:
         C[rng.random((m, n)) < 0.3] = np.inf
+        # a point without weight has a finite cost, as `DenseCost` demands; one with weight makes the problem infeasible
+        C[np.isinf(C).all(axis=1) & (p == 0), 0] = 1
+        C[0, np.isinf(C).all(axis=0) & (q == 0)] = 1
     return p, q, C
+
+
+def hard_points(seed: int, dimensions: int) -> tuple[NDArray[np.float64], ...]:
+    """Return weights p and q and points X and Y: ties, duplicates, clusters, and coordinates of any size."""
+    rng = np.random.default_rng([seed, dimensions])
+    m, n = (int(x) for x in rng.integers(1, 11, 2))
+    p, q = hard_weights(rng, m), hard_weights(rng, n)
+    kind = rng.integers(3)
+    if kind == 0:
+        X, Y = (rng.integers(0, 4, (k, dimensions)).astype(float) for k in (m, n))
+    elif kind == 1:
+        X, Y = (rng.normal(size=(k, dimensions)) for k in (m, n))
+    else:
+        X, Y = (rng.choice([-1.0, 1.0], (k, dimensions)) * 10.0 ** rng.uniform(-8, 2, (k, dimensions)) for k in (m, n))
+    scale = rng.choice([1.0, 1.0, 1e-60, 1e60])
+    return p, q, scale * X, scale * Y

@@ -23,7 +23,8 @@ from .solution import Solution, status
 
 Array = NDArray[np.float64]
 
-_CARRIED = 1e-13  # artificial flow that is rounding
+_ULP = float(np.finfo(np.float64).eps)
+_ROUNDING = 1e-13  # the mass that rounding may leave on artificial arcs before flows are exact
 _PIVOTS = 10_000  # between two checks for Ctrl-C: at most some 0.3 s
 
 
@@ -201,7 +202,7 @@ class ArcProblem:
 
     def __init__(self, p: ArrayLike, q: ArrayLike) -> None:
         self.p, self.q = (np.ascontiguousarray(x, np.float64) for x in (p, q))
-        self._simplex = kernels().ArcSimplex(self.p / self.p.sum(), self.q / self.q.sum())
+        self._simplex = kernels().ArcSimplex(self.p, self.q)
         self._artificial = 0.0
 
     @property
@@ -247,17 +248,30 @@ class ArcProblem:
     def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
         """Pivot until no reduced cost is below ``-tolerance``; return whether the arcs carry all mass.
 
-        A tolerance below the rounding errors of the costs is raised to these. A plan of value `enough` ends it early.
+        A tolerance below the rounding errors of the costs is raised to these. A plan of value `enough` ends it early. Where
+        rounding would misplace some mass, however small, the pivots resume with exact flows.
         """
+        self._pivot(tolerance, enough)
+        if self._carried() and not self._simplex.settle():
+            self._pivot(tolerance, enough)
+        return self._carried() and bool(self._simplex.settle())
+
+    def _carried(self) -> bool:
+        """Whether the arcs carry all mass, up to rounding."""
+        return self.artificial_flow <= _ROUNDING
+
+    def _pivot(self, tolerance: float, enough: float) -> None:
+        """Pivot, and refresh the potentials, until they allow no more pivots."""
         for _ in range(4):
-            before = self.pivots
-            while not self._simplex.optimise(_PIVOTS, tolerance):
-                if enough > -np.inf and self.artificial_flow <= _CARRIED and self.value <= enough:
-                    return True
+            before, relative, patience = self.pivots, 8 * _ULP, 200 * (len(self.p) + len(self.q)) + _PIVOTS
+            while not self._simplex.optimise(_PIVOTS, tolerance, relative):
+                if enough > -np.inf and self._carried() and self.value <= enough and self._simplex.settle():
+                    return
+                if self.pivots - before > patience:  # pivots on rounding errors
+                    relative, patience = 16 * relative, 2 * patience
             if self.pivots == before:
                 break
             self._simplex.refresh()
-        return self.artificial_flow <= _CARRIED
 
     def raise_artificial(self, factor: float = 4.0) -> float:
         """Make artificial arcs dearer, as long as they carry flow; return their reduced cost."""
@@ -272,18 +286,21 @@ class ArcProblem:
         return f, g
 
     def basis(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Array]:
-        """Return the arcs of the basis: rows, columns (-1 for the root), numbers (-1: artificial) and flows."""
+        """Return the arcs of the basis: rows, columns (-1 for the root), numbers (-1: artificial) and exact flows.
+
+        Flows are shares of the total, each to within three units in the last place.
+        """
         n = len(self.p) + len(self.q)
-        i, j, arc, flow = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-        self._simplex.tree(i, j, arc, flow)
-        return i, j, arc, flow
+        i, j, arc, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+        self._simplex.tree(i, j, arc, share)
+        return i, j, arc, share
 
     def set_costs(self, cost: ArrayLike) -> None:
         """Change the costs of all arcs; the basis stays, and `optimise` continues from it."""
         self._simplex.set_costs(np.ascontiguousarray(cost, np.float64))
 
     def set_weights(self, p: ArrayLike, q: ArrayLike, artificial: float) -> None:
-        """Change the weights, and make a basis from the arcs of least reduced cost under the present potentials.
+        """Change the weights; those arcs of the basis stay that carry flow in the right direction.
 
         Parameters
         ----------
@@ -292,19 +309,16 @@ class ArcProblem:
         artificial : float
             The reduced cost of an artificial arc, as in `start`.
         """
-        f, g = self.potentials()
         self.p, self.q = (np.ascontiguousarray(x, np.float64) for x in (p, q))
-        self._simplex.set_weights(self.p / self.p.sum(), self.q / self.q.sum())
-        self.start(f, g, artificial)
+        self._artificial = artificial
+        self._simplex.set_weights(self.p, self.q, artificial)
 
     def exact_plan(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, float]:
         """Return rows, columns and masses of the plan in exact arithmetic, and the mass that it misplaces.
 
-        Masses are shares of the total. A basis that rounded weights led to may have negative exact flows, of the order
-        of the rounding errors; these are left out and, with what artificial arcs carry, counted in the last value. It
-        is zero for a feasible plan.
+        Masses are shares of the total, positive, each to within three units in the last place. Nothing is misplaced if
+        `optimise` returned True.
         """
         i, j, arc, share = self.basis()
-        self._simplex.exact_flows(self.p, self.q, share)
         kept = (arc >= 0) & (share > 0)
         return i[kept], j[kept], share[kept], float(np.abs(share[~kept]).sum())

@@ -1,0 +1,137 @@
+// A strongly feasible basis from any list of arcs: the arcs that carry flow in the right direction stay.
+#pragma once
+
+#include "basis.hpp"
+
+namespace gibbsot {
+
+// An arc from a row to a column, both as nodes of a basis.
+struct Edge {
+    std::int32_t row, column, arc;
+};
+
+// Hangs all nodes of an empty basis. The edges make a forest; those that close a cycle are left out. Flows follow from
+// the leaves up. An edge whose flow would be negative, or zero and away from the root, is cut, and what then hangs on
+// nothing gets an artificial arc. `as_flow` turns exact flows into those of the basis.
+template <std::size_t K, class Tree, class AsFlow>
+class Forest {
+public:
+    using Index = typename Tree::Index;
+
+    Forest(Tree& basis, const std::vector<Edge>& edges, const ExactWeights<K>& weights, AsFlow as_flow)
+        : basis_(basis), as_flow_(as_flow), up_(nodes(), {Tree::kNone, Tree::kNone}), net_(nodes()) {
+        search(edges);
+        const std::size_t rows = at(basis_.rows());
+        std::copy(weights.a.begin(), weights.a.end(), net_.begin());
+        for (std::size_t j = 0; j < weights.b.size(); ++j) net_[rows + j] = -weights.b[j];
+        sum();
+        hang();
+    }
+
+private:
+    struct Link {
+        Index node, arc;
+    };
+    static std::size_t at(Index v) { return static_cast<std::size_t>(v); }
+    std::size_t nodes() const { return at(basis_.root()); }
+
+    // Breadth first from every node that was not reached: up_ and order_, parents before children.
+    void search(const std::vector<Edge>& edges) {
+        std::vector<std::size_t> begin(nodes() + 1);
+        for (const Edge& e : edges) {
+            ++begin[at(e.row)];
+            ++begin[at(e.column)];
+        }
+        std::size_t sum = 0;
+        for (std::size_t& x : begin) sum += std::exchange(x, sum);
+        std::vector<Link> links(sum);
+        std::vector<std::size_t> end(begin);
+        for (const Edge& e : edges) {
+            links[end[at(e.row)]++] = {e.column, e.arc};
+            links[end[at(e.column)]++] = {e.row, e.arc};
+        }
+        std::vector<char> reached(nodes());
+        order_.reserve(nodes());
+        for (std::size_t top = 0; top < nodes(); ++top) {
+            if (reached[top]) continue;
+            reached[top] = 1;
+            order_.push_back(static_cast<Index>(top));
+            for (std::size_t k = order_.size() - 1; k < order_.size(); ++k) {
+                const Index v = order_[k];
+                for (std::size_t l = begin[at(v)]; l < begin[at(v) + 1]; ++l) {
+                    const Link link = links[l];
+                    if (reached[at(link.node)]) continue;
+                    reached[at(link.node)] = 1;
+                    up_[at(link.node)] = {v, link.arc};
+                    order_.push_back(link.node);
+                }
+            }
+        }
+    }
+
+    // The net supply of every subtree; subtrees whose arc cannot stay are cut off.
+    void sum() {
+        for (std::size_t k = order_.size(); k-- > 0;) {
+            const Index v = order_[k], above = up_[at(v)].node;
+            if (above == Tree::kNone) continue;
+            const bool supplies = is_positive(net_[at(v)]);
+            if (basis_.is_row(v) ? supplies || net_[at(v)].zero() : !supplies && !net_[at(v)].zero())
+                net_[at(above)] += net_[at(v)];
+            else
+                up_[at(v)].node = Tree::kNone;
+        }
+    }
+
+    // A tree with a surplus or without any leads to the root from a row, one that lacks something from a column. Where
+    // its top is of the other kind, a child that carries more than this becomes the top. Children with less, one after
+    // the other, become trees of their own.
+    void hang() {
+        std::vector<Index> instead(nodes(), Tree::kNone);  // of a top: the child that becomes the top
+        for (const Index v : order_) {
+            const Index above = up_[at(v)].node;
+            if (above == Tree::kNone || up_[at(above)].node != Tree::kNone || instead[at(above)] != Tree::kNone) continue;
+            Wide<K>& net = net_[at(above)];
+            if (basis_.is_row(above) != net.negative() || net_[at(v)].zero()) continue;
+            if (size(net) < size(net_[at(v)])) {
+                instead[at(above)] = v;
+            } else {
+                up_[at(v)].node = Tree::kNone;
+                net -= net_[at(v)];
+            }
+        }
+        for (const Index v : order_) {
+            const Index above = up_[at(v)].node;
+            const Wide<K> flow = size(net_[at(v)]);
+            if (above == Tree::kNone && instead[at(v)] == Tree::kNone) {
+                basis_.hang(v, basis_.root(), Tree::kNone, as_flow_(flow));
+            } else if (above == Tree::kNone) {
+                const Index child = instead[at(v)];
+                basis_.hang(child, basis_.root(), Tree::kNone, as_flow_(flow));
+                basis_.hang(v, child, up_[at(child)].arc, as_flow_(size(net_[at(child)]) - flow));
+            } else if (instead[at(above)] != v) {
+                basis_.hang(v, above, up_[at(v)].arc, as_flow_(flow));
+            }
+        }
+    }
+    static Wide<K> size(const Wide<K>& x) { return x.negative() ? -x : x; }
+
+    Tree& basis_;
+    AsFlow as_flow_;
+    std::vector<Link> up_;
+    std::vector<Wide<K>> net_;
+    std::vector<Index> order_;
+};
+
+// The edges of a basis.
+template <class Tree>
+std::vector<Edge> edges_of(const Tree& basis) {
+    std::vector<Edge> edges;
+    for (std::int32_t v = 0; v < basis.root(); ++v) {
+        const auto& node = basis[v];
+        if (node.arc == Tree::kNone) continue;
+        edges.push_back(basis.is_row(v) ? Edge{v, node.parent, node.arc} : Edge{node.parent, v, node.arc});
+    }
+    return edges;
+}
+
+}  // namespace gibbsot
