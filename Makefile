@@ -9,7 +9,7 @@ MODULES := $(sort $(wildcard src/gibbsot/*.py src/gibbsot/*/*.py src/gibbsot/*/*
 TORCH := torch==2.13.0
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys lint format test test-all nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
+.PHONY: demo toys lint format test test-all fuzz nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
 
 demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
@@ -34,6 +34,12 @@ test: lint
 
 test-all: $(VENV)/test-all lint
 	$(PYTEST) --cov --cov-report=term:skip-covered
+
+# every exact solver on N small problems, from SEED on, against rational arithmetic
+N ?= 10000
+SEED ?= 0
+fuzz: $(VENV)/test
+	$(RUN) tests/fuzz.py $(N) $(SEED)
 
 # The kernels under the address and undefined-behaviour sanitizers, with GCC on Linux, in a build of their own. Without
 # `site` (-S) the editable installation is not found, only the copy in build/sanitize.

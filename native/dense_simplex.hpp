@@ -243,26 +243,13 @@ inline double dense_dual(CostView C, const double* p, const double* q, double* f
         const double least = least_sum(C.row(i), minus_g.data(), C.columns);
         f[i] = least < kInf<double> ? below(least) : largest;
     }
-    double total_error = 0, spread = 0;
-    DoubleDouble bound;
-    const auto side = [&](const double* w, const double* x, std::size_t n) {
-        DoubleDouble sum, mass;
-        double absolute = 0, low = kInf<double>, high = -kInf<double>;
-        for (std::size_t k = 0; k < n; ++k) {
-            sum += DoubleDouble::product(w[k], x[k]);
-            mass += w[k];
-            if (x[k] != 0) absolute += std::abs(w[k] * x[k]) + std::numeric_limits<double>::min();
-            low = std::min(low, x[k]);
-            high = std::max(high, x[k]);
-        }
-        bound += sum.over(mass);
-        total_error += sum_error(absolute / mass.high, 0x1p-90 * static_cast<double>(n));
-        spread += high - low;
-    };
-    side(p, f, C.rows);
-    side(q, g, C.columns);
-    *size = spread;
-    return rounded_down(bound.value(), total_error);
+    const auto [low_f, high_f] = std::minmax_element(f, f + C.rows);
+    const auto [low_g, high_g] = std::minmax_element(g, g + C.columns);
+    *size = (*high_f - *low_f) + (*high_g - *low_g);
+    const Estimate first = weighted_mean(p, f, C.rows), second = weighted_mean(q, g, C.columns);
+    DoubleDouble bound = first.value;
+    bound += second.value;
+    return rounded_down(bound.value(), first.error + second.error);
 }
 
 struct Support {
@@ -322,7 +309,8 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
         const double share = weights.share(flow), c = simplex.tree_cost(v);
         const DoubleDouble term = DoubleDouble::product(share, c);
         total += term;
-        if (c != 0) absolute += std::abs(term.high) + std::numeric_limits<double>::min();
+        // a share or a product below the normal numbers has lost digits
+        if (c != 0) absolute += std::abs(term.high) + std::numeric_limits<double>::min() * std::max(1.0, std::abs(c));
         if (answer.mass != nullptr) {
             const Index row = tree.is_row(v) ? v : tree[v].parent, column = tree.is_row(v) ? tree[v].parent : v;
             answer.i[n] = support.rows[static_cast<std::size_t>(row)];
@@ -333,7 +321,7 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
     });
     answer.entries = n;
     answer.value = forbidden ? kInf<double> : total.value();
-    answer.upper = rounded_up(answer.value, sum_error(absolute, 3 * kUlp));
+    answer.upper = rounded_up(answer.value, 3.03 * kUlp * absolute);
     return feasible;
 }
 

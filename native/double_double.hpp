@@ -1,7 +1,9 @@
 // Sums and products with twice the digits of a double.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 namespace gibbsot {
 
@@ -35,10 +37,37 @@ struct DoubleDouble {
 
 inline constexpr double kUlp = 0x1p-52;
 
-// What rounding and underflow may have taken from a sum whose terms have absolute values that add up to `absolute`.
-inline double sum_error(double absolute, double relative) {
-    return absolute > 0 ? absolute * relative * 1.01 + 0x1p-1070 : 0;
+// A number, and a bound of what rounding and underflow may have taken from it.
+struct Estimate {
+    DoubleDouble value;
+    double error;
+};
+
+// The power of two that brings the largest of some numbers near one, or near what powers of two allow.
+inline double unit_of(const double* x, std::size_t n) {
+    double largest = 0;
+    for (std::size_t k = 0; k < n; ++k) largest = std::max(largest, std::abs(x[k]));
+    return largest > 0 ? std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000)) : 1;
 }
+
+// sum(w x) / sum(w) of positive weights.
+inline Estimate weighted_mean(const double* w, const double* x, std::size_t n) {
+    const double unit = unit_of(x, n), down_w = 1 / unit_of(w, n), down_x = 1 / unit;
+    DoubleDouble sum, mass;
+    double absolute = 0;
+    for (std::size_t k = 0; k < n; ++k) {
+        const double weight = w[k] * down_w;
+        const DoubleDouble term = DoubleDouble::product(weight, x[k] * down_x);
+        sum += term;
+        mass += weight;
+        absolute += std::abs(term.high);
+    }
+    const DoubleDouble mean = sum.over(mass);
+    const double rounding = 0x1p-90 * absolute / mass.high + 0x1p-1060;
+    const bool zero = std::all_of(x, x + n, [](double z) { return z == 0; });
+    return {{mean.high * unit, mean.low * unit}, zero ? 0 : 1.01 * static_cast<double>(n) * rounding * unit};
+}
+
 // Bounds of a number that is known to within `error`.
 inline double rounded_down(double x, double error) { return x - (std::abs(x) * kUlp + error); }
 inline double rounded_up(double x, double error) { return x + (std::abs(x) * kUlp + error); }

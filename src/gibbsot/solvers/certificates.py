@@ -71,6 +71,12 @@ def bounds(p: Array, q: Array, f: Array, g: Array, mass: Array, costs: Array, de
     return Bounds(lower, _outwards(*total, np.inf), total.value, size)
 
 
+def below(f: Array, g: Array, depth: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return potentials that are feasible if f and g are so up to the errors of some rounded operations."""
+    share = 2 * (depth + 1) * _ULP  # the operations have terms of the size of f, of g or of their sum
+    return np.asarray(f - share * np.abs(f), np.float64), np.asarray(g - share * np.abs(g), np.float64)
+
+
 class _Estimate(NamedTuple):
     """A number and a bound of its error, which is zero only for an exact zero."""
 

@@ -16,9 +16,9 @@ from scipy import sparse
 
 from ..core import native
 from ..core.costs import Cost
-from .certificates import bounds
+from .certificates import below, bounds
 from .highs import HighsProblem
-from .network_simplex import ArcProblem
+from .network_simplex import ArcProblem, staircase
 from .solution import INFEASIBLE, Solution, status
 
 Array = NDArray[np.float64]
@@ -105,10 +105,8 @@ def feasible(cost: Cost, g: Array) -> tuple[Array, Array]:
     kept = np.isfinite(g)
     L = cost.col_max(g - np.median(g[kept]))
     L = np.where(np.isfinite(L), L, L[np.isfinite(L)].max())  # no point with weight has a finite cost to this one
-    U = cost.row_min(L)
-    # at most the rounding errors of the c-transform
-    slack = (cost.depth + 2) * _ULP * (np.abs(U).max() + np.abs(L).max())
-    return np.asarray(U - slack, np.float64), np.asarray(L, np.float64)
+    U, minus_L = below(cost.row_min(L), -L, cost.depth)
+    return U, -minus_L
 
 
 class _Rounds:
@@ -124,9 +122,14 @@ class _Rounds:
         """Add violated arcs until there is none."""
         g = np.where(self.p > 0, U, -np.inf)
         h = np.where(self.q > 0, self.cost.col_max(g), np.inf)
+        if not self.cost.finite:
+            reached = np.isfinite(h[self.columns]).all() and np.isfinite(self.cost.row_min(h)[self.rows]).all()
+            if not reached:
+                raise ValueError(INFEASIBLE)
         near = self._near_arcs(g, h, self.rows, self.columns)
-        staircase = _staircase(self.p, self.q, self.cost.shape[1])
-        possible = self._start(_sorted(near, staircase), g, h)  # if the staircase is allowed, a plan exists
+        i, j = staircase(self.a, self.b)
+        corners = self.rows[i] * self.cost.shape[1] + self.columns[j]
+        possible = self._start(_sorted(near, np.sort(corners)), g, h)  # if the staircase is allowed, a plan exists
         refinements = 0
         for rounds in range(1, max_rounds + 1):
             carried = self.engine.optimise(4 * _ULP * self.scale)
@@ -143,7 +146,7 @@ class _Rounds:
             if len(fresh):
                 self._add(fresh)
                 continue
-            if (not carried or self.misplaced > 0) and self._raise_artificial():
+            if not carried and self._raise_artificial():
                 continue
             if not carried:
                 raise ValueError(INFEASIBLE)
@@ -152,7 +155,7 @@ class _Rounds:
             refinements += 1
             self._restart(*potentials)
         if not carried:
-            self._force(staircase, g, h)
+            self._force(corners, g, h)
         return replace(self._solution(*potentials, rounds), status="rounds ran out")
 
     def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
@@ -180,7 +183,7 @@ class _Rounds:
 
     def _restart(self, U: Array, L: Array) -> None:
         """Start again without expensive arcs, which no plan near this one uses: the simplex is then more precise."""
-        i, j, _, _ = self.engine.exact_plan()
+        i, j, _ = self.engine.exact_plan()
         used = self.rows[i] * self.cost.shape[1] + self.columns[j]
         i, j = np.divmod(self.arcs, self.cost.shape[1])
         size = np.ptp(U[self.rows]) + np.ptp(L[self.columns])
@@ -195,9 +198,9 @@ class _Rounds:
         self.artificial = self.engine.raise_artificial(8.0)
         return True
 
-    def _force(self, staircase: Indices, g: Array, h: Array) -> None:
+    def _force(self, corners: Indices, g: Array, h: Array) -> None:
         """Solve with forbidden arcs, which cost more than any detour."""
-        i, j = np.divmod(staircase, self.cost.shape[1])
+        i, j = np.divmod(corners, self.cost.shape[1])
         forbidden = ~np.isfinite(self.cost.at(i, j))
         self._start(self.arcs, g - np.median(g[self.rows]), h - np.median(h[self.columns]))
         price = np.full(np.count_nonzero(forbidden), 2 * len(self.arcs) * max(self.scale, 1e-300))
@@ -228,36 +231,16 @@ class _Rounds:
 
     def _solution(self, U: Array, L: Array, rounds: int) -> Solution:
         """Return the plan of the basis with bounds rounded outwards."""
-        i, j, mass, self.misplaced = self.engine.exact_plan()
+        i, j, mass = self.engine.exact_plan()
         i, j = self.rows[i], self.columns[j]
         costs = self.cost.at(i, j)
         plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=self.cost.shape))
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth)
-        upper = found.upper
-        if self.misplaced > 0 and upper < np.inf:  # wherever it should go, it costs no more than this
-            upper += 2 * self.misplaced * (self.cost.spread() + np.abs(costs).max())
-        state = status(found.lower, upper, found.size)
-        return Solution(found.value, found.lower, upper, state, U, -L, plan, rounds)
+        state = status(found.lower, found.upper, found.size)
+        return Solution(found.value, found.lower, found.upper, state, U, -L, plan, rounds)
 
 
 def _sorted(*arcs: Indices) -> Indices:
     """Return the union of arcs, sorted."""
     every = np.sort(np.concatenate(arcs))
     return every[np.diff(every, prepend=-1) > 0]
-
-
-def _staircase(p: Array, q: Array, m2: int) -> Indices:
-    """Return the arcs of the plan of the north-west corner rule, as ``i m2 + j``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> _staircase(np.array([0.5, 0.5]), np.array([0.25, 0.75]), 2)
-    array([0, 1, 3])
-    """
-    rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    a, b = np.cumsum(p[rows])[:-1], np.cumsum(q[columns])[:-1]
-    steps = np.sort(np.concatenate([a, b]))
-    i = np.concatenate([[0], np.searchsorted(a, steps, side="right")])
-    j = np.concatenate([[0], np.searchsorted(b, steps, side="right")])
-    return rows[i] * m2 + columns[j]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .certificates import bounds
+from .certificates import below, bounds
 from .network_simplex import kernels
 from .solution import Solution, status
-
-_ULP = float(np.finfo(np.float64).eps)
 
 
 def solve_line(
@@ -45,22 +43,33 @@ def solve_line(
     i, j, mass = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     kernels().line_path(p=p[order_x], q=q[order_y], i=i, j=j, share=mass)
     xs, ys, depth = x[order_x], y[order_y], math.ceil(power) + 3
-    # In extended precision where there is one: along the path either the row or the column changes, and its potential
-    # by the difference of the costs, whose errors add up.
-    distances = np.abs(xs[i].astype(np.longdouble) - ys[j])
-    costs = distances**power
-    steps, down = np.diff(costs), np.diff(i) == 1
-    f = np.concatenate([[0], np.cumsum(steps[down])])
-    g = costs[0] + np.concatenate([[0], np.cumsum(steps[~down])])
-    middle = np.median(f)
-    f, g = f - middle, g + middle
-    added_up = 4 * depth * float(np.finfo(np.longdouble).eps) * float(costs.sum() + n * (np.ptp(f) + np.ptp(g)))
-    slack = added_up + depth * _ULP * float(np.abs(f).max() + np.abs(g).max())
+    costs = np.abs(xs[i].astype(np.longdouble) - ys[j]) ** power
+    f, g, errors = _path_potentials(i, costs, int(np.flatnonzero(mass > 0)[np.count_nonzero(mass) // 2]), depth)
+    first_x, first_y = np.searchsorted(i, np.arange(len(x))), np.searchsorted(j, np.arange(len(y)))
     full_f, full_g = np.empty(len(x)), np.empty(len(y))
-    full_f[order_x], full_g[order_y] = f - slack, g
+    full_f[order_x], full_g[order_y] = below((f - errors)[first_x], (g - errors)[first_y], depth)
     kept = mass > 0
     i, j, mass, costs = order_x[i[kept]], order_y[j[kept]], mass[kept], costs[kept].astype(np.float64)
     found = bounds(p, q, full_f, full_g, mass, costs, depth)
     plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(x), len(y))))
     state = status(found.lower, found.upper, found.size)
     return Solution(found.value, found.lower, found.upper, state, full_f, full_g, plan)
+
+
+def _path_potentials(
+    i: NDArray[np.int64], costs: NDArray[np.longdouble], centre: int, depth: int
+) -> tuple[NDArray[np.longdouble], NDArray[np.longdouble], NDArray[np.longdouble]]:
+    """Return the potentials of the row and of the column of each cell of a path, and how far they may be off.
+
+    Along the path either the row or the column changes, and its potential by the difference of the costs. The errors of
+    these add up, so they are in extended precision where there is one, and begin in a cell that has mass.
+    """
+
+    def summed(steps: NDArray[np.longdouble]) -> NDArray[np.longdouble]:
+        return np.concatenate([-np.cumsum(steps[:centre][::-1])[::-1], [0], np.cumsum(steps[centre:])])
+
+    steps, down = np.diff(costs), np.diff(i) == 1
+    f, g = summed(np.where(down, steps, 0)), summed(np.where(down, 0, steps))
+    behind = depth * (costs[1:] + costs[:-1])
+    behind += np.maximum(np.abs(f[1:]), np.abs(f[:-1])) + np.maximum(np.abs(g[1:]), np.abs(g[:-1]))
+    return f, g + costs[centre], 4 * np.finfo(np.longdouble).eps * np.abs(summed(behind))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .certificates import bounds
+from .certificates import below, bounds
 from .network_simplex import ArcProblem, kernels, solve_dense
 from .points import Points
 from .solution import Solution, status
@@ -28,7 +28,6 @@ Arcs = tuple[Indices, Indices, Array]
 _SMALLEST = 256  # points a side that the simplex on all arcs solves
 _CELL = 4  # points
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
-_MISPLACED = 1e-12  # mass; more than this is not rounding
 _ULP = float(np.finfo(np.float64).eps)
 
 
@@ -128,9 +127,6 @@ class _Cells:
             levels.append(_Level(Points(x, y, squared), a, b))
         self.levels = levels
         self.depth = X.shape[1] + 3
-        low, high = np.minimum(X.min(axis=0), Y.min(axis=0)), np.maximum(X.max(axis=0), Y.max(axis=0))
-        largest = 1.01 * float(((high - low) ** 2).sum())
-        self.largest = largest if squared else largest**0.5
 
     def run(self) -> Solution:
         """Solve from the coarsest level to the finest, or until the gap is reached."""
@@ -148,10 +144,8 @@ class _Cells:
                 if answer.status != "gap open":
                     return answer
             f, g, problem, rounds = solve_arcs(oracle, a, b, f, g, self.gap if n == 0 else 0.0)
-        i, j, mass, misplaced = problem.exact_plan()
-        if misplaced > _MISPLACED:
-            (i, j, mass), misplaced = _meet(problem.p, problem.q), 0.0
-        answer = self._solution((i, j, mass), f, self.depth, 2 * misplaced * self.largest)
+        arcs = problem.exact_plan() if problem.carried else _meet(problem.p, problem.q)
+        answer = self._solution(arcs, f, self.depth)
         return replace(answer, rounds=rounds)
 
     def _carry(self, n: int, g: Array, to: int) -> Array:
@@ -169,7 +163,7 @@ class _Cells:
         for level in self.levels[:n]:
             if level.cells is not None:
                 cells = [own[c] for own, c in zip(level.cells, cells, strict=True)]
-        i, j, mass, _ = problem.exact_plan()
+        i, j, mass = problem.exact_plan()
         parts = []
         for ends, cell, weight in ((i, cells[0], self.levels[0].a), (j, cells[1], self.levels[0].b)):
             arcs, points = np.argsort(ends, kind="stable"), np.argsort(cell, kind="stable")
@@ -180,7 +174,7 @@ class _Cells:
         i, j, mass = _meet(left, right)
         return row[i], column[j], mass
 
-    def _solution(self, arcs: Arcs, f: Array, depth: int, misplaced: float = 0.0) -> Solution:
+    def _solution(self, arcs: Arcs, f: Array, depth: int) -> Solution:
         """Return what a plan of the finest level and a potential of its rows prove."""
         i, j, mass = self.rows[arcs[0]], self.columns[arcs[1]], arcs[2]
         full = np.full(len(self.p), -np.inf)
@@ -188,14 +182,13 @@ class _Cells:
         # c-transforms make the potentials feasible for all points; what rounding may have added is taken off
         full_g = self.whole.column_min(-full)
         full_f = self.whole.row_min(-full_g)
-        full_f -= self.depth * _ULP * float(np.abs(full_f).max() + np.abs(full_g).max())
+        full_f, full_g = below(full_f, full_g, self.depth)
         found = bounds(self.p, self.q, full_f, full_g, mass, self.whole.at(i, j), depth)
-        upper = found.upper + misplaced  # another way for what is misplaced costs no more
-        state = status(found.lower, upper, found.size)
-        if state == "gap open" and upper - found.lower <= self.gap * upper:
+        state = status(found.lower, found.upper, found.size)
+        if state == "gap open" and found.upper - found.lower <= self.gap * found.upper:
             state = "gap reached"
         plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(self.p), len(self.q))))
-        return Solution(found.value, found.lower, upper, state, full_f, full_g, plan, rounds=0)
+        return Solution(found.value, found.lower, found.upper, state, full_f, full_g, plan, rounds=0)
 
 
 def _meet(p: Array, q: Array) -> Arcs:

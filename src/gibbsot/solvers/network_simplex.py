@@ -11,7 +11,9 @@ whatever the range of the weights, and the bounds are rounded outwards: ``lower 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -313,12 +315,36 @@ class ArcProblem:
         self._artificial = artificial
         self._simplex.set_weights(self.p, self.q, artificial)
 
-    def exact_plan(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, float]:
-        """Return rows, columns and masses of the plan in exact arithmetic, and the mass that it misplaces.
+    def exact_plan(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        """Return rows, columns and masses of the plan that the arcs carry.
 
-        Masses are shares of the total, positive, each to within three units in the last place. Nothing is misplaced if
-        `optimise` returned True.
+        Masses are shares of the total, positive, each to within three units in the last place.
         """
         i, j, arc, share = self.basis()
         kept = (arc >= 0) & (share > 0)
-        return i[kept], j[kept], share[kept], float(np.abs(share[~kept]).sum())
+        return i[kept], j[kept], share[kept]
+
+
+def staircase(p: Array, q: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return rows and columns of the plan of the north-west corner rule, in exact arithmetic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> i, j = staircase(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
+    >>> i.tolist(), j.tolist()
+    ([0, 0, 1], [0, 1, 1])
+    """
+    n = len(p) + len(q) - 1
+    i, j = np.empty(n, np.int64), np.empty(n, np.int64)
+    module = native.kernels()
+    if module is not None:
+        module.line_path(p=p, q=q, i=i, j=j, share=np.empty(n))
+        return i, j
+    P, Q = (sum(map(Fraction, x.tolist())) for x in (p, q))
+    steps = [(x * Q, 0) for x in accumulate(map(Fraction, p[:-1].tolist()))]
+    steps += [(x * P, 1) for x in accumulate(map(Fraction, q[:-1].tolist()))]
+    kinds = np.array([kind for _, kind in sorted(steps)], np.int64)
+    i[0] = j[0] = 0
+    i[1:], j[1:] = np.cumsum(kinds == 0), np.cumsum(kinds == 1)
+    return i, j
