@@ -50,7 +50,7 @@ def dense(p: Array, q: Array, C: Array) -> Answer:
 def crossed(p: Array, q: Array, C: Array) -> Answer:
     """Cross over from poor potentials, with few arcs a point, so that there are several rounds."""
     found = crossover(p, q, DenseCost(C), np.zeros(len(p)), neighbours=2)
-    return Answer(found.lower, found.upper, found.U, -found.L, found.plan, found.status)
+    return Answer(found.lower, found.upper, found.f, found.g, found.plan, found.status)
 
 
 def without_kernels(p: Array, q: Array, C: Array) -> Answer:
