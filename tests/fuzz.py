@@ -67,8 +67,8 @@ def line(p: Array, q: Array, X: Array, Y: Array, power: int) -> Answer:
 
 def points(p: Array, q: Array, X: Array, Y: Array, power: int) -> Answer:
     """Solve from coarse to fine, down to levels of two points."""
-    with mock.patch.object(multiscale, "_SMALLEST", 2):
-        found = multiscale.solve_points(X, Y, p, q, squared=power == 2, neighbours=2)
+    with mock.patch.multiple(multiscale, _SMALLEST=2, _NEIGHBOURS=2):
+        found = multiscale.solve_points(X, Y, p, q, squared=power == 2)
     return Answer(found.lower, found.upper, found.f, found.g, found.plan, found.status)
 
 

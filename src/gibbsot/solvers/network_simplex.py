@@ -250,15 +250,20 @@ class ArcProblem:
     def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
         """Pivot until no reduced cost is below ``-tolerance``; return whether the arcs carry all mass.
 
-        A tolerance below the rounding errors of the costs is raised to these. A plan of value `enough` ends it early. Where
-        rounding would misplace some mass, however small, the pivots resume with exact flows.
+        A tolerance below the rounding errors of the costs is raised to these. A plan of value `enough` ends it early.
+        Where rounding would misplace some mass, however small, the pivots resume with exact flows.
         """
         self._pivot(tolerance, enough)
-        if self._carried() and not self._simplex.settle():
+        if self._nearly_carried() and not self._simplex.settle():
             self._pivot(tolerance, enough)
-        return self._carried() and bool(self._simplex.settle())
+        return self.carried
 
-    def _carried(self) -> bool:
+    @property
+    def carried(self) -> bool:
+        """Whether the arcs carry all mass, in exact arithmetic."""
+        return self._nearly_carried() and bool(self._simplex.settle())
+
+    def _nearly_carried(self) -> bool:
         """Whether the arcs carry all mass, up to rounding."""
         return self.artificial_flow <= _ROUNDING
 
@@ -267,7 +272,7 @@ class ArcProblem:
         for _ in range(4):
             before, relative, patience = self.pivots, 8 * _ULP, 200 * (len(self.p) + len(self.q)) + _PIVOTS
             while not self._simplex.optimise(_PIVOTS, tolerance, relative):
-                if enough > -np.inf and self._carried() and self.value <= enough and self._simplex.settle():
+                if enough > -np.inf and self.value <= enough and self.carried:
                     return
                 if self.pivots - before > patience:  # pivots on rounding errors
                     relative, patience = 16 * relative, 2 * patience
