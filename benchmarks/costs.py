@@ -2,20 +2,21 @@
 
     python benchmarks/costs.py
 
-The constants in ``core/costs/points.py`` come from these figures.
+The constants in ``core/costs/points.py`` and ``native/minplus_grid.hpp`` come from these figures.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from gibbsot import PointCost, problem
+from gibbsot import GridCost, PointCost, problem
 from gibbsot.core.costs import points
 from gibbsot.sampling import sampler
 
@@ -55,5 +56,21 @@ def times_of(X: Array, Y: Array, dtype: DTypeLike, matrix: bool = False, trees: 
     return first, milliseconds(lambda: cost.row_min(smooth)), milliseconds(lambda: sampler.run(state, pair, T)) / 5
 
 
+def grid_costs() -> None:
+    """Time c-transforms and searches on square grids, for potentials of several kinds."""
+    print("side, power, dtype | c-transform: smooth, with noise, hot, half empty, in batches | 8 nearest")
+    for n, power, dtype in product((32, 64, 128, 256, 512, 1024), (1, 2), (np.float32, np.float64)):
+        cost, x, rng = GridCost((n, n), power, dtype=dtype), np.arange(n) / n, np.random.default_rng(0)
+        smooth = 0.3 * (x[:, None] ** 2 + 0.2 * np.sin(5 * x)).ravel()
+        hot = smooth + rng.exponential(size=n * n)
+        kinds = (smooth, smooth + 1e-3 * hot, hot, np.where(rng.random(n * n) < 0.5, smooth, np.inf))
+        transforms = [milliseconds(partial(cost.row_min, h)) for h in kinds]
+        transforms.append(milliseconds(partial(cost.row_min, np.tile(smooth, (4, 1)))) / 4)
+        nearest = milliseconds(partial(cost.row_nearest, kinds[1], 8), 1)
+        times = ", ".join(f"{t:.2f}" for t in transforms)
+        print(f"{n:4} {power} {np.dtype(dtype).name} | {times} | {nearest:.1f}", flush=True)
+
+
 if __name__ == "__main__":
     point_costs()
+    grid_costs()

@@ -6,7 +6,6 @@
 #include "bindings.hpp"
 #include "nearest.hpp"
 #include "parallel.hpp"
-#include "sweep.hpp"
 
 namespace gibbsot {
 namespace {
@@ -23,22 +22,23 @@ void c_transform(const CostArray& cost, bool by_rows, const Matrix<const T>& x, 
     nb::gil_scoped_release release;
     parallel_for(x.shape(0), n_threads, [&] {
         auto M = factory();
-        Workspace<T> work(M);
-        return [&, from, to, by_rows, M = std::move(M), work = std::move(work)](std::size_t b) mutable {
+        const std::size_t most = std::max(M.row_capacity(), M.column_capacity()), scratch = M.scratch_capacity();
+        return [&, from, to, by_rows, M = std::move(M), stored = Buffer<T>(most, 26), found = Buffer<T>(most, 47),
+                scratch = Buffer<T>(scratch, 34)](std::size_t b) mutable {
             const T* in = x.data() + b * from;
             T* result = out.data() + b * to;
             if (by_rows) {
                 M.set_columns(in);
-                std::fill(work.h.get(), work.h.get() + M.column_length(), kInf<T>);
-                M.pack_columns(in, work.h.get());
-                M.transform_to_rows(work.h.get(), work.U.get(), work.scratch.get());
-                M.unpack_rows(work.U.get(), result);
+                std::fill(stored.get(), stored.get() + M.column_length(), kInf<T>);
+                M.pack_columns(in, stored.get());
+                M.transform_to_rows(stored.get(), found.get(), scratch.get());
+                M.unpack_rows(found.get(), result);
             } else {
                 M.set_columns();
-                std::fill(work.minus_g.get(), work.minus_g.get() + M.row_length(), kInf<T>);
-                M.pack_rows(in, work.minus_g.get());
-                M.transform_to_columns(work.minus_g.get(), work.minus_L.get(), work.scratch.get());
-                M.unpack_columns(work.minus_L.get(), result);
+                std::fill(stored.get(), stored.get() + M.row_length(), kInf<T>);
+                M.pack_rows(in, stored.get());
+                M.transform_to_columns(stored.get(), found.get(), scratch.get());
+                M.unpack_columns(found.get(), result);
             }
         };
     });

@@ -26,6 +26,7 @@ public:
     Buffer(Buffer&&) noexcept = default;
     Buffer& operator=(Buffer&&) noexcept = default;
 
+    std::size_t size() const { return size_; }
     T* get() { return data_; }
     const T* get() const { return data_; }
     T& operator[](std::size_t i) { return data_[i]; }

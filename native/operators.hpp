@@ -141,13 +141,13 @@ public:
 
     explicit GridOperator(std::vector<MatrixView<T>> axes)
         : axes_(std::move(axes)), all_(whole()), box_(all_), starts_(starts()), to_rows_(views(all_)),
-          to_columns_(transposed(views(all_))), to_all_columns_(to_columns_) {}
+          to_columns_(transposed(views(all_))), to_all_columns_(transposed(views(all_))) {}
 
     std::size_t row_count() const { return to_rows_.to().points(); }
     std::size_t column_count() const { return to_all_columns_.to().points(); }
     std::size_t row_capacity() const { return to_rows_.to().capacity(); }
     std::size_t column_capacity() const { return to_all_columns_.to().capacity(); }
-    std::size_t scratch_capacity() const { return 2 * std::max(to_rows_.scratch(), to_all_columns_.scratch()); }
+    std::size_t scratch_capacity() const { return std::max(to_rows_.scratch(), to_all_columns_.scratch()); }
 
     void set_support(const T* q) {
         const Box box = around(q);

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.spatial.distance import cdist
@@ -55,6 +55,47 @@ def test_grid_products_on_random_shapes(shape, power, seed):
         with native.using(level):
             np.testing.assert_allclose(M.row_min(h), (dense + h).min(axis=1), rtol=1e-12, atol=1e-14)
             np.testing.assert_allclose(M.col_max(h), (h[:, None] - dense).max(axis=0), rtol=1e-12, atol=1e-14)
+
+
+LONG = {
+    "line": lambda dtype: GridCost(300, dtype=dtype),
+    "first": lambda dtype: GridCost((131, 3), power=1, dtype=dtype),
+    "last": lambda dtype: GridCost((2, 203), power=1.5, dtype=dtype),
+    "both": lambda dtype: GridCost((97, 101), dtype=dtype),
+    "middle": lambda dtype: GridCost((2, 100, 5), spacing=(1, 0.2, 3), dtype=dtype),
+    "any": lambda dtype: GridCost(matrices=[forbidding(110, 140), forbidding(3, 4)], dtype=dtype),
+    "wide": lambda dtype: GridCost(matrices=[forbidding(4, 3), forbidding(140, 97)], dtype=dtype),
+}
+
+
+def forbidding(m1, m2):
+    rng = np.random.default_rng([m1, m2])
+    M = rng.normal(size=(m1, m2))
+    M[rng.random(M.shape) < 0.3] = np.inf
+    M[0], M[:, 0] = 1, 2
+    return M
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", LONG)
+@given(seed=st.integers(0, 10_000), noise=st.sampled_from([0, 1e-3, 1, 1e4]), empty=st.sampled_from([0, 0.5, 0.99]))
+@settings(max_examples=15)
+def test_products_along_long_axes_leave_out_nothing(kind, dtype, seed, noise, empty):
+    """What the kernels leave out cannot change a bit of the result."""
+    M = LONG[kind](dtype)
+    rng = np.random.default_rng(seed)
+    h, g = (np.linspace(0, 2, m) ** 2 + noise * rng.exponential(size=m) for m in M.shape[::-1])
+    for x, shape in ((h, M.col_shape), (g, M.row_shape)):
+        x[rng.random(len(x)) < empty] = np.inf
+        lines = x.reshape(shape)
+        lines[rng.random(shape[0]) < 0.2] = np.inf
+        lines[..., rng.random(shape[-1]) < 0.2] = np.inf
+    with native.using("numpy"):
+        U, L = M.row_min(h), M.col_max(-g)
+    for level in native.available():
+        with native.using(level):
+            np.testing.assert_array_equal(M.row_min(h), U)
+            np.testing.assert_array_equal(M.col_max(-g), L)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
