@@ -11,8 +11,8 @@ from gibbsot import GridCost
 from gibbsot.distributed import shard, sources
 from gibbsot.distributed.shard import Bounds, Metadata, Sample, Shard, command, is_command, query
 from gibbsot.distributed.shards import LocalShards
-from gibbsot.models._barycenter_shard import BarycenterShard
 from gibbsot.models._mixture_shard import Mixture, MixtureShard
+from gibbsot.models.barycenter import BarycenterShard
 from gibbsot.models.mixtures import basis
 
 COST = GridCost(6)

@@ -12,8 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from gibbsot import DenseCost, GridCost, datasets
 from gibbsot.core import native
 from gibbsot.distributed.shards import LocalShards
-from gibbsot.models._barycenter_shard import BarycenterShard, lower_bound
-from gibbsot.models.barycenter import WassersteinBarycenter
+from gibbsot.models.barycenter import BarycenterShard, WassersteinBarycenter, lower_bound
 
 SIZE = 20
 M = GridCost(SIZE).matrix()

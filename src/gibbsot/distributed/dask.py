@@ -18,7 +18,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Concatenate
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,8 @@ except ImportError:
 from ..core import validation
 from ..io import npz
 from . import worker
-from .shard import A, add, is_command
-from .shards import P, S, Shards
+from .shard import A, add
+from .shards import S, Shards, query_call
 from .worker import Call, Checkpoint, LostShardError
 
 _ARITY = 8  # answers that are added in one task, between workers
@@ -73,9 +73,8 @@ class DaskShards(Shards[S]):
         self, client: Any, kind: type[S], sources: Sequence[Any], checkpoints: Sequence[Checkpoint] = ()
     ) -> None:
         if not isinstance(client, distributed.Client) or client.asynchronous or client.status != "running":
-            raise ValueError(
-                f"client: expected a dask.distributed.Client, running and not asynchronous, got {client!r}"
-            )
+            what = "a dask.distributed.Client, running and not asynchronous"
+            raise ValueError(f"client: expected {what}, got {client!r}")
         self.client: Any = client
         self.kind, self.sources = kind, list(sources)
         self._id = (client.id, secrets.token_hex(8))
@@ -102,23 +101,23 @@ class DaskShards(Shards[S]):
         """The number of commands so far."""
         return self._log_start + len(self._log)
 
-    def reduce(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> A:
-        call = Call(method.__name__, args, kwargs)
-        if not is_command(method):
-            return self._retry(lambda: self._sum(worker.run_query, self._position, call))
+    def _command(self, call: Call) -> Any:
         self._rebalance()
         self._log.append(call)
-        position = self._position
-        return self._retry(lambda: self._sum(worker.run_command, position, call))
+        return self._retry(lambda: self._sum(worker.run_command, call))
 
-    def collect(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> list[A]:
-        return self._retry(lambda: self._results(self._query(method, args, kwargs)))
+    def _query(self, call: Call) -> Any:
+        return self._retry(lambda: self._sum(worker.run_query, call))
+
+    def _answers(self, call: Call) -> list[Any]:
+        return self._retry(lambda: self._results(self._submit_all(worker.run_query, self._position, call)))
 
     def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> Any:
         """Call a query whose answers are rows of one matrix; return a Dask array whose blocks are on the workers."""
+        call = query_call(method)
 
         def blocks() -> list[Any]:
-            futures = self._query(method, (), {})
+            futures = self._submit_all(worker.run_query, self._position, call)
             known = self._results([self.client.submit(worker.shape_and_type, one, pure=False) for one in futures])
             return [dask.array.from_delayed(one, *of_one) for one, of_one in zip(futures, known, strict=True)]
 
@@ -228,15 +227,10 @@ class DaskShards(Shards[S]):
         shared = [self._scatter(args, broadcast=True)] if args else []
         return [self._submit(number, function, *shared) for number in range(len(self))]
 
-    def _query(self, method: Callable[..., Any], args: Any, kwargs: Any) -> list[Any]:
-        if is_command(method):
-            raise TypeError(f"{method.__qualname__}: is a command; expected a query")
-        return self._submit_all(worker.run_query, self._position, Call(method.__name__, args, kwargs))
-
-    def _sum(self, function: Callable[..., Any], *args: Any) -> Any:
+    def _sum(self, function: Callable[..., Any], call: Call) -> Any:
         """Return the sum of the answers: first on each worker, then over a few workers at a time."""
         groups: dict[str, list[Any]] = {}
-        for address, answer in zip(self._addresses, self._submit_all(function, *args), strict=True):
+        for address, answer in zip(self._addresses, self._submit_all(function, self._position, call), strict=True):
             groups.setdefault(address, []).append(answer)
         sums = [self.client.submit(add, group, workers=[at], pure=False) for at, group in groups.items()]
         while len(sums) > 1:

@@ -12,10 +12,17 @@ from numpy.typing import NDArray
 
 from ..core.costs import Cost
 from .shard import A, Metadata, Shard, add, is_command
-from .worker import Checkpoint
+from .worker import Call, Checkpoint
 
 S = TypeVar("S", bound=Shard[Any])
 P = ParamSpec("P")
+
+
+def query_call(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
+    """Return the call of a query; raise TypeError for a command."""
+    if is_command(method):
+        raise TypeError(f"{method.__qualname__}: is a command; expected a query")
+    return Call(method.__name__, args, kwargs)
 
 
 class Shards(ABC, Generic[S]):
@@ -30,12 +37,25 @@ class Shards(ABC, Generic[S]):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def reduce(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> A:
-        """Call a command or a query of every shard; return the sum of the answers (see `add`)."""
+    def _command(self, call: Call) -> Any:
+        """Run a command of every shard; return the sum of the answers."""
 
     @abstractmethod
+    def _query(self, call: Call) -> Any:
+        """Run a query of every shard; return the sum of the answers."""
+
+    @abstractmethod
+    def _answers(self, call: Call) -> list[Any]:
+        """Run a query of every shard; return the answers."""
+
+    def reduce(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> A:
+        """Call a command or a query of every shard; return the sum of the answers (see `add`)."""
+        call = Call(method.__name__, args, kwargs)
+        return self._command(call) if is_command(method) else self._query(call)
+
     def collect(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> list[A]:
         """Call a query of every shard; return the list of the answers."""
+        return self._answers(query_call(method, *args, **kwargs))
 
     @abstractmethod
     def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> Any:
@@ -92,25 +112,24 @@ class LocalShards(Shards[S]):
     def __len__(self) -> int:
         return len(self.shards)
 
-    def reduce(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> A:
-        if is_command(method):
-            return add([getattr(shard, method.__name__)(*args, **kwargs) for shard in self.shards])
-        return add(self.collect(method, *args, **kwargs))
-
-    def collect(self, method: Callable[Concatenate[S, P], A], /, *args: P.args, **kwargs: P.kwargs) -> list[A]:
-        if is_command(method):
-            raise TypeError(f"{method.__qualname__}: is a command; expected a query")
-        return [self._query(shard, method.__name__, args, kwargs) for shard in self.shards]
-
     def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> NDArray[Any]:
         return np.concatenate(self.collect(method))
 
-    def _query(self, shard: S, name: str, args: Any, kwargs: Any) -> Any:
-        before = _state(shard) if self.check_queries else ""
-        answer = getattr(shard, name)(*args, **kwargs)
-        if self.check_queries and _state(shard) != before:
-            raise AssertionError(f"{type(shard).__name__}.{name}: is marked as a query but changes the shard")
-        return answer
+    def _command(self, call: Call) -> Any:
+        return add([call.run(shard) for shard in self.shards])
+
+    def _query(self, call: Call) -> Any:
+        return add(self._answers(call))
+
+    def _answers(self, call: Call) -> list[Any]:
+        if not self.check_queries:
+            return [call.run(shard) for shard in self.shards]
+        before = list(map(_state, self.shards))
+        answers = [call.run(shard) for shard in self.shards]
+        if list(map(_state, self.shards)) != before:
+            name = f"{type(self.shards[0]).__name__}.{call.method}"
+            raise AssertionError(f"{name}: is marked as a query but changes the shard")
+        return answers
 
 
 def _state(shard: Any) -> str:
