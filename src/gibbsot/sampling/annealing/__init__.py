@@ -4,17 +4,17 @@ A policy is a frozen dataclass; its fields are the constants of the rule. What c
 ``state = policy.init(...)``, then ``state = policy.update(state, ...)`` for each observation. States are immutable too
 and convert to and from arrays for files.
 
-=====================  =================================================================  ==========================
-policy                 rule                                                               used by
-=====================  =================================================================  ==========================
-`StagedCooling`        stages at eta times the theory's bound on the temperature          `solve`, `solve_batch`
-`AdaptiveCooling`      cools on stalls, damps steps, restores the best model              `WassersteinNMF`
-`EpochDecay`           the paper's factor for every epoch                                 `WassersteinNMF`
-`PlateauCooling`       cools and damps when the objective stops falling                   barycenter, classifier
-`CoolingStages`        fixed stages, with steps that grow while gradients agree           `mixture_coordinates`
-`GapTracking`          keeps the gap between V(z) and its lower bound at a target         `torch.WassersteinLoss`
-`GeometricDecay`       a power of a factor, not below a floor                             `torch.GibbsTemperature`
-=====================  =================================================================  ==========================
+=================  ========  ===========================================================  ========================
+policy             module    rule                                                         used by
+=================  ========  ===========================================================  ========================
+`StagedCooling`    staged    stages at eta times the theory's bound on the temperature    `solve`, `solve_batch`
+`AdaptiveCooling`  adaptive  cools on stalls, damps steps, restores the best model        `WassersteinNMF`
+`EpochDecay`       adaptive  the paper's factor for every epoch                           `WassersteinNMF`
+`PlateauCooling`   plateau   cools and damps when the objective stops falling             barycenter, classifier
+`CoolingStages`    staged    fixed stages, with steps that grow while gradients agree     `mixture_coordinates`
+`GapTracking`      tracking  keeps the gap between V(z) and its lower bound at a target   `torch.WassersteinLoss`
+`GeometricDecay`   tracking  a power of a factor, not below a floor                       `torch.GibbsTemperature`
+=================  ========  ===========================================================  ========================
 
 The exact evaluation of a sample of problems, which some policies observe, is in `gibbsot.solvers.evaluation`.
 """
