@@ -28,6 +28,7 @@ Arcs = tuple[Indices, Indices, Array]
 _SMALLEST = 256  # points a side that the simplex on all arcs solves
 _CELL = 4  # points
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
+_PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _ULP = float(np.finfo(np.float64).eps)
 
 
@@ -268,7 +269,9 @@ def solve_arcs(
     tolerance = 4 * _ULP * scale
     best, enough = f, _dual_value(p, q, f, g) / (1 - gap) if gap else -np.inf
     for rounds in range(1, max_rounds + 1):
-        carried = problem.optimise(tolerance, enough) or _carry_all(oracle, problem, tolerance)
+        carried = problem.optimise(tolerance, enough)
+        if not carried and rounds > _PATIENCE:
+            carried = _carry_all(oracle, problem, tolerance)
         f, g = problem.potentials()
         if gap and carried:
             value = _dual_value(p, q, f, oracle.column_min(-f)) / (1 - gap) if problem.value > enough else -np.inf
@@ -278,7 +281,10 @@ def solve_arcs(
         J = oracle.rows(-g, min(_NEIGHBOURS, m2), f - 4 * tolerance)
         fresh = np.setdiff1d(_pairs(np.arange(m1)[:, None], J, m2), arcs, assume_unique=True)
         if len(fresh) == 0:
-            break
+            if carried or rounds > _PATIENCE:
+                break
+            problem.raise_artificial()
+            continue
         arcs = _unique(arcs, fresh)
         i, j = np.divmod(fresh, m2)
         problem.add(i, j, oracle.at(i, j))
