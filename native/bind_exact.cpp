@@ -1,6 +1,7 @@
 // The exact engine: the network simplex on arcs and on dense matrices, k-d trees, and the monotone path of the line.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -18,11 +19,25 @@ namespace {
 
 using namespace nb::literals;
 
-// Lets the main thread see Ctrl-C during a long computation without the GIL, and the others stop with it.
+// A flag that ends the computations of the threads that watch it.
+class StopFlag {
+public:
+    void set() { *flag_ = true; }
+    void watch() { watched = flag_; }
+
+    static thread_local std::shared_ptr<const std::atomic<bool>> watched;
+
+private:
+    std::shared_ptr<std::atomic<bool>> flag_ = std::make_shared<std::atomic<bool>>(false);
+};
+thread_local std::shared_ptr<const std::atomic<bool>> StopFlag::watched;
+
+// Lets the main thread see Ctrl-C during a long computation without the GIL, and the others stop with it. Made in the
+// thread that was called from Python.
 class Interrupt {
 public:
     void operator()() {
-        if (stopped_) throw std::runtime_error("interrupted");
+        if (stopped_ || (watched_ && *watched_)) throw std::runtime_error("interrupted");
         if (std::this_thread::get_id() != thread_) return;
         nb::gil_scoped_acquire acquire;
         if (PyErr_CheckSignals() == 0) return;
@@ -32,6 +47,7 @@ public:
 
 private:
     std::thread::id thread_ = std::this_thread::get_id();
+    std::shared_ptr<const std::atomic<bool>> watched_ = StopFlag::watched;
     std::atomic<bool> stopped_{false};
 };
 
@@ -55,15 +71,28 @@ void bind_arcs(nb::module_& m) {
              },
              "i"_a, "j"_a, "cost"_a)
         .def("start",
-             [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, bool greedy) {
+             [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, bool greedy,
+                Vector<const std::int64_t> basis) {
                  check_length(f.shape(0), self.rows());
                  check_length(g.shape(0), self.columns());
+                 std::vector<Edge> edges;
+                 for (std::size_t k = 0; k < basis.shape(0); ++k) {
+                     const std::int64_t arc = basis.data()[k];
+                     if (arc < 0) continue;
+                     require(arc < static_cast<std::int64_t>(self.arcs()), "basis: an arc that does not exist");
+                     edges.push_back(self.edge(static_cast<std::size_t>(arc)));
+                 }
                  nb::gil_scoped_release release;
-                 self.start(f.data(), g.data(), artificial, greedy);
+                 self.start(f.data(), g.data(), artificial, greedy, edges);
              },
-             "f"_a, "g"_a, "artificial"_a, "greedy"_a)
-        .def("optimise", &ArcSimplex::optimise, "pivots"_a, "tolerance"_a, "relative"_a,
-             nb::call_guard<nb::gil_scoped_release>())
+             "f"_a, "g"_a, "artificial"_a, "greedy"_a, "basis"_a)
+        .def("optimise",
+             [](ArcSimplex& self, std::int64_t pivots, double tolerance, double relative) {
+                 Interrupt interrupt;
+                 nb::gil_scoped_release release;
+                 return self.optimise(pivots, tolerance, relative, [&] { interrupt(); });
+             },
+             "pivots"_a, "tolerance"_a, "relative"_a)
         .def("settle", &ArcSimplex::settle, nb::call_guard<nb::gil_scoped_release>())
         .def("set_artificial", &ArcSimplex::set_artificial, "cost"_a, nb::call_guard<nb::gil_scoped_release>())
         .def("set_costs",
@@ -107,34 +136,48 @@ void bind_arcs(nb::module_& m) {
         .def_prop_ro("value", &ArcSimplex::value);
 }
 
-// One problem a row of p and q, all with the costs C. `info` has the columns value, lower, upper, size, entries, pivots
-// and feasible; the plan's arrays may be empty. Potentials are written for the points that have weight.
-void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q, std::size_t n_threads,
-                       Matrix<double> f, Matrix<double> g, Matrix<std::int32_t> i, Matrix<std::int32_t> j,
-                       Matrix<double> mass, Matrix<double> info) {
+// One problem a row of p and q, all with the costs C, each from a row of the arcs of earlier bases if there are any.
+// `info` has the columns value, lower, upper, size, entries, pivots, feasible and stopped; the plan's arrays may be empty.
+// Potentials are written for the points that have weight.
+void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q,
+                       Matrix<const std::int32_t> from_i, Matrix<const std::int32_t> from_j, std::size_t n_threads,
+                       double seconds, Matrix<double> f, Matrix<double> g, Matrix<std::int32_t> i,
+                       Matrix<std::int32_t> j, Matrix<double> mass, Matrix<double> info) {
     const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1), most = mass.shape(1);
     check_shape("p", p, n, m1);
     check_shape("q", q, n, m2);
     check_threads(n_threads);
     check_shape("f", f, n, m1);
     check_shape("g", g, n, m2);
-    check_length(info.shape(1), 7);
+    check_length(info.shape(1), 8);
+    const std::size_t arcs = from_i.shape(1);
+    if (from_i.shape(0) != n) fail("basis: expected ", n, " rows, got ", from_i.shape(0));
+    check_shape("basis", from_j, n, arcs);
+    for (std::size_t k = 0; k < n * arcs; ++k)
+        require(from_i.data()[k] < static_cast<std::int64_t>(m1) && from_j.data()[k] < static_cast<std::int64_t>(m2),
+                "basis: an arc lies outside the matrix of costs");
     for (const std::size_t rows : {info.shape(0), mass.shape(0)}) check_length(rows, n);
     check_length(i.size(), mass.size());
     check_length(j.size(), mass.size());
     require(most == 0 || most >= m1 + m2, "mass: expected at least m1 + m2 columns, or none");
     Interrupt interrupt;
     nb::gil_scoped_release release;
-    parallel_for(n, n_threads, [&] {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto make = [&] {
         return [&](std::size_t b) {
             const bool plan = most > 0;
+            bool stopped = false;
             DenseAnswer answer{f.data() + b * m1, g.data() + b * m2,
                                plan ? i.data() + b * most : nullptr,
                                plan ? j.data() + b * most : nullptr,
-                               plan ? mass.data() + b * most : nullptr};
-            solve_dense({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, answer,
-                        [&] { interrupt(); });
-            double* out = info.data() + 7 * b;
+                               plan ? mass.data() + b * most : nullptr, most};
+            const DenseBasis from{from_i.data() + b * arcs, from_j.data() + b * arcs, arcs};
+            solve_dense({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, from, answer, [&] {
+                interrupt();
+                stopped = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > seconds;
+                return stopped;
+            });
+            double* out = info.data() + 8 * b;
             out[0] = answer.value;
             out[1] = answer.lower;
             out[2] = answer.upper;
@@ -142,8 +185,10 @@ void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<co
             out[4] = static_cast<double>(answer.entries);
             out[5] = static_cast<double>(answer.pivots);
             out[6] = answer.feasible ? 1 : 0;
+            out[7] = stopped ? 1 : 0;
         };
-    });
+    };
+    parallel_for(n, n_threads, make, [&] { interrupt(); });
 }
 
 // Potentials of the points without weight, from those that solve_dense wrote.
@@ -244,7 +289,12 @@ void bind_exact(nb::module_& m) {
     bind_tree<3>(m, "KdTree3");
     m.def("line_path", &line_path, nb::kw_only(), "p"_a, "q"_a, output("i"), output("j"), output("share"));
     m.def("median_cells", &cells, "points"_a, nb::kw_only(), "most"_a, output("label"));
-    m.def("solve_dense", &solve_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"), output("g"),
+    nb::class_<StopFlag>(m, "StopFlag")
+        .def(nb::init<>())
+        .def("set", &StopFlag::set)
+        .def("watch", &StopFlag::watch);
+    m.def("solve_dense", &solve_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "from_i"_a, "from_j"_a, "n_threads"_a,
+          "seconds"_a, output("f"), output("g"),
           output("i"), output("j"), output("mass"), output("info"));
     m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),
           output("g"));

@@ -6,6 +6,7 @@
 
 #include "basis.hpp"
 #include "double_double.hpp"
+#include "forest.hpp"
 #include "simd.hpp"
 
 namespace gibbsot {
@@ -89,21 +90,40 @@ public:
         for (std::size_t j = 0; j < m2; ++j)
             if (basis_[column_node(j)].parent == Tree::kNone)
                 basis_.hang(column_node(j), basis_.root(), Tree::kNone, left_b[j]);
-        const Index first = basis_[basis_.root()].child;
-        connected_ = basis_[first].next == Tree::kNone;  // the only artificial arc carries nothing and stays
-        artificial_ = connected_ ? 0 : 4 * usual_cost();
-        basis_.finish([&](Index v) { return tree_cost(v); });
+        y0_.assign(m1 + m2, 0);
+        hung();
     }
 
-    // Pivots until no arc has a negative reduced cost. Calls pause() every few milliseconds' worth of work.
-    // Returns false where infinite costs forbid every plan.
+    // A basis that keeps the edges of a list where they carry flow.
+    template <std::size_t K>
+    void start(const std::vector<Edge>& edges, const ExactWeights<K>& weights) {
+        basis_.clear();
+        y0_.assign(C_.rows + C_.columns, 0);
+        const auto as_flow = [&](const Wide<K>& flow) {
+            if constexpr (std::is_same_v<Flow, double>)
+                return weights.share(flow);
+            else
+                return flow;
+        };
+        // artificial arcs refer to the potentials of the edges
+        const auto reach = [&](Index v, Index from) {
+            if (from == Tree::kNone) return;
+            const double above = y0_[static_cast<std::size_t>(from)];
+            y0_[static_cast<std::size_t>(v)] = basis_.is_row(v) ? above + cost(v, from) : above - cost(from, v);
+        };
+        Forest<K, Tree, decltype(as_flow), decltype(reach)>(basis_, edges, weights, as_flow, reach);
+        hung();
+    }
+
+    // Pivots until no arc has a negative reduced cost, or pause(), which is called every few milliseconds' worth of work,
+    // returns true. Returns false where infinite costs forbid every plan.
     template <class Pause>
     bool optimise(Pause pause) {
         const double most = 16.0 * static_cast<double>(C_.rows + C_.columns) * largest_;
         for (;;) {
             for (int repeat = 0; repeat < 4; ++repeat) {
                 const std::int64_t before = basis_.pivots();
-                pivot_all(pause);
+                if (!pivot_all(pause)) return stop();
                 if (basis_.pivots() == before) break;
                 basis_.refresh([&](Index v) { return tree_cost(v); });
             }
@@ -115,12 +135,29 @@ public:
     }
 
     double tree_cost(Index v) const {
-        if (basis_[v].arc == Tree::kNone) return artificial_;
+        if (basis_[v].arc == Tree::kNone)
+            return artificial_ + (basis_.is_row(v) ? 1 : -1) * y0_[static_cast<std::size_t>(v)];
         const Index p = basis_[v].parent;
         return basis_.is_row(v) ? cost(v, p) : cost(p, v);
     }
 
 private:
+    // After all nodes were hung.
+    void hung() {
+        const Index first = basis_[basis_.root()].child;
+        connected_ = basis_[first].next == Tree::kNone;  // the only artificial arc carries nothing and stays
+        artificial_ = connected_ ? 0 : 4 * usual_cost();
+        basis_.finish([&](Index v) { return tree_cost(v); });
+    }
+    // The present basis without rounding errors, or the first one if this has artificial flow.
+    bool stop() {
+        if (connected_ || !artificial_flow()) {
+            basis_.refresh([&](Index v) { return tree_cost(v); });
+            return true;
+        }
+        start();
+        return connected_ || !artificial_flow();
+    }
     double cost(Index i, Index v) const {
         return C_.row(static_cast<std::size_t>(i))[static_cast<std::size_t>(v) - C_.rows];
     }
@@ -158,8 +195,9 @@ private:
         return false;
     }
 
+    // Returns whether it was not stopped.
     template <class Pause>
-    void pivot_all(Pause pause) {
+    bool pivot_all(Pause pause) {
         const std::size_t m1 = C_.rows, m2 = C_.columns;
         const std::size_t usual = m2 <= 128 ? 8 : m2 <= 512 ? 4 : 2;
         const double* y = basis_.y();
@@ -190,7 +228,7 @@ private:
                 found = m1;
             }
             next_ = i;
-            if (found == m1) return;
+            if (found == m1) return true;
             basis_.pivot(static_cast<Index>(found), column_node(column), 0, best);
             if (--patience == 0) {  // pivots on rounding errors
                 tolerance *= 16;
@@ -199,7 +237,7 @@ private:
             work += (scanned + 1) * m2 + 8 * (m1 + m2);
             if (work > 20'000'000) {
                 work = 0;
-                pause();
+                if (pause()) return false;
             }
         }
     }
@@ -207,6 +245,7 @@ private:
     CostView C_;
     std::vector<Flow> a_, b_;
     Tree basis_;
+    std::vector<double> y0_;  // potentials that the costs of artificial arcs refer to
     double largest_ = 0, artificial_ = 0;
     bool connected_ = false;
     std::size_t next_ = 0;
@@ -215,8 +254,9 @@ private:
 // What is known of one problem. The plan's masses are shares of the total; potentials satisfy f_i + g_j <= C_ij exactly.
 struct DenseAnswer {
     double *f, *g;            // of the points that have weight; the others are left alone
-    std::int32_t *i, *j;      // may be null: the plan, at most rows + columns - 1 entries
+    std::int32_t *i, *j;      // may be null: the plan's entries, the other arcs of the basis, and -1
     double* mass;             // may be null
+    std::size_t capacity;     // of these
     std::int64_t entries = 0;
     double value = 0, lower = 0, upper = 0, size = 0;  // size: the spread of the potentials
     std::int64_t pivots = 0;
@@ -300,9 +340,20 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
     double absolute = 0;
     std::int64_t n = 0;
     bool forbidden = false;
+    std::vector<Index> empty;
+    const auto write = [&](std::int64_t k, Index v, double share) {
+        const Index row = tree.is_row(v) ? v : tree[v].parent, column = tree.is_row(v) ? tree[v].parent : v;
+        answer.i[k] = support.rows[static_cast<std::size_t>(row)];
+        answer.j[k] = support.columns[static_cast<std::size_t>(column - tree.rows())];
+        answer.mass[k] = share;
+    };
     const bool feasible = exact_flows<K>(tree, order, weights, [&](Index v, const Wide<K>& flow) {
-        if (!is_positive(flow)) return;
-        if (tree[v].arc == Simplex::Tree::kNone) {
+        const bool artificial = tree[v].arc == Simplex::Tree::kNone;
+        if (!is_positive(flow)) {
+            if (!artificial) empty.push_back(v);
+            return;
+        }
+        if (artificial) {
             forbidden = true;
             return;
         }
@@ -311,23 +362,48 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
         total += term;
         // a share or a product below the normal numbers has lost digits
         if (c != 0) absolute += std::abs(term.high) + std::numeric_limits<double>::min() * std::max(1.0, std::abs(c));
-        if (answer.mass != nullptr) {
-            const Index row = tree.is_row(v) ? v : tree[v].parent, column = tree.is_row(v) ? tree[v].parent : v;
-            answer.i[n] = support.rows[static_cast<std::size_t>(row)];
-            answer.j[n] = support.columns[static_cast<std::size_t>(column - tree.rows())];
-            answer.mass[n] = share;
-        }
+        if (answer.mass != nullptr) write(n, v, share);
         ++n;
     });
     answer.entries = n;
+    if (answer.mass != nullptr) {
+        for (const Index v : empty) write(n++, v, 0);
+        std::fill(answer.i + n, answer.i + answer.capacity, -1);
+        std::fill(answer.j + n, answer.j + answer.capacity, -1);
+        std::fill(answer.mass + n, answer.mass + answer.capacity, 0.0);
+    }
     answer.value = forbidden ? kInf<double> : total.value();
     answer.upper = rounded_up(answer.value, 3.03 * kUlp * absolute);
     return feasible;
 }
 
-// Solves one problem on the matrix of all its costs.
+// The arcs of an earlier basis, as rows and columns; negative ones are left out.
+struct DenseBasis {
+    const std::int32_t *i, *j;
+    std::size_t size;
+};
+
+// The arcs between points that have weight, as edges between nodes.
+inline std::vector<Edge> edges_between(CostView C, const DenseBasis& arcs, const Support& support) {
+    std::vector<std::int32_t> row(C.rows, -1), column(C.columns, -1);
+    for (std::size_t k = 0; k < support.rows.size(); ++k)
+        row[static_cast<std::size_t>(support.rows[k])] = static_cast<std::int32_t>(k);
+    for (std::size_t k = 0; k < support.columns.size(); ++k)
+        column[static_cast<std::size_t>(support.columns[k])] = static_cast<std::int32_t>(support.rows.size() + k);
+    std::vector<Edge> edges;
+    for (std::size_t k = 0; k < arcs.size; ++k) {
+        if (arcs.i[k] < 0 || arcs.j[k] < 0) continue;
+        const auto i = static_cast<std::size_t>(arcs.i[k]), j = static_cast<std::size_t>(arcs.j[k]);
+        if (row[i] >= 0 && column[j] >= 0 && C.row(i)[j] < kInf<double>) edges.push_back({row[i], column[j], 0});
+    }
+    return edges;
+}
+
+// Solves one problem on the matrix of all its costs, from the arcs of a basis if there are any. pause() returns whether
+// to stop with what has been reached.
 template <class Pause>
-void solve_dense(CostView C, const double* p, const double* q, DenseAnswer& answer, Pause pause) {
+void solve_dense(CostView C, const double* p, const double* q, const DenseBasis& basis, DenseAnswer& answer,
+                 Pause pause) {
     const Support support(C, p, q);
     const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
     std::vector<double> gathered;
@@ -357,6 +433,14 @@ void solve_dense(CostView C, const double* p, const double* q, DenseAnswer& answ
     };
     with_words(support.p, support.q, [&]<std::size_t K>() {
         const ExactWeights<K> weights(support.p.data(), m1, support.q.data(), m2);
+        std::vector<Edge> edges = edges_between(C, basis, support);
+        const auto begin = [&](auto& simplex) {
+            if (edges.empty())
+                simplex.start();
+            else
+                simplex.template start<K>(edges, weights);
+            answer.feasible = simplex.optimise(pause);
+        };
         // normal weights: flows in doubles lead to the basis, whose flows are then computed exactly
         if (weights.bits <= 130) {
             const double P = weights.total_p, Q = weights.total_q;
@@ -364,13 +448,13 @@ void solve_dense(CostView C, const double* p, const double* q, DenseAnswer& answ
             for (double& x : a) x /= P;
             for (double& x : b) x /= Q;
             DenseSimplex<double> simplex(view, std::move(a), std::move(b));
-            simplex.start();
-            answer.feasible = simplex.optimise(pause);
+            begin(simplex);
             if (answer.feasible && dense_plan<K>(simplex, support, weights, answer)) return finish(simplex);
+            answer.pivots += simplex.basis().pivots();
+            edges = edges_of(simplex.basis());
         }
         DenseSimplex<Wide<K>> simplex(view, weights.a, weights.b);
-        simplex.start();
-        answer.feasible = simplex.optimise(pause);
+        begin(simplex);
         dense_plan<K>(simplex, support, weights, answer);
         finish(simplex);
     });

@@ -12,15 +12,16 @@ struct Edge {
 
 // Hangs all nodes of an empty basis. The edges make a forest; those that close a cycle are left out. Flows follow from
 // the leaves up. An edge whose flow would be negative, or zero and away from the root, is cut, and what then hangs on
-// nothing gets an artificial arc. `as_flow` turns exact flows into those of the basis.
-template <std::size_t K, class Tree, class AsFlow>
+// nothing gets an artificial arc. `as_flow` turns exact flows into those of the basis; `reach` is told of every node
+// and the node from which it is reached, if any, before anything is cut.
+template <std::size_t K, class Tree, class AsFlow, class Reach>
 class Forest {
 public:
     using Index = typename Tree::Index;
 
-    Forest(Tree& basis, const std::vector<Edge>& edges, const ExactWeights<K>& weights, AsFlow as_flow)
+    Forest(Tree& basis, const std::vector<Edge>& edges, const ExactWeights<K>& weights, AsFlow as_flow, Reach reach)
         : basis_(basis), as_flow_(as_flow), up_(nodes(), {Tree::kNone, Tree::kNone}), net_(nodes()) {
-        search(edges);
+        search(edges, reach);
         const std::size_t rows = at(basis_.rows());
         std::copy(weights.a.begin(), weights.a.end(), net_.begin());
         for (std::size_t j = 0; j < weights.b.size(); ++j) net_[rows + j] = -weights.b[j];
@@ -36,7 +37,7 @@ private:
     std::size_t nodes() const { return at(basis_.root()); }
 
     // Breadth first from every node that was not reached: up_ and order_, parents before children.
-    void search(const std::vector<Edge>& edges) {
+    void search(const std::vector<Edge>& edges, Reach reach) {
         std::vector<std::size_t> begin(nodes() + 1);
         for (const Edge& e : edges) {
             ++begin[at(e.row)];
@@ -56,6 +57,7 @@ private:
             if (reached[top]) continue;
             reached[top] = 1;
             order_.push_back(static_cast<Index>(top));
+            reach(static_cast<Index>(top), Tree::kNone);
             for (std::size_t k = order_.size() - 1; k < order_.size(); ++k) {
                 const Index v = order_[k];
                 for (std::size_t l = begin[at(v)]; l < begin[at(v) + 1]; ++l) {
@@ -64,6 +66,7 @@ private:
                     reached[at(link.node)] = 1;
                     up_[at(link.node)] = {v, link.arc};
                     order_.push_back(link.node);
+                    reach(link.node, v);
                 }
             }
         }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <memory>
 
 #include "basis.hpp"
@@ -36,8 +37,8 @@ public:
     // A basis that keeps the arcs of a list where they carry flow.
     virtual void start(const std::vector<Edge>& edges, const NodeWeights& weights) = 0;
     // Pivots until no arc has a reduced cost below -tolerance, and below -relative times its terms, which would be
-    // rounding (true), or `most` pivots are done (false).
-    virtual bool optimise(std::int64_t most, double tolerance, double relative) = 0;
+    // rounding (true), or `most` pivots are done (false). Calls pause() every few milliseconds' worth of work.
+    virtual bool optimise(std::int64_t most, double tolerance, double relative, const std::function<void()>& pause) = 0;
     // Potentials without the rounding errors of the pivots.
     virtual void refresh() = 0;
     virtual std::vector<Edge> edges() const = 0;
@@ -105,13 +106,13 @@ public:
                 else
                     return Flow{};  // the words of a problem do not change
             };
-            Forest<K, Tree, decltype(as_flow)>(basis_, edges, exact, as_flow);
+            Forest<K, Tree, decltype(as_flow), void (*)(Index, Index)>(basis_, edges, exact, as_flow, [](Index, Index) {});
         });
         basis_.finish([&](Index v) { return tree_cost(v); });
         next_ = 0;
     }
 
-    bool optimise(std::int64_t most, double tolerance, double relative) override {
+    bool optimise(std::int64_t most, double tolerance, double relative, const std::function<void()>& pause) override {
         const std::size_t n = list_.size();
         const std::size_t block =
             std::max<std::size_t>(16, static_cast<std::size_t>(0.1 * std::sqrt(static_cast<double>(n))));
@@ -142,7 +143,7 @@ public:
             if (done) break;
             const Arc& arc = list_.arcs[found];
             basis_.pivot(arc.tail, arc.head, static_cast<Index>(found), best);
-            ++pivots;
+            if (++pivots % 1000 == 0) pause();
         }
         return done;
     }
@@ -237,16 +238,22 @@ public:
         for (std::size_t k = 0; k < n; ++k)
             list_.arcs.push_back({static_cast<Index>(i[k]), m1 + static_cast<Index>(j[k]), cost[k]});
     }
-    // A first basis from potentials f and g.
-    void start(const double* f, const double* g, double artificial, bool greedy) {
+    // A first basis from potentials f and g, and from the arcs of a list that can carry flow, if there are any.
+    void start(const double* f, const double* g, double artificial, bool greedy, const std::vector<Edge>& edges) {
         if (exact_) renew();
         engine_->y0.assign(f, f + rows());
         for (std::size_t j = 0; j < columns(); ++j) engine_->y0.push_back(-g[j]);
         engine_->artificial = artificial;
-        engine_->start(greedy);
+        if (edges.empty())
+            engine_->start(greedy);
+        else
+            engine_->start(edges, weights_);
     }
-    bool optimise(std::int64_t most, double tolerance, double relative) {
-        return engine_->optimise(most, tolerance, relative);
+    Edge edge(std::size_t arc) const {
+        return {list_.arcs[arc].tail, list_.arcs[arc].head, static_cast<Index>(arc)};
+    }
+    bool optimise(std::int64_t most, double tolerance, double relative, const std::function<void()>& pause) {
+        return engine_->optimise(most, tolerance, relative, pause);
     }
     void refresh() { engine_->refresh(); }
     // Whether the exact flows of the basis are feasible and none is artificial. If not, flows are exact from now on, and

@@ -111,6 +111,58 @@ def test_costs_and_weights_change():
     assert problem.value == pytest.approx(ot.emd2(p2 / p2.sum(), q / q.sum(), moved), rel=1e-10)
 
 
+@pytest.mark.parametrize("kind", ["random", "plane", "integer"])
+def test_a_near_basis_saves_pivots_and_changes_no_optimum(kind):
+    rng = np.random.default_rng(5)
+    C, _, _ = random_problem(60, 70, kind)
+    P, Q = rng.random((8, 60)), rng.random((8, 70))
+    P[rng.random(P.shape) < 0.3] = 0
+    first = solve_dense(C, P, Q)
+    moved = [x * (1 + 0.01 * rng.random(x.shape)) for x in (C, P, Q)]
+    moved[1][:, :3] = rng.random((8, 3))  # points that gain weight or lose it
+    moved[2][:, 3:5] = 0
+    for costs, p, q in ((moved[0], P, Q), (C, *moved[1:]), moved):
+        cold, warm = solve_dense(costs, p, q), solve_dense(costs, p, q, basis=first.basis)
+        two = solve_dense(costs, p, q, basis=first.basis, threads=2)
+        assert warm.status == ["optimal"] * 8
+        np.testing.assert_allclose(warm.upper, cold.upper, rtol=1e-13)
+        np.testing.assert_allclose(warm.lower, cold.lower, rtol=1e-10, atol=1e-12)
+        np.testing.assert_array_equal(warm.upper, two.upper)
+        assert warm.pivots.sum() < cold.pivots.sum() / 2
+        for b in range(8):
+            np.testing.assert_allclose(warm.plan(b).sum(axis=1), p[b] / p[b].sum(), rtol=1e-14)
+
+
+def test_any_arcs_are_a_start():
+    rng = np.random.default_rng(0)
+    C, p, q = random_problem(9, 7, "integer")
+    C[rng.random(C.shape) < 0.2] = np.inf
+    W = solve_dense(C, p, q).upper[0]
+    for _ in range(50):
+        basis = rng.integers(-1, 9, 30), rng.integers(-1, 7, 30)  # cycles, duplicates and forbidden arcs
+        answer = solve_dense(C, p, q, basis=basis)
+        assert answer.status == ["optimal"]
+        assert answer.upper[0] == pytest.approx(W, rel=1e-13)
+    with pytest.raises(ValueError, match="basis"):
+        solve_dense(C, p, q, basis=([9], [0]))
+
+
+def test_arcs_start_from_a_basis():
+    C, p, q = random_problem(80, 90, "plane")
+    i, j = every_arc(80, 90)
+    first = ArcProblem(p, q)
+    first.add(i, j, C.ravel())
+    first.start(np.zeros(80), np.zeros(90), 4.0)
+    assert first.optimise()
+    moved = p * (1 + 0.01 * np.random.default_rng(0).random(80))
+    warm = ArcProblem(moved, q)
+    warm.add(i, j, C.ravel())
+    warm.start(*first.potentials(), 4.0, basis=first.basis()[2])
+    assert warm.optimise()
+    assert warm.value == pytest.approx(ot.emd2(moved / moved.sum(), q / q.sum(), C), rel=1e-10)
+    assert warm.pivots < first.pivots / 4
+
+
 @pytest.mark.parametrize("squared", [True, False])
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_points_agree_with_pot(d, squared):

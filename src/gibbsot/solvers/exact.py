@@ -129,10 +129,14 @@ def cross(
 
     others = [b for b in range(len(problem)) if b not in found]
     if others:
-        with ThreadPoolExecutor(native.threads(n_jobs)) as pool:
+        module = native.kernels()
+        stop = None if module is None else module.StopFlag()  # ends the kernels' work in the pool
+        with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop and stop.watch) as pool:
             try:
                 found.update(zip(others, pool.map(work, others), strict=True))
             except BaseException:
+                if stop is not None:
+                    stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
     return [found[b] for b in range(len(problem))]

@@ -24,6 +24,7 @@ from ..core import native
 from .solution import Solution, status
 
 Array = NDArray[np.float64]
+Basis = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 _ULP = float(np.finfo(np.float64).eps)
 _ROUNDING = 1e-13  # the mass that rounding may leave on artificial arcs before flows are exact
@@ -53,7 +54,8 @@ class DenseSolutions:
     f, g : arrays of shape (n, m1) and (n, m2)
         Potentials with ``f_i + g_j <= C_ij`` for all pairs, points without weight included.
     status : list of str
-        "optimal" or "gap open", as of `Solution`; "infeasible" where infinite costs forbid every plan.
+        "optimal" or "gap open", as of `Solution`; "budget spent" where time ran out before; "infeasible" where infinite
+        costs forbid every plan.
     pivots : array of shape (n,)
     """
 
@@ -105,6 +107,13 @@ class DenseSolutions:
         np.cumsum(np.bincount(i, minlength=m1), out=starts[1:])
         return sparse.csr_array((mass[order], j[order], starts), shape=(m1, m2))
 
+    @property
+    def basis(self) -> Basis:
+        """Rows and columns of the arcs of the bases, of shape (n, m1 + m2); -1 where there are fewer."""
+        if self._arcs is None:
+            raise ValueError("plan: solve with plan=True to have bases")
+        return self._arcs[0], self._arcs[1]
+
     def arcs(self, b: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
         """Return rows, columns and masses of the plan of problem b."""
         if self._arcs is None:
@@ -137,11 +146,20 @@ class DenseSolution(Solution):
         """The plan."""
         return self._batch.plan(self._index)
 
+    @property
+    def basis(self) -> Basis:
+        """Rows and columns of the arcs of the basis; -1 where there are fewer."""
+        i, j = self._batch.basis
+        return i[self._index], j[self._index]
+
     _batch: DenseSolutions
     _index: int
 
 
-def solve_dense(C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, threads: int = 1) -> DenseSolutions:
+def solve_dense(
+    C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, threads: int = 1, basis: Basis | None = None,
+    max_seconds: float = np.inf,
+) -> DenseSolutions:  # fmt: skip
     """Solve problems with one cost matrix exactly, by a network simplex on all arcs.
 
     Parameters
@@ -154,29 +172,49 @@ def solve_dense(C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, thr
         Keep the plans.
     threads : int
         Threads over the problems.
+    basis : pair of arrays of int32, shape (k,) or (n, k), optional
+        Rows and columns of the arcs to start from, such as the `basis` of solutions with other weights or costs; arcs
+        that are negative, forbidden, without weight at an end, or close a cycle are left out. The optimum is the same
+        from any start, and a near one takes fewer pivots.
+    max_seconds : float
+        The time after which problems that are not solved stop with a feasible plan and valid bounds, status "budget
+        spent". Checked every few milliseconds.
 
     Examples
     --------
     >>> answer = solve_dense([[0.0], [1e16]], [1.0, 1e-16], [1.0])
     >>> float(answer.upper[0].round(9)), answer.status
     (1.0, ['optimal'])
+    >>> again = solve_dense([[0.0], [2e16]], [1.0, 1e-16], [1.0], basis=answer.basis)
+    >>> float(again.upper[0].round(9)), again.pivots
+    (2.0, array([0]))
     """
     C = np.ascontiguousarray(C, np.float64)
     p, q = (np.ascontiguousarray(np.atleast_2d(x), np.float64) for x in (p, q))
     n, (m1, m2) = len(p), C.shape
-    f, g, info = np.empty((n, m1)), np.empty((n, m2)), np.empty((n, 7))
+    f, g, info = np.empty((n, m1)), np.empty((n, m2)), np.empty((n, 8))
     capacity = (n, m1 + m2 if plan else 0)
     i, j, mass = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
-    kernels().solve_dense(C, p=p, q=q, n_threads=threads, f=f, g=g, i=i, j=j, mass=mass, info=info)
-    value, lower, upper, size, entries, pivots, feasible = info.T
-    states = [
-        status(*bounds) if possible else "infeasible"
-        for *bounds, possible in zip(lower.tolist(), upper.tolist(), size.tolist(), feasible.tolist(), strict=True)
-    ]
+    start = (np.empty((n, 0), np.int32),) * 2 if basis is None else basis
+    from_i, from_j = (np.ascontiguousarray(np.broadcast_to(x, (n, np.shape(x)[-1])), np.int32) for x in start)
+    kernels().solve_dense(
+        C, p=p, q=q, from_i=from_i, from_j=from_j, n_threads=threads, seconds=max_seconds, f=f, g=g, i=i, j=j,
+        mass=mass, info=info,
+    )  # fmt: skip
+    value, lower, upper, size, entries, pivots, feasible, stopped = info.T
+    states = [_status(*x) for x in zip(*(y.tolist() for y in (lower, upper, size, feasible, stopped)), strict=True)]
     return DenseSolutions(
         value, lower, upper, states, pivots.astype(np.int64), (C, p, q), (f, g), (i, j, mass) if plan else None,
         entries.astype(np.int64), threads,
     )  # fmt: skip
+
+
+def _status(lower: float, upper: float, size: float, feasible: float, stopped: float) -> str:
+    """Return the status of a problem on all arcs."""
+    state = status(lower, upper, size)
+    if stopped and state == "gap open":
+        return "budget spent"
+    return state if feasible else "infeasible"
 
 
 class ArcProblem:
@@ -232,7 +270,9 @@ class ArcProblem:
         i, j = (np.ascontiguousarray(x, np.int64) for x in (i, j))
         self._simplex.add(i, j, np.ascontiguousarray(cost, np.float64))
 
-    def start(self, f: ArrayLike, g: ArrayLike, artificial: float, greedy: bool = True) -> None:
+    def start(
+        self, f: ArrayLike, g: ArrayLike, artificial: float, greedy: bool = True, basis: ArrayLike | None = None
+    ) -> None:
         """Make a first basis: a greedy plan on the reduced costs of the potentials f and g, and artificial arcs.
 
         Parameters
@@ -242,10 +282,14 @@ class ArcProblem:
             The reduced cost of an artificial arc. Of the order of the largest reduced cost; see `raise_artificial`.
         greedy : bool
             Without it all arcs of the first basis are artificial.
+        basis : array of int, optional
+            Numbers of arcs to start from instead, such as those of `basis` for other weights or costs; negative ones
+            are left out. The potentials should be those of that basis.
         """
         self._artificial = artificial
         f, g = (np.ascontiguousarray(x, np.float64) for x in (f, g))
-        self._simplex.start(f, g, artificial, greedy)
+        numbers = np.empty(0, np.int64) if basis is None else np.ascontiguousarray(basis, np.int64)
+        self._simplex.start(f, g, artificial, greedy, numbers)
 
     def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
         """Pivot until no reduced cost is below ``-tolerance``; return whether the arcs carry all mass.
@@ -269,16 +313,19 @@ class ArcProblem:
 
     def _pivot(self, tolerance: float, enough: float) -> None:
         """Pivot, and refresh the potentials, until they allow no more pivots."""
-        for _ in range(4):
-            before, relative, patience = self.pivots, 8 * _ULP, 200 * (len(self.p) + len(self.q)) + _PIVOTS
+        # potentials drift with the pivots: at first only clear violations count, and then those of refreshed potentials
+        relative, patience = 512 * _ULP, 200 * (len(self.p) + len(self.q)) + _PIVOTS
+        for repeat in range(5):
+            before = self.pivots
             while not self._simplex.optimise(_PIVOTS, tolerance, relative):
                 if enough > -np.inf and self.value <= enough and self.carried:
                     return
                 if self.pivots - before > patience:  # pivots on rounding errors
                     relative, patience = 16 * relative, 2 * patience
-            if self.pivots == before:
+            if repeat and self.pivots == before:
                 break
             self._simplex.refresh()
+            relative, patience = 8 * _ULP, _PIVOTS
 
     def raise_artificial(self, factor: float = 4.0) -> float:
         """Make artificial arcs dearer, as long as they carry flow; return their reduced cost."""

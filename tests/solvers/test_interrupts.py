@@ -1,0 +1,103 @@
+"""Ctrl-C during long computations of the kernels, and limits on their time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from gibbsot.core import native
+from gibbsot.solvers.network_simplex import solve_dense
+
+if native.kernels() is None:
+    pytest.skip("the engine is compiled", allow_module_level=True)
+
+# Each begins a computation of many seconds in one call.
+WORK = {
+    "dense": "solve_dense(rng.random((4000, 4000)), rng.random(4000), rng.random(4000))",
+    "batch in threads": "solve_dense(rng.random((1500, 1500)), *rng.random((2, 40, 1500)), threads=2)",
+    "one long problem in a thread": "solve_dense(rng.random((4000, 4000)), one_hot, rng.random((2, 4000)), threads=2)",
+    "arcs": "long_arcs()",
+    "k-d queries": "long_queries()",
+    "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]), exact=True)",
+    "crossovers in threads": "cross(pair, np.zeros(pair.p.shape), n_jobs=2, chosen=['crossover'] * 4)",
+}
+PREPARE = """
+    import signal, sys, time
+    import numpy as np
+    import gibbsot
+    from gibbsot.solvers.exact import cross
+    from gibbsot.solvers.points import Points
+    from gibbsot.solvers.network_simplex import ArcProblem, solve_dense
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    rng = np.random.default_rng(0)
+    X = rng.random((120000, 2))
+    one_hot = rng.random((2, 4000))
+    one_hot[0, 1:] = 0
+    pair = gibbsot.problem(*rng.dirichlet(np.ones(2500), (2, 4)), rng.random((2500, 2500)))
+
+    def long_arcs():
+        i, j = np.indices((3000, 3000)).reshape(2, -1)
+        problem = ArcProblem(rng.random(3000), rng.random(3000))
+        problem.add(i, j, rng.random(len(i)))
+        problem.start(np.zeros(3000), np.zeros(3000), 2.0)
+        print("begins", flush=True)
+        problem.optimise()
+
+    def long_queries():
+        points = Points(X, X)
+        h = rng.random(len(X))
+        print("begins", flush=True)
+        for _ in range(1000):
+            points.rows(h, 8)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", list(WORK))
+def test_control_c_arrives_within_half_a_second(work):
+    begins = "pass" if work in ("arcs", "k-d queries") else "print('begins', flush=True)"
+    source = textwrap.dedent(PREPARE) + textwrap.dedent(f"""
+        try:
+            {begins}
+            {WORK[work]}
+        except KeyboardInterrupt:
+            print("stopped", time.monotonic(), flush=True)
+        else:
+            print("finished", time.monotonic(), flush=True)
+    """)
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "begins\n"
+            time.sleep(0.6)
+            sent = time.monotonic()
+            os.kill(process.pid, signal.SIGINT)
+            word, when = process.stdout.readline().split()
+        finally:
+            process.kill()
+    assert word == "stopped"
+    assert float(when) - sent < 0.5
+
+
+def test_a_time_limit_leaves_a_plan_and_bounds():
+    rng = np.random.default_rng(0)
+    C, p, q = rng.random((1200, 1200)), rng.random(1200), rng.random(1200)
+    answer = solve_dense(C, p, q, max_seconds=0.0)
+    assert answer.status == ["budget spent"]
+    best = solve_dense(C, p, q)
+    assert answer.lower[0] <= best.lower[0] <= best.upper[0] <= answer.upper[0]
+    assert answer.pivots[0] < best.pivots[0]
+    plan = answer.plan()
+    np.testing.assert_allclose(plan.sum(axis=1), p / p.sum(), rtol=1e-14)
+    np.testing.assert_allclose(plan.sum(axis=0), q / q.sum(), rtol=1e-14)
+    resumed = solve_dense(C, p, q, basis=answer.basis)
+    assert resumed.status == ["optimal"]
+    assert resumed.upper[0] == pytest.approx(best.upper[0], rel=1e-12)
