@@ -369,9 +369,19 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
             WassersteinNMF.load(path)
     for name in arrays.keys() - {"format"}:
         np.savez(path, **{key: x for key, x in arrays.items() if key != name})
-        if not name.startswith("parameter_") or name == "parameter_step_size":
+        # parameters have defaults, and files of earlier versions have no spacing
+        optional = name.startswith("parameter_") or name.endswith("cost_spacing")
+        if not optional or name == "parameter_step_size":
             with pytest.raises(ValueError, match=r"path: .*model\.npz is incomplete"):
                 WassersteinNMF.load(path)
+    images = WassersteinNMF(2, cost=GridCost((2, 3)), max_epochs=1, random_state=0).fit(np.eye(6))
+    images.save(path)
+    for axis in ("cost_axis0", "cost_axis1"):
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in file.files if name != axis}
+        np.savez(tmp_path / "other.npz", **arrays)
+        with pytest.raises(ValueError, match=r"path: .*other\.npz is incomplete"):
+            WassersteinNMF.load(tmp_path / "other.npz")
     Oracle(GridCost(3), np.eye(3)).save(path)
     with pytest.raises(ValueError, match="holds 'gibbsot oracle 2'; expected 'gibbsot nmf 2'"):
         WassersteinNMF.load(path)

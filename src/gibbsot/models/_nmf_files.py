@@ -114,6 +114,8 @@ def _model(
     model = kind(cost=cost, step_size=tuple(arrays["parameter_step_size"].tolist()), **parameters)
     model.components_, model._cost, model.seed_ = arrays["components"], cost, int(arrays["seed"])
     model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
+    if cost.shape[0] != model.n_features_in_:
+        raise KeyError("an axis of the cost")
     model._run = None
     if not arrays["n_shards"]:
         return model

@@ -127,8 +127,8 @@ class GridCost(Cost):
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        names = sorted(name for name in arrays if name.startswith("axis"))
-        cost = cls(matrices=[arrays[name] for name in names])
+        n_axes = max(1, sum(name.startswith("axis") for name in arrays))  # a missing one is a KeyError
+        cost = cls(matrices=[arrays[f"axis{a}"] for a in range(n_axes)])
         if "spacing" in arrays:
             cost._definition = arrays["spacing"], float(arrays["power"])
         return cost
