@@ -52,7 +52,7 @@ class Images:
     def objective(self, p: Array) -> float:
         p = np.where(p < THRESHOLD, 0, p).ravel()
         P = np.tile(p / p.sum(), (len(self.X), 1))
-        return float(np.mean(solve_batch(P, self.X, self.cost, exact=True, n_jobs=1).value))
+        return float(np.mean(solve_batch(P, self.X, self.cost, n_jobs=1).value))
 
 
 class Theirs(NamedTuple):

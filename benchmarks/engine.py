@@ -217,7 +217,7 @@ def digits(report: Report) -> None:
             exact[b] = ot.emd2(mean, q[J], np.ascontiguousarray(M[:, J]))
 
     def ours() -> None:
-        values[:] = solve_batch(mean, Q, cost, n_sweeps=240).value
+        values[:] = solve_batch(mean, Q, cost, method="gibbs", n_sweeps=240).value
 
     values = np.empty(len(Q))
     cost = GridCost((28, 28), dtype=np.float32)

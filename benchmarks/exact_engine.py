@@ -57,7 +57,7 @@ def exactly(p: Array, q: Array, cost: Cost, repeats: int = 1) -> tuple[float, fl
     """Return the CPU time of an exact solve with its checks and bounds, and W."""
 
     def work() -> Any:
-        result = solve(p, q, cost, exact=True)
+        result = solve(p, q, cost)
         return result.status, result.lower_bound, result.upper_bound, result.value
 
     seconds, (status, lower, upper, value) = cpu(work, repeats)
@@ -115,7 +115,7 @@ def strokes() -> Iterator[Row]:
         image[:] = np.floor(255 * np.exp(-near)) * (near < 3)
     P /= P.sum(axis=1, keepdims=True)
     A, B, cost = P[:pairs], P[pairs:], GridCost((n, n))
-    ours, result = cpu(lambda: solve_batch(A, B, cost, exact=True, n_jobs=1), 2)
+    ours, result = cpu(lambda: solve_batch(A, B, cost, n_jobs=1), 2)
     assert set(result.status) == {"optimal"}
     theirs, W = cpu(lambda: loop(A, B, cost.matrix()))
     assert np.allclose(result.value, W, rtol=1e-9)
@@ -234,7 +234,7 @@ def start() -> Iterator[Row]:
     """Yield the wall time that a first exact solve adds to the import, in fresh processes."""
     code = "import gibbsot, numpy as np"
     first = code + "; x = np.random.default_rng(0).random((500, 2)); w = np.full(500, 1 / 500)"
-    first += "; gibbsot.solve(w, w, gibbsot.PointCost(x, x[::-1] + 1), exact=True).value"
+    first += "; gibbsot.solve(w, w, gibbsot.PointCost(x, x[::-1] + 1)).value"
 
     def wall(script: str) -> float:
         times = []
@@ -278,7 +278,7 @@ def on_data() -> Iterator[Row]:
     Q = datasets.mnist_fives()
     p = Q.mean(axis=0) + 1e-6
     p, cost = p / p.sum(), GridCost((28, 28))
-    ours, result = cpu(lambda: solve_batch(p, Q, cost, exact=True, n_jobs=1), 2)
+    ours, result = cpu(lambda: solve_batch(p, Q, cost, n_jobs=1), 2)
     theirs, W = cpu(lambda: loop(np.broadcast_to(p, Q.shape), Q, cost.matrix()))
     assert np.allclose(result.value, W, rtol=1e-9)
     yield "200 digits against their mean", ours, theirs, "a loop of emd2 on the supports"

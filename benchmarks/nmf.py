@@ -77,7 +77,7 @@ def prepared(X: Array, shape: tuple[int, int]) -> Data:
 
 
 def objective(P: Array, X: Array, cost: GridCost) -> float:
-    return float(np.mean(solve_batch(P, X, cost, exact=True).value))
+    return float(np.mean(solve_batch(P, X, cost).value))
 
 
 class Curve(list[tuple[float, float]]):

@@ -80,7 +80,7 @@ def main() -> None:
             most = max(most, process.memory_info().rss)
             seen = min(begin + options.batch, options.measures)
             if any(done < mark <= seen for mark in marks):
-                cost = -1e3 * model.score(new, exact=True)
+                cost = -1e3 * model.score(new)
                 cells = f"{seen:,}", f"{spent / 60:.1f}", f"{seen / spent:,.0f}", f"{most / 1e9:.2f} GB"
                 table.add_row(*cells, f"{cost:.3f}")
             done = seen

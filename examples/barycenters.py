@@ -59,7 +59,7 @@ def ellipses(count: int, side: int, seed: int = 0) -> Array:
 
 def exact(p: Array, X: Array, cost: GridCost) -> float:
     p = np.where(p > 1e-12, p, 0)
-    return float(solve_batch(np.tile(p / p.sum(), (len(X), 1)), X, cost, exact=True, n_jobs=-1).value.mean())
+    return float(solve_batch(np.tile(p / p.sum(), (len(X), 1)), X, cost, n_jobs=-1).value.mean())
 
 
 def compare(name: str, X: Array, side: int, table: Table, figure: SubFigure) -> None:

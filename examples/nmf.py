@@ -152,7 +152,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         "Wasserstein NMF": (model.components_, model.memberships_, model.n_iter_, seconds),
     }
     for name, (D, W, epochs, spent) in rows.items():
-        exact = solve_batch(W @ D, X, cost, exact=True, n_jobs=-1).value.mean()
+        exact = solve_batch(W @ D, X, cost, normalize=True, n_jobs=-1).value.mean()
         pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
         table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", str(epochs), f"{spent:.1f} s")
     draw(model, X, shape, args.out)

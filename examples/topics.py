@@ -198,7 +198,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     found["the same, automatic temperature"] = transported(data, cost, args, "auto")
 
     def exact(P: Array) -> str:
-        return f"{solve_batch(P, data.X_test, cost, exact=True, n_jobs=args.jobs).value.mean():.4f}"
+        return f"{solve_batch(P, data.X_test, cost, normalize=True, n_jobs=args.jobs).value.mean():.4f}"
 
     ours, theirs = found["Wasserstein NMF"], found["scikit-learn's NMF"]
     table = Table(title="Topics and their shares, side by side", show_lines=True)

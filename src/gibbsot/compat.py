@@ -23,7 +23,6 @@ from .core.costs import DenseCost
 from .core.problems import problem
 from .solvers.exact import cross
 from .solvers.solution import Solution
-from .solvers.solve import solve
 
 _MIN_PAIRS = 90_000
 _MIN_WEIGHT = 1e-12
@@ -218,7 +217,7 @@ def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
         return None
     try:
         cost = DenseCost(M)
-        crossings = solve(p, q, cost, exact=True).crossings if U is None else cross(problem(p, q, cost), U[None])
+        found = cross(problem(p, q, cost), None if U is None else U[None])[0]
     except ValueError:
         return None
-    return crossings[0] if crossings and crossings[0].optimal else None
+    return found if found.optimal else None

@@ -151,7 +151,7 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
     figure : matplotlib Figure
         An empty figure.
     result : OTResult
-        Result of one problem, from ``solve(..., diagnostics=True)``.
+        Result of one problem, from ``solve(..., method="gibbs", diagnostics=True)``.
     probability : float
         Probability of the martingale to be outside the band.
 
@@ -163,7 +163,7 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
     Examples
     --------
     >>> import gibbsot
-    >>> result = gibbsot.solve([0.5, 0.5], [0.2, 0.8], [[0, 1], [1, 0]], n_sweeps=20, diagnostics=True)
+    >>> result = gibbsot.solve([0.5, 0.5], [0.2, 0.8], [[0, 1], [1, 0]], method="gibbs", n_sweeps=20, diagnostics=True)
     >>> diagnostics(new_figure(8, 8), result)
     """
     trace = result.diagnostics

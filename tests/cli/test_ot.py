@@ -18,11 +18,11 @@ from gibbsot.cli import main
 @pytest.mark.slow
 @installed
 def test_ot_through_the_script(pair, tmp_path):
-    done = command("ot", *pair, "--exact", "--plan", tmp_path / "plan.csv", "--json")
+    done = command("ot", *pair, "--plan", tmp_path / "plan.csv", "--json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     p, q = (np.load(path) for path in pair)
-    expected = solve(p / p.sum(), q / q.sum(), GridCost(20), exact=True)
+    expected = solve(p / p.sum(), q / q.sum(), GridCost(20))
     report = json.loads(done.stdout)
     assert report["value"] == pytest.approx(expected.value)
     assert report["status"] == "optimal"
@@ -32,7 +32,19 @@ def test_ot_through_the_script(pair, tmp_path):
 
 def test_ot_of_images_has_bounds_a_plan_and_a_picture(blobs, tmp_path, capfd):
     plan, picture = tmp_path / "plan.npz", tmp_path / "moves.png"
-    words = ["ot", blobs / "0.png", blobs / "1.png", "--plan", plan, "--plan-picture", picture, "--sweeps", "500"]
+    words = [
+        "ot",
+        blobs / "0.png",
+        blobs / "1.png",
+        "--plan",
+        plan,
+        "--plan-picture",
+        picture,
+        "--method",
+        "gibbs",
+        "--sweeps",
+        "500",
+    ]
     report = succeeds(capfd, *words)
     assert report["lower_bound"] <= report["upper_bound"]
     assert report["points"] == [48, 48]
@@ -49,32 +61,35 @@ def test_ot_of_points(tmp_path, capfd):
     X = rng.random((6, 3))
     np.savetxt(a, X, delimiter=",", header="x,y,w", comments="")
     np.savetxt(b, X + np.array([3, 0, 0]), delimiter=",")
-    report = succeeds(capfd, "ot", a, b, "--points", "--weighted", "--exact", "--plan-picture", tmp_path / "a.png")
+    report = succeeds(capfd, "ot", a, b, "--points", "--weighted", "--plan-picture", tmp_path / "a.png")
     assert report["value"] == pytest.approx(9)  # all move by three
     check_picture(tmp_path / "a.png")
-    report = succeeds(capfd, "ot", a, b, "--points", "--power", "1", "--exact")
+    report = succeeds(capfd, "ot", a, b, "--points", "--power", "1")
     assert report["value"] == pytest.approx(3)
 
 
 def test_ot_with_a_matrix_of_costs(pair, tmp_path, capfd):
     M = np.ones((20, 20))
     np.save(tmp_path / "M.npy", M)
-    words = ["ot", *pair, "--cost", tmp_path / "M.npy", "--exact"]
+    words = ["ot", *pair, "--cost", tmp_path / "M.npy"]
     assert succeeds(capfd, *words, "--plan-picture", tmp_path / "a.png")["value"] == pytest.approx(1)
     check_picture(tmp_path / "a.png")
 
 
 def test_ot_prints_a_table_or_just_the_number(pair, capfd):
-    assert main(["ot", *map(str, pair), "--sweeps", "200"]) == 0
+    assert main(["ot", *map(str, pair), "--method", "gibbs", "--sweeps", "200"]) == 0
     printed = capfd.readouterr().out
     assert "at least" in printed
     assert "at most" in printed
-    assert main(["ot", *map(str, pair), "--sweeps", "200", "-q"]) == 0
+    assert main(["ot", *map(str, pair), "--method", "gibbs", "--sweeps", "200", "-q"]) == 0
     assert float(capfd.readouterr().out) > 0
 
 
 def test_the_seed_decides(pair, capfd):
-    values = [succeeds(capfd, "ot", *pair, "--sweeps", "50", "--seed", seed)["value"] for seed in (1, 1, 2)]
+    values = [
+        succeeds(capfd, "ot", *pair, "--method", "gibbs", "--sweeps", "50", "--seed", seed)["value"]
+        for seed in (1, 1, 2)
+    ]
     assert values[0] == values[1] != values[2]
 
 
@@ -92,7 +107,7 @@ def test_the_seed_decides(pair, capfd):
         (("p.npy", "q.npy", "--points", "--power", "3"), "--power: expected 1 or 2"),
         (("p.npy", "q.npy", "--weighted"), "--weighted: needs --points"),
         (("p.npy", "flat.npy", "--points"), "flat.npy: has points with 2 coordinates; expected 1"),
-        (("p.npy", "q.npy", "--sweeps", "0"), "n_sweeps: expected at least 1"),
+        (("p.npy", "q.npy", "--method", "gibbs", "--sweeps", "0"), "n_sweeps: expected at least 1"),
         (("p.npy", "q.npy", "--sweeps", "many"), "'--sweeps'"),
         (("p.npy", "q.npy", "--jobs", "0"), "n_jobs: 0 has no meaning"),
         (("p.npy", "q.npy", "--seed", "-1"), "--seed: expected"),
@@ -118,6 +133,6 @@ def test_bad_input_of_ot(pair, tmp_path, monkeypatch, capfd, words, message):
 
 def test_a_full_disk_leaves_no_part_of_a_plan(pair, tmp_path, full_disk, capfd):
     before = sorted(os.listdir(tmp_path))
-    line = fails(capfd, "ot", *pair, "--sweeps", "50", "--plan", tmp_path / "plan.csv")
+    line = fails(capfd, "ot", *pair, "--plan", tmp_path / "plan.csv")
     assert "plan.csv: No space left on device" in line
     assert sorted(os.listdir(tmp_path)) == before

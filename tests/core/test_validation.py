@@ -172,7 +172,7 @@ def test_rows_without_mass_where_they_are_allowed():
 
 
 def test_a_number_of_rows():
-    with pytest.raises(ValueError, match=r"W: expected 3 rows of 2 weights, got shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"W: expected 3 rows of 2 weights, got 2$"):
         validation.weights(np.eye(2), "W", 2, count=3)
 
 

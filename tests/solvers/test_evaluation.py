@@ -35,7 +35,7 @@ def test_by_default_twenty_problems_are_evaluated():
 @pytest.mark.parametrize("kind", ["dense", "grid2", "points"])
 def test_certified_bounds_enclose_the_cost(kind):
     oracle, P = oracle_of(kind)
-    exact = solve_batch(P, oracle.targets, oracle.cost, exact=True).value
+    exact = solve_batch(P, oracle.targets, oracle.cost).value
     lower, upper = evaluation.certified(oracle, P, 0.01, np.arange(3))
     assert (lower <= upper).all()
     np.testing.assert_allclose(lower, exact, rtol=1e-9)
@@ -72,7 +72,7 @@ def test_the_initial_temperature_gives_the_initial_bias():
     """Chains that have mixed at this temperature have about the relative bias that it was chosen for."""
     oracle, P = oracle_of("grid2", n=6)
     estimates, T = evaluation.initial_temperatures(oracle, P)
-    exact = solve_batch(P, oracle.targets, oracle.cost, exact=True).value
+    exact = solve_batch(P, oracle.targets, oracle.cost).value
     np.testing.assert_allclose(estimates, exact, rtol=0.3)
     for _ in range(20):
         values, _, _ = oracle(P, T)

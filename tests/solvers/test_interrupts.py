@@ -25,7 +25,7 @@ WORK = {
     "one long problem in a thread": "solve_dense(rng.random((4000, 4000)), one_hot, rng.random((2, 4000)), threads=2)",
     "arcs": "long_arcs()",
     "k-d queries": "long_queries()",
-    "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]), exact=True)",
+    "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]))",
     "crossovers in threads": "cross(pair, np.zeros(pair.p.shape), n_jobs=2, chosen=['crossover'] * 4)",
 }
 PREPARE = """

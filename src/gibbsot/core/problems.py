@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,9 @@ from .costs import Cost, as_cost
 
 Weights = NDArray[np.float64]
 
-_SUM_TOLERANCE = 1e-6  # relative: how far sums of weights may be apart
+_SUM_TOLERANCE = 1e-6  # relative: how far sums of normalised weights may be from one
 
 
-@dataclass(frozen=True, eq=False)
 class Problem:
     """A batch of transport problems with one cost: row b of ``p`` to row b of ``q``.
 
@@ -33,6 +32,11 @@ class Problem:
     ----------
     p, q, cost
         The parameters.
+    given : pair of arrays of float64, shape (n, m1) and (n, m2)
+        The weights before they were normalised. Exact solvers use these, taken as exact numbers.
+    mass : array of shape (n,)
+        The mass that each problem transports: the sum of its row of ``given[0]``, or one if only the normalised
+        measures matter.
 
     Raises
     ------
@@ -40,14 +44,10 @@ class Problem:
         If shapes, types or weights are not as above.
     """
 
-    p: Weights
-    q: Weights
-    cost: Cost
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.cost, Cost):
-            raise ValueError(f"cost: expected a Cost, got {type(self.cost).__name__}")
-        for name, x, size in (("p", self.p, self.cost.shape[0]), ("q", self.q, self.cost.shape[1])):
+    def __init__(self, p: Weights, q: Weights, cost: Cost) -> None:
+        if not isinstance(cost, Cost):
+            raise ValueError(f"cost: expected a Cost, got {type(cost).__name__}")
+        for name, x, size in (("p", p, cost.shape[0]), ("q", q, cost.shape[1])):
             if not isinstance(x, np.ndarray) or x.dtype != np.float64:
                 found = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
                 raise ValueError(f"{name}: expected an array of float64, got {found}")
@@ -57,31 +57,72 @@ class Problem:
             if (np.abs(mass - 1) > _SUM_TOLERANCE).any():
                 row = np.abs(mass - 1).argmax()
                 raise ValueError(f"{name}: row {row} sums to {mass[row]:.9g}; expected 1")
-        if len(self.p) != len(self.q):
-            raise ValueError(f"q: expected as many rows as p has ({len(self.p)}), got {len(self.q)}")
+        if len(p) != len(q):
+            raise ValueError(f"q: expected as many rows as p has ({len(p)}), got {len(q)}")
+        vars(self).update(given=(p, q), cost=cost, mass=np.ones(len(p)), p=p, q=q)
+
+    given: tuple[Weights, Weights]
+    cost: Cost
+    mass: Weights
+
+    @classmethod
+    def _checked(cls, **fields: Any) -> Problem:
+        """Return problems of fields that have been checked."""
+        made = object.__new__(cls)
+        vars(made).update(fields)
+        return made
+
+    @cached_property
+    def p(self) -> Weights:
+        """Normalised weights of the first measures."""
+        return _normalised(self.given[0], self.cost)
+
+    @cached_property
+    def q(self) -> Weights:
+        """Normalised weights of the second measures."""
+        return _normalised(self.given[1], self.cost)
 
     def __len__(self) -> int:
-        return len(self.p)
+        return len(self.given[0])
 
     def __getitem__(self, rows: slice) -> Problem:
-        subset = object.__new__(Problem)  # its rows have been checked
-        vars(subset).update(p=self.p[rows], q=self.q[rows], cost=self.cost)
-        return subset
+        p, q = self.given
+        known = {name: getattr(self, name)[rows] for name in ("p", "q") if name in vars(self)}
+        return Problem._checked(given=(p[rows], q[rows]), cost=self.cost, mass=self.mass[rows], **known)
+
+    def with_cost(self, cost: Cost) -> Problem:
+        """Return the problems with another cost.
+
+        Parameters
+        ----------
+        cost : Cost
+            Of the same shape.
+
+        Returns
+        -------
+        Problem
+        """
+        return Problem._checked(given=self.given, cost=cost, mass=self.mass)
 
 
-def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P", "Q")) -> Problem:
+def problem(
+    P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P", "Q"), normalize: bool = False
+) -> Problem:
     """Make a batch of problems from measures: check them against a cost and each other, and normalise them.
 
-    Both measures of a pair are divided by their own sum if the two sums agree to 1e-6.
+    Both measures of a pair are divided by their own sum if the two sums agree, or with ``normalize=True``.
 
     Parameters
     ----------
-    P, Q : arrays, lists or sparse matrices of shape (m1,) or (n, m1), and (m2,) or (n, m2)
-        Measures as rows of weights; one measure is paired with all of the other side.
+    P, Q : arrays, lists or sparse matrices of shape (m1,) or (n, m1), and (m2,) or (n, m2), or None
+        Measures as rows of weights; one measure is paired with all of the other side. On a grid a measure may have the
+        shape of the grid. None: uniform weights of the mass of the other side, or of mass one.
     cost : Cost or array of shape (m1, m2)
         The cost.
     names : pair of str
         What the caller calls the measures, for messages.
+    normalize : bool
+        Whether the measures may have different sums, and the mass of the problems is one.
 
     Returns
     -------
@@ -94,33 +135,53 @@ def problem(P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P
 
     Examples
     --------
-    >>> problem([[2, 2], [1, 3]], [4, 0], [[0, 1], [1, 0]]).p
-    array([[0.5 , 0.5 ],
-           [0.25, 0.75]])
+    >>> pair = problem([[2, 2], [1, 3]], [4, 0], [[0, 1], [1, 0]])
+    >>> pair.p, pair.mass
+    (array([[0.5 , 0.5 ],
+           [0.25, 0.75]]), array([4., 4.]))
     """
     cost = as_cost(cost)
-    p, q = (validation.weights(x, name, size) for x, name, size in zip((P, Q), names, cost.shape, strict=True))
-    if len(p) != len(q) and 1 not in (len(p), len(q)):
-        raise ValueError(f"{names[1]}: expected as many measures as {names[0]} has ({len(p)}), or one; got {len(q)}")
-    n = max(len(p), len(q))
-    p, q = (np.broadcast_to(x, (n, x.shape[1])) for x in (p, q))
-    sums = p.sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
-    apart = np.flatnonzero(np.abs(sums[0] - sums[1]) > _SUM_TOLERANCE * np.maximum(*sums))
-    if len(apart):
-        b = apart[0]
-        raise ValueError(
-            f"{names[1]}: row {b} sums to {sums[1][b, 0]:.9g}, {names[0]} to {sums[0][b, 0]:.9g}; "
-            "expected sums that agree to 1e-6"
-        )
-    result = Problem(_normalised(p, sums[0], cost), _normalised(q, sums[1], cost), cost)
+    (m1, m2), (name_p, name_q) = cost.shape, names
+    if P is None:
+        P = _uniform(np.ones(1) if Q is None else validation.measures(Q, name_q, m2, shape=cost.col_shape)[1], m1)
+    p, a = validation.measures(P, name_p, m1, shape=cost.row_shape)
+    q, b = validation.measures(_uniform(a, m2) if Q is None else Q, name_q, m2, shape=cost.col_shape)
+    if len(p) != len(q):
+        if 1 not in (len(p), len(q)):
+            message = f"expected as many measures as {names[0]} has ({len(p)}), or one; got {len(q)}"
+            raise ValueError(f"{names[1]}: {message}")
+        n = max(len(p), len(q))
+        p, q = (np.ascontiguousarray(np.broadcast_to(x, (n, x.shape[1]))) for x in (p, q))
+        a, b = np.broadcast_to(a, n), np.broadcast_to(b, n)
+    if normalize:
+        a = np.ones(len(p))
+    else:
+        _check_sums(a, b, names, max(validation.sum_tolerance(P), validation.sum_tolerance(Q)))
+    result = Problem._checked(given=(p, q), cost=cost, mass=a)
     if not cost.finite:
         _check_reachable(result, names)
     return result
 
 
-def _normalised(x: Weights, sums: Weights, cost: Cost) -> Weights:
+def _uniform(mass: Weights, size: int) -> Weights:
+    """Return uniform weights of given masses."""
+    return np.repeat(mass[:, None] / size, size, axis=1)
+
+
+def _check_sums(a: Weights, b: Weights, names: tuple[str, str], tolerance: float) -> None:
+    """Refuse measures of different masses."""
+    difference = abs(a - b)
+    if (difference > tolerance * a).any():
+        row = int((difference / a).argmax())
+        raise ValueError(
+            f"{names[1]}: row {row} sums to {b[row]:.9g}, {names[0]} to {a[row]:.9g}; expected sums that agree to "
+            f"{tolerance:.1g}, or normalize=True"
+        )
+
+
+def _normalised(x: Weights, cost: Cost) -> Weights:
     """Return rows divided by their sums; weights below the normal range of the cost's precision become zero."""
-    weight = x / sums
+    weight = x / x.sum(axis=1, keepdims=True)
     weight[weight < np.finfo(cost.dtype).tiny] = 0
     return weight
 

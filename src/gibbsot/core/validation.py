@@ -48,10 +48,13 @@ def check_weights(rows: Any, name: str, empty_rows: bool = False) -> NDArray[np.
     >>> check_weights(np.array([[1.0, 0.0, 3.0]]), "p")
     array([4.])
     """
-    values = rows.data if sparse.issparse(rows) else rows
+    values = rows if isinstance(rows, np.ndarray) else rows.data
     # NaN propagates through min and max, so that these two comparisons cover every case
-    if values.size and not (values.min() >= 0 and values.max() < np.inf):
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    if not (low >= 0 and high < np.inf):
         _raise_first_bad_weight(rows, values, name)
+    if values is rows and low > 0 and high < 1e300 / values.shape[1] and values.dtype == np.float64:
+        return rows.sum(axis=1)  # the usual case, which must be fast for small problems
     mass = masses(rows)
     if np.isinf(mass).any():
         row = np.flatnonzero(np.isinf(mass))[0]
@@ -82,25 +85,28 @@ def masses(rows: Any) -> NDArray[np.float64]:
         return np.asarray(rows.sum(axis=1, dtype=np.float64)).ravel()
 
 
-def weights(x: Any, name: str, size: int, *, count: int | None = None, empty_rows: bool = False) -> NDArray[np.float64]:
-    """Return measures as dense rows of valid weights, not normalised.
+def measures(
+    x: Any, name: str, size: int, *, empty_rows: bool = False, shape: tuple[int, ...] = ()
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return measures as dense rows of valid weights, not normalised, and their masses.
 
     Parameters
     ----------
-    x : array, list or sparse matrix of shape (size,) or (n, size)
+    x : array, list or sparse matrix of shape (size,) or (n, size), or of the grid's shape or (n, *shape)
         The weights; a vector is one row.
     name : str
         What the caller calls them.
     size : int
         The number of weights in a row.
-    count : int, optional
-        The number of rows, if it is known.
     empty_rows : bool
         Whether a row may have no mass.
+    shape : tuple of int
+        The sides of the grid, if the points are on one: a measure or a stack of them may have it.
 
     Returns
     -------
-    array of shape (n, size)
+    weights : array of shape (n, size)
+    masses : array of shape (n,)
 
     Raises
     ------
@@ -109,20 +115,37 @@ def weights(x: Any, name: str, size: int, *, count: int | None = None, empty_row
 
     Examples
     --------
-    >>> weights([1, 0, 3], "p", 3)
-    array([[1., 0., 3.]])
+    >>> measures([[1, 0], [3, 0]], "p", 4, shape=(2, 2))
+    (array([[1., 0., 3., 0.]]), array([4.]))
     """
-    given = real(sparse_rows(x, name).toarray() if sparse.issparse(x) else x, name)
-    array = np.atleast_2d(given).astype(np.float64, copy=False)
+    given = real(x if isinstance(x, np.ndarray) or not sparse.issparse(x) else sparse_rows(x, name).toarray(), name)
+    array = np.ascontiguousarray(given, np.float64)
     if array.size == 0:
         raise ValueError(f"{name}: is empty; expected weights of shape ({size},) or (n, {size})")
+    if len(shape) > 1 and (array.shape == shape or (array.ndim == len(shape) + 1 and array.shape[1:] == shape)):
+        array = array.reshape(-1, size)
+    elif array.ndim == 1:
+        array = array[None]
     if array.ndim != 2 or array.shape[1] != size:
-        hint = "; an image needs .ravel()" if array.size % size == 0 else ""
-        raise ValueError(f"{name}: expected {size} weights a measure, got shape {given.shape}{hint}")
+        grid = f", or images of shape {shape}" if len(shape) > 1 else ""
+        raise ValueError(f"{name}: expected {size} weights a measure{grid}, got shape {given.shape}")
+    return array, check_weights(array, name, empty_rows)
+
+
+def weights(x: Any, name: str, size: int, *, count: int | None = None, empty_rows: bool = False) -> NDArray[np.float64]:
+    """Return the weights of `measures`, with a given number of rows if there is one."""
+    array, _ = measures(x, name, size, empty_rows=empty_rows)
     if count is not None and len(array) != count:
-        raise ValueError(f"{name}: expected {count} rows of {size} weights, got shape {given.shape}")
-    check_weights(array, name, empty_rows)
+        raise ValueError(f"{name}: expected {count} rows of {size} weights, got {len(array)}")
     return array
+
+
+def sum_tolerance(x: Any) -> float:
+    """Return how far, relatively, the sum of such weights may be from that of others, by rounding and by habit."""
+    dtype = getattr(x, "dtype", None)
+    if dtype == np.float64 or not isinstance(dtype, np.dtype) or dtype.kind != "f":
+        return 1e-6
+    return max(1e-6, 4 * float(np.finfo(dtype).eps) * x.shape[-1])
 
 
 def rows(x: Any, name: str) -> Any:
@@ -218,10 +241,16 @@ def _coordinates(x: Any) -> sparse.coo_array:
     return sparse.coo_array((coo.data, coordinates), shape=coo.shape)
 
 
-def real(x: ArrayLike, name: str) -> Array:
+def real(x: Any, name: str) -> Array:
     """Return a dense array of float32 or float64: integers become float64."""
+    if type(x) is np.ndarray and x.dtype == np.float64:
+        return x
     if sparse.issparse(x):
         raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
+    if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
+        raise ValueError(f"{name}: has masked entries; expected an array without a mask, such as {name}.filled(0)")
+    if getattr(x, "requires_grad", False):
+        raise TypeError(f"{name}: is a tensor that requires a gradient; use gibbsot.torch, or {name}.detach()")
     try:
         array = np.asarray(x)
     except ValueError:
@@ -265,20 +294,28 @@ def temperatures(x: ArrayLike, name: str, dtype: DTypeLike = np.float64) -> NDAr
 # --- costs -----------------------------------------------------------------------------------------------------------
 
 
-def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> None:
-    """Refuse NaN, -inf, rows and columns without a finite cost, and magnitudes beyond the precision."""
-    finite = np.isfinite(M)
-    if not finite.all():
-        for value, found in (("NaN", np.isnan(M).any()), ("-inf", np.isneginf(M).any())):
+def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> bool:
+    """Refuse NaN, -inf, rows and columns without a finite cost, and magnitudes beyond the precision.
+
+    Return whether all costs are finite.
+    """
+    low, high = float(M.min()), float(M.max())  # NaN propagates
+    largest = max(-low, high)
+    finite = largest < np.inf
+    if not finite:
+        for value, found in (("NaN", np.isnan(low)), ("-inf", low == -np.inf)):
             if found:
                 raise ValueError(f"{name}: has {value}; expected finite costs, or inf for a forbidden pair")
+        allowed = np.isfinite(M)
         for axis, what in ((1, "row"), (0, "column")):
-            empty = np.flatnonzero(~finite.any(axis=axis))
+            empty = np.flatnonzero(~allowed.any(axis=axis))
             if len(empty):
                 raise ValueError(
                     f"{name}: {what} {empty[0]} has only infinite costs; expected a finite one in every {what}"
                 )
-    check_range(float(np.abs(M).max(where=finite, initial=0.0)), name, dtype)
+        largest = float(np.abs(M).max(where=allowed, initial=0.0))
+    check_range(largest, name, dtype)
+    return finite
 
 
 def check_range(largest: float, name: str, dtype: np.dtype[Any]) -> None:

@@ -45,7 +45,7 @@ def run(run: Run) -> Outcome:
     curves = {side: _curve(*given) for side, given in sides.items()}
 
     m, length = (24, 100) if run.quick else (64, 600)
-    result = solve(*datasets.two_modes(m), n_sweeps=length, seed=run.seed, diagnostics=True)
+    result = solve(*datasets.two_modes(m), method="gibbs", n_sweeps=length, seed=run.seed, diagnostics=True)
     run.advance(0.3, "a run")
     claims, numbers = _claims(seen, deviation, left, right, curves, result.diagnostics)
     figure, figure_of_run = _draw(deviation, left, right, curves), plots.new_figure(9, 8.5)

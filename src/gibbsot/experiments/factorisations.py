@@ -58,7 +58,7 @@ def compare(run: Run, X: Array, shape: tuple[int, int], K: int) -> dict[str, Fac
 
     def evaluate(name: str, D: NDArray[Any], W: NDArray[Any], begun: float) -> None:
         seconds = time.perf_counter() - begun
-        exact = float(np.mean(solve_batch(W @ D, X, cost, exact=True, n_jobs=run.n_jobs).value))
+        exact = float(np.mean(solve_batch(W @ D, X, cost, normalize=True, n_jobs=run.n_jobs).value))
         outliers = float(np.mean([_outliers(image) for image in D.reshape(-1, *shape)]))
         found[name] = Factorisation(D, exact, float(np.mean(1 / (D**2).sum(axis=1))), outliers, seconds)
 

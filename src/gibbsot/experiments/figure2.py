@@ -85,11 +85,11 @@ def run(run: Run) -> Outcome:
     cells[_OURS], P = {}, np.tile(pair.p, (chains, 1))
     for budget in budgets:
         schedule = schedules.geometric(2 / n, budget, ratio=float(budget) ** -3)
-        result = solve_batch(P, pair.q, pair.cost, schedule=schedule, seed=run.seed, n_jobs=run.n_jobs)
-        found = [Z.toarray() for Z in result.plan]
+        result = solve_batch(P, pair.q, pair.cost, method="gibbs", schedule=schedule, seed=run.seed, n_jobs=run.n_jobs)
+        found = [Z.toarray() for Z in result.recovered_plan]
         medians = Errors._make(np.median([plans.errors(Z, pair, optimum) for Z in found], axis=0).tolist())
         error = float(np.median(np.abs(result.value / optimum.value - 1)))
-        dual = 1 - float(np.median(result.lower_bound)) / optimum.value
+        dual = 1 - float(np.median(certificates.lower_bound(result.problem, result.U))) / optimum.value
         cells[_OURS][budget] = Cell(error, dual, medians, found[0], f"V(z), {chains} chains")
         run.advance(0.3 / len(budgets), _OURS)
 

@@ -67,8 +67,8 @@ def run(run: Run) -> Outcome:
     run.advance(0.2, _ENTROPIC)
     for budget in budgets:
         schedule = schedules.geometric(2 / n, budget)
-        result = solve_batch(P, pair.q, pair.cost, schedule=schedule, seed=run.seed, n_jobs=run.n_jobs)
-        found = [_cell(Z.toarray(), pair, optimum) for Z in result.plan]
+        result = solve_batch(P, pair.q, pair.cost, method="gibbs", schedule=schedule, seed=run.seed, n_jobs=run.n_jobs)
+        found = [_cell(Z.toarray(), pair, optimum) for Z in result.recovered_plan]
         error = float(np.median(result.value)) / optimum.value - 1
         medians = [float(np.median(numbers)) for numbers in list(zip(*found, strict=True))[1:-1]]
         cells[_OURS][budget] = Cell._make([error, *medians, found[0].plan])

@@ -91,6 +91,6 @@ def _timed(X: NDArray[np.float64], shape: tuple[int, int], paper: float, epochs:
         ot.emd(p[I] / p[I].sum(), q[J], M[np.ix_(I, J)], numItermax=10**8)
     exact = (time.process_time() - begun) * len(X) / _SOLVED
     begun = time.process_time()
-    solve_batch(P, X[some], cost, exact=True, n_jobs=1)
+    solve_batch(P, X[some], cost, n_jobs=1)
     crossover = (time.process_time() - begun) * len(X) / _SOLVED
     return _Times(paper, seconds[_TAU], seconds[50], sweeps[_TAU], exact, crossover)

@@ -261,7 +261,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if len(P) != len(Y):
             raise ValueError(f"y: expected {len(P)} histograms, one for each row of X; got {len(Y)}")
         P = np.where(P < evaluation.WEIGHT_THRESHOLD, 0, P)
-        result = solve_batch(P, Y, self._cost.astype(np.float64), n_sweeps=300, exact=True, n_jobs=self.n_jobs)
+        result = solve_batch(P, Y, self._cost.astype(np.float64), normalize=True, n_jobs=self.n_jobs)
         share = None if sample_weight is None else validation.real(sample_weight, "sample_weight")
         return -float(np.average(result.value, weights=share))
 

@@ -349,8 +349,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             raise ValueError(f"W: expected shape (n, {len(self.components_)}), got {memberships.shape}")
         return memberships @ self.components_
 
-    def score(self, X: Any, y: Any = None, exact: bool = False) -> float:
-        """Return minus the mean transport cost of measures to their mixtures.
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return minus the mean transport cost of measures to their mixtures, computed exactly.
 
         Parameters
         ----------
@@ -358,8 +358,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             Measures as rows.
         y : None
             Ignored.
-        exact : bool
-            Whether to compute exact costs; otherwise certified upper bounds.
 
         Returns
         -------
@@ -371,8 +369,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         mass = validation.masses(X)
         full, cost = mass > 0, self._cost.astype(np.float64)
         targets = _normalised(X[full], mass[full])
-        result = solve_batch(P[full], targets, cost, n_sweeps=300, exact=bool(exact), n_jobs=self.n_jobs)
-        return -float(np.mean(result.value if exact else result.upper_bound))
+        return -float(np.mean(solve_batch(P[full], targets, cost, normalize=True, n_jobs=self.n_jobs).value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to an npz file, with its fit, so that a `resume` is bit-identical.

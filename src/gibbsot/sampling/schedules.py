@@ -43,7 +43,8 @@ class Adaptive:
     Examples
     --------
     >>> from gibbsot import GridCost, solve
-    >>> round(solve([1, 0, 0], [0, 0, 1], GridCost(3, spacing=1e3), schedule=Adaptive(eta=0.5)).value / 4e6, 3)
+    >>> cost = GridCost(3, spacing=1e3)
+    >>> round(solve([1, 0, 0], [0, 0, 1], cost, method="gibbs", schedule=Adaptive(eta=0.5)).value / 4e6, 3)
     1.0
     """
 

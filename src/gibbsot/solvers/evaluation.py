@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..sampling import schedules, theory
 from ..sampling.temperature import INITIAL_BIAS
+from .gibbs import GibbsSolver
 from .oracle import Oracle
-from .solve import solve_batch
 
 Array = NDArray[np.float64]
 
@@ -53,8 +53,7 @@ def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[A
 def initial_temperatures(oracle: Oracle, P: Any, indices: ArrayLike | None = None) -> tuple[Array, Array]:
     """Return estimates of models' costs, and the temperatures at which mixed chains have the initial relative bias."""
     pair, state = oracle.problem(P, indices)
-    schedule, n_jobs = schedules.Adaptive(0.3), oracle.n_jobs
-    cold = solve_batch(
-        pair.p, pair.q, pair.cost, n_sweeps=_ANNEALING, schedule=schedule, seed=state.seed, ids=state.ids, n_jobs=n_jobs
-    )
-    return cold.value, theory.sampled_temperature(cold.state, pair, (1 + INITIAL_BIAS) * cold.value, n_jobs)
+    n_jobs = oracle.n_jobs
+    cold = GibbsSolver(_ANNEALING, schedules.Adaptive(0.3), seed=state.seed, ids=state.ids, n_jobs=n_jobs)(pair)
+    value = cold.info.value
+    return value, theory.sampled_temperature(cold.state, pair, (1 + INITIAL_BIAS) * value, n_jobs)

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import native
-from ..core.costs import Cost, DenseCost, GridCost, PointCost
+from ..core.costs import Cost, DenseCost, GridCost, PointCost, single
 from ..core.costs.base import Geometry
 from ..core.problems import Problem
-from .crossover import crossover, feasible
+from ..sampling.schedules import Adaptive
+from .crossover import crossover, effort, feasible
+from .gibbs import GibbsSolver
 from .line import solve_line
 from .multiscale import solve_points
 from .network_simplex import solve_dense
@@ -25,6 +27,7 @@ from .solution import INFEASIBLE, Solution
 
 Array = NDArray[np.float64]
 
+_ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
 # pairs of points with weight, up to which all arcs are used
 _STORED_PAIRS, _OTHER_PAIRS, _DISTANCE_PAIRS, _LINE_PAIRS = 9_000_000, 500_000, 160_000, 25_000
 _SHARED_ENTRIES = 9_000_000  # of the largest matrix that the problems of a batch share
@@ -59,7 +62,10 @@ def methods(problem: Problem) -> list[str]:
     >>> methods(problem(ones, ones, GridCost((32, 32)))), methods(problem(ones, ones, GridCost((32, 32), power=1)))
     (['multiscale'], ['pyramid'])
     """
-    pairs = np.count_nonzero(problem.p, axis=1) * np.count_nonzero(problem.q, axis=1)
+    m1, m2 = problem.cost.shape
+    if m1 * m2 <= min(_LINE_PAIRS, _STORED_PAIRS, _OTHER_PAIRS) and native.kernels() is not None:
+        return ["all arcs"] * len(problem)
+    pairs = np.prod([np.count_nonzero(x, axis=1) for x in problem.given], axis=0)
     most, other = _STORED_PAIRS if isinstance(problem.cost, DenseCost | PointCost) else _OTHER_PAIRS, "crossover"
     if native.kernels() is None:
         most = -1
@@ -73,10 +79,10 @@ def methods(problem: Problem) -> list[str]:
 
 def cross(
     problem: Problem,
-    U: NDArray[np.floating] | None,
+    U: NDArray[np.floating] | None = None,
     max_rounds: int = 30,
     n_jobs: int | None = None,
-    chosen: list[str] | None = None,
+    gap: float = 0.0,
 ) -> list[Solution]:
     """Solve each problem of a batch exactly, in threads, by the method that `methods` names.
 
@@ -84,14 +90,14 @@ def cross(
     ----------
     problem : Problem
         The problems.
-    U : array of shape (n, m1), or None
-        Potentials, from which problems cross over; None if no problem does.
+    U : array of shape (n, m1), optional
+        Potentials from which problems cross over; by default those of annealed chains.
     max_rounds : int
         As for `crossover`. With one round all problems are solved only on the arcs that U suggests.
     n_jobs : int, optional
         Threads over the problems.
-    chosen : list of str, optional
-        What `methods` returned, if it is known.
+    gap : float
+        Stop as soon as the certified relative gap is at most this; 0 for the optimum.
 
     Returns
     -------
@@ -102,71 +108,79 @@ def cross(
     ValueError
         If infinite costs forbid every plan of a problem.
     """
+    chosen = ["crossover"] * len(problem) if max_rounds == 1 else methods(problem)
     cost = problem.cost.astype(np.float64)  # one copy for all problems
-    if max_rounds == 1:
-        chosen = ["crossover"] * len(problem)
-    chosen = methods(problem) if chosen is None else chosen
     found: dict[int, Solution] = {}
     direct = [b for b, method in enumerate(chosen) if method == "all arcs"]
     if direct and cost.shape[0] * cost.shape[1] <= _SHARED_ENTRIES:
-        found = _all_arcs_of_batch(problem, cost, direct, native.threads(n_jobs))
-    geometry = problem.cost.geometry() if {"line", "multiscale"} & set(chosen) else None
+        answers = _all_arcs_of_batch(problem, cost, direct, n_jobs)
+        if len(direct) == len(problem):
+            return answers
+        found = dict(zip(direct, answers, strict=True))
+    others = [b for b in range(len(problem)) if b not in found]
+    geometry = cost.geometry() if {"line", "multiscale"} & set(chosen) else None
+    annealed = {b: U[b] for b in others} if U is not None else _annealed(problem, chosen, n_jobs)
 
     def work(b: int) -> Solution:
-        p, q = problem.p[b], problem.q[b]
+        p, q = problem.given[0][b], problem.given[1][b]
         try:
             if chosen[b] == "all arcs":
                 return _all_arcs_of_supports(p, q, cost)
             if chosen[b] in ("line", "multiscale") and geometry is not None:
-                return _of_points(p, q, geometry)
+                return _of_points(p, q, geometry, gap)
             if chosen[b] == "pyramid" and isinstance(cost, GridCost):
-                return solve_pyramid(p, q, cost)
-            if U is None:
-                raise RuntimeError("a crossover needs potentials")
-            return crossover(p, q, cost, U[b], max_rounds=max_rounds)
+                return solve_pyramid(problem.p[b], problem.q[b], cost)
+            return crossover(p, q, cost, annealed[b], max_rounds=max_rounds, gap=gap)
         except ValueError as error:
             raise ValueError(f"{error} (problem {b})") from None
 
-    others = [b for b in range(len(problem)) if b not in found]
-    if others:
-        module = native.kernels()
-        stop = None if module is None else module.StopFlag()  # ends the kernels' work in the pool
-        with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop and stop.watch) as pool:
-            try:
-                found.update(zip(others, pool.map(work, others), strict=True))
-            except BaseException:
-                if stop is not None:
-                    stop.set()
-                pool.shutdown(cancel_futures=True)
-                raise
+    module = native.kernels()
+    stop = None if module is None else module.StopFlag()  # ends the kernels' work in the pool
+    with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop and stop.watch) as pool:
+        try:
+            found.update(zip(others, pool.map(work, others), strict=True))
+        except BaseException:
+            if stop is not None:
+                stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
     return [found[b] for b in range(len(problem))]
 
 
-def _all_arcs_of_batch(problem: Problem, cost: Cost, which: list[int], threads: int) -> dict[int, Solution]:
+def _annealed(problem: Problem, chosen: list[str], n_jobs: int | None) -> dict[int, NDArray[np.floating]]:
+    """Return potentials of annealed chains for the problems that cross over."""
+    which = [b for b, method in enumerate(chosen) if method == "crossover"]
+    if not which:
+        return {}
+    if len(which) < len(problem):
+        problem = Problem(problem.p[which], problem.q[which], problem.cost)
+    solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs)
+    # single precision suffices to find the arcs
+    return dict(zip(which, solver(problem.with_cost(single(problem.cost))).info.U, strict=True))
+
+
+def _all_arcs_of_batch(problem: Problem, cost: Cost, which: list[int], n_jobs: int | None) -> list[Solution]:
     """Solve problems on all arcs of one matrix."""
-    C = (
-        cost.matrix()
-        if isinstance(cost, DenseCost)
-        else _matrix(cost, np.arange(cost.shape[0]), np.arange(cost.shape[1]))
-    )
-    answers = solve_dense(C, problem.p[which], problem.q[which], threads=threads)
+    p, q = problem.given if len(which) == len(problem) else (x[which] for x in problem.given)
+    C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
+    answers = solve_dense(C, p, q, threads=native.threads(n_jobs))
     if "infeasible" in answers.status:
         raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
-    return {b: answers[k] for k, b in enumerate(which)}
+    return [answers[k] for k in range(len(which))]
 
 
-def _of_points(p: Array, q: Array, geometry: Geometry) -> Solution:
+def _of_points(p: Array, q: Array, geometry: Geometry, gap: float) -> Solution:
     """Solve one problem whose costs are distances of points."""
     X, Y, power = geometry
     if X.shape[1] == 1:
         return solve_line(X[:, 0], Y[:, 0], p, q, power)
-    return solve_points(X, Y, p, q, squared=power == 2)
+    return solve_points(X, Y, p, q, squared=power == 2, gap=gap)
 
 
 def _all_arcs_of_supports(p: Array, q: Array, cost: Cost) -> Solution:
     """Solve one problem on all arcs between the points that have weight, where the whole matrix is too large."""
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    answer = solve_dense(_matrix(cost, rows, columns), p[rows], q[columns])
+    answer = solve_dense(cost.matrix(rows, columns), p[rows], q[columns])
     if answer.status[0] == "infeasible":
         raise ValueError(INFEASIBLE)
     g = np.full(len(p), -np.inf)
@@ -176,8 +190,3 @@ def _all_arcs_of_supports(p: Array, q: Array, cost: Cost) -> Solution:
     plan = sparse.csr_array(sparse.coo_array((mass, (rows[i], columns[j])), cost.shape))
     found = answer[0]
     return Solution(found.value, found.lower, found.upper, found.status, U, -L, plan)
-
-
-def _matrix(cost: Cost, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
-    """Return the costs between some rows and columns."""
-    return np.ascontiguousarray(cost.at(rows[:, None], columns))

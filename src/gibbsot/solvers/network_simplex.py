@@ -59,19 +59,35 @@ class DenseSolutions:
     pivots : array of shape (n,)
     """
 
-    value: Array
-    lower: Array
-    upper: Array
     status: list[str]
-    pivots: NDArray[np.int64]
+    _info: Array  # value, lower, upper, size, entries, pivots, feasibility and whether time ran out
     _problems: tuple[Array, Array, Array]
     _potentials: tuple[Array, Array]
-    _arcs: tuple[NDArray[np.int32], NDArray[np.int32], Array] | None
-    _entries: NDArray[np.int64]
+    _arcs: tuple[NDArray[np.int32], NDArray[np.int32], Array]
     _threads: int
 
     def __len__(self) -> int:
-        return len(self.value)
+        return len(self.status)
+
+    @property
+    def value(self) -> Array:
+        """The costs of the plans."""
+        return self._info[:, 0]
+
+    @property
+    def lower(self) -> Array:
+        """Lower bounds."""
+        return self._info[:, 1]
+
+    @property
+    def upper(self) -> Array:
+        """Upper bounds."""
+        return self._info[:, 2]
+
+    @property
+    def pivots(self) -> NDArray[np.int64]:
+        """Numbers of pivots."""
+        return self._info[:, 5].astype(np.int64)
 
     def __getitem__(self, b: int) -> Solution:
         """Return the solution of problem b; its plan and potentials are computed when first used."""
@@ -110,16 +126,17 @@ class DenseSolutions:
     @property
     def basis(self) -> Basis:
         """Rows and columns of the arcs of the bases, of shape (n, m1 + m2); -1 where there are fewer."""
-        if self._arcs is None:
+        i, j, _ = self._arcs
+        if i.shape[1] == 0:
             raise ValueError("plan: solve with plan=True to have bases")
-        return self._arcs[0], self._arcs[1]
+        return i, j
 
     def arcs(self, b: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
         """Return rows, columns and masses of the plan of problem b."""
-        if self._arcs is None:
-            raise ValueError("plan: solve with plan=True to have plans")
         i, j, mass = self._arcs
-        n = self._entries[b]
+        if mass.shape[1] == 0:
+            raise ValueError("plan: solve with plan=True to have plans")
+        n = int(self._info[b, 4])
         return i[b, :n], j[b, :n], mass[b, :n]
 
 
@@ -127,9 +144,10 @@ class DenseSolution(Solution):
     """One of a batch of solutions."""
 
     def __init__(self, batch: DenseSolutions, b: int) -> None:
-        bounds = batch.value.item(b), batch.lower.item(b), batch.upper.item(b)
-        vars(self).update(zip(("value", "lower", "upper"), bounds, strict=True))
-        vars(self).update(status=batch.status[b], rounds=1, _batch=batch, _index=b)
+        value, lower, upper = batch._info[b, :3].tolist()
+        vars(self).update(
+            value=value, lower=lower, upper=upper, status=batch.status[b], rounds=1, _batch=batch, _index=b
+        )
 
     @property
     def f(self) -> Array:
@@ -190,23 +208,24 @@ def solve_dense(
     (2.0, array([0]))
     """
     C = np.ascontiguousarray(C, np.float64)
-    p, q = (np.ascontiguousarray(np.atleast_2d(x), np.float64) for x in (p, q))
+    p, q = (np.ascontiguousarray(x, np.float64).reshape(-1, m) for x, m in zip((p, q), C.shape, strict=True))
     n, (m1, m2) = len(p), C.shape
     f, g, info = np.empty((n, m1)), np.empty((n, m2)), np.empty((n, 8))
     capacity = (n, m1 + m2 if plan else 0)
     i, j, mass = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
-    start = (np.empty((n, 0), np.int32),) * 2 if basis is None else basis
-    from_i, from_j = (np.ascontiguousarray(np.broadcast_to(x, (n, np.shape(x)[-1])), np.int32) for x in start)
+    if basis is None:
+        from_i = from_j = np.empty((n, 0), np.int32)
+    else:
+        from_i, from_j = (np.ascontiguousarray(np.broadcast_to(x, (n, np.shape(x)[-1])), np.int32) for x in basis)
     kernels().solve_dense(
         C, p=p, q=q, from_i=from_i, from_j=from_j, n_threads=threads, seconds=max_seconds, f=f, g=g, i=i, j=j,
         mass=mass, info=info,
     )  # fmt: skip
-    value, lower, upper, size, entries, pivots, feasible, stopped = info.T
-    states = [_status(*x) for x in zip(*(y.tolist() for y in (lower, upper, size, feasible, stopped)), strict=True)]
-    return DenseSolutions(
-        value, lower, upper, states, pivots.astype(np.int64), (C, p, q), (f, g), (i, j, mass) if plan else None,
-        entries.astype(np.int64), threads,
-    )  # fmt: skip
+    states = [
+        _status(lower, upper, size, feasible, stopped)
+        for _, lower, upper, size, _, _, feasible, stopped in info.tolist()
+    ]
+    return DenseSolutions(states, info, (C, p, q), (f, g), (i, j, mass), threads)
 
 
 def _status(lower: float, upper: float, size: float, feasible: float, stopped: float) -> str:

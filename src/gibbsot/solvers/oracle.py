@@ -173,7 +173,7 @@ class Oracle:
         rows, pair = self._pair(P, indices)
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         if "crossover" not in methods(pair):
-            return cross(pair, None, n_jobs=self.n_jobs)
+            return cross(pair, n_jobs=self.n_jobs)
         _, info = sampler.run(self._state(rows), pair, T, n_jobs=self.n_jobs)
         return cross(pair, info.U, n_jobs=self.n_jobs)
 

@@ -1,9 +1,11 @@
-"""The result of `solve`: the estimate, and certificates that are computed when first used."""
+"""The result of `solve`: a plan and potentials with the bounds that they prove, or an estimate."""
 
 from __future__ import annotations
 
+import html
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,13 +16,24 @@ from ..core.problems import Problem
 from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
 from . import certificates
+from .crossover import feasible
 from .exact import cross
-from .solution import Solution
+from .gibbs import Sample
+from .solution import PROVED, Solution
 
 Array = NDArray[np.floating]
 
 
-@dataclass(frozen=True, eq=False)
+def _removed(name: str, instead: str) -> property:
+    """Return an attribute that says what replaces it."""
+
+    def refuse(_: OTResult) -> None:
+        raise AttributeError(f"{name} was removed; use {instead}")
+
+    return property(refuse)
+
+
+@dataclass(eq=False)
 class OTResult:
     """The result of `solve` for one problem, or of `solve_batch` for many.
 
@@ -30,59 +43,47 @@ class OTResult:
     Attributes
     ----------
     value : float
-        The estimate V(z) of W(p, q). It is not a bound.
-    potentials : pair of arrays of shape (m1,) and (m2,)
-        U and L: gradients of the value with respect to p and, with a minus, to q.
-    lower_bound : float
-        A certified lower bound of W(p, q); computed when first used.
-    plan : scipy.sparse.csr_array of shape (m1, m2)
-        The paper's sparse plan, at most m1 + m2 entries. It is close to an optimal plan but its marginals are not
-        exactly p and q: in some cases a quarter of the mass is misplaced. A list for a batch; computed when first used.
-    coupling : scipy.sparse.csr_array of shape (m1, m2)
-        A plan whose marginals are p and q: the best one on the arcs that the potentials suggest, by one run of a
-        network simplex when first used.
-    upper_bound : float
-        The cost of the coupling: W(p, q) is at most this.
+        The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With ``method="gibbs"`` the estimate
+        V(z), which is no bound.
+    lower_bound, upper_bound : float
+        Certified bounds of W(p, q), rounded outwards.
     gap : float
-        The certified relative gap, ``(upper - lower) / abs(upper)``; a difference below 1e-12 of the potentials, which
-        rounding alone may cause, counts as 0.
+        ``(upper_bound - lower_bound) / |value|``, 0 where the bounds agree.
     status : str
-        "estimate"; with the option ``gap`` "gap reached" or "budget ended"; after a crossover "optimal", or
-        "gap open" or "rounds ran out", and then value, potentials and plan are those of the crossover.
-    history : array of shape (sweeps,)
-        V(z) of every sweep of this call; NaN for sweeps that were not needed.
-    n_sweeps : int
-        The number of sweeps done in this call.
-    temperature : float
-        The last temperature.
-    converged : bool
-        Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing. It does not
-        detect a chain that climbs slowly, and does not bound the distance of V(z) from W.
-    diagnostics : theory.Trace or None
-        The quantities of the paper's appendix, with the option ``diagnostics``.
+        "optimal": the bounds agree to 1e-10 of the value or 1e-12 of the spread of the potentials. "gap reached": the
+        gap is at most the one asked for. "budget spent": the work ended before that. "estimate": ``method="gibbs"``.
+    plan : scipy.sparse.csr_array of shape (m1, m2)
+        A coupling: its marginals are p and q. A list for a batch.
+    potentials : pair of arrays of shape (m1,) and (m2,)
+        f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
+        lower bound. They are gradients of W with respect to p and q.
+    U, L : arrays of shape (m1,) and (m2,)
+        The paper's potentials: f and -g, or with ``method="gibbs"`` those of the last sweep, whose dual value is V(z).
+    recovered_plan : scipy.sparse.csr_array of shape (m1, m2)
+        The paper's sparse plan of U and L. Its marginals are p and q only in the limit. A list for a batch.
+    seconds : float
+        The time of the solve.
     problem : Problem
-        The problems, with normalised weights.
-    state : State
-        The chains, which a warm start continues.
-    info : Info
-        What the last sweep showed.
-    crossings : list of Solution or None
-        The exact solutions, after a crossover.
-    gap_target : float or None
-        The option ``gap``.
+        The problems.
+    solutions : list of Solution
+        Plans, potentials and bounds of the normalised problems; for an estimate computed when first used.
+    solved : list of Solution or None
+        Those of an exact solve.
+    mixed, n_sweeps, temperature, history, diagnostics, state, info
+        Of the chains, with ``method="gibbs"``: whether the paper's mixing test held at the end, the number of sweeps,
+        the last temperature, V(z) of every sweep (NaN for sweeps that were not needed), the `theory.Trace` of the
+        option ``diagnostics``, the state that a warm start continues, and what the last sweep showed. Without chains,
+        AttributeError.
+    sample : Sample or None
+        The chains.
     single : bool
         Whether this is the result of one problem, not of a batch.
     """
 
     problem: Problem
-    state: State
-    info: Info
-    temperature: Any
-    n_sweeps: Any
-    converged: Any
-    crossings: list[Solution] | None = None
-    gap_target: float | None = None
-    diagnostics: Trace | None = None
+    solved: list[Solution] | None
+    sample: Sample | None
+    seconds: float
     single: bool = False
 
     def __len__(self) -> int:
@@ -101,27 +102,35 @@ class OTResult:
             if not -n <= b < n:
                 raise IndexError(f"problem {b} of a batch of {n}")
             rows, single = slice(b % n, b % n + 1), True
-        pick = rows.start if single else rows
-        return OTResult(
-            self.problem[rows],
-            self.state[rows],
-            Info._make(field[rows] for field in self.info),
-            self.temperature[pick],
-            self.n_sweeps[pick],
-            self.converged[pick],
-            None if self.crossings is None else self.crossings[rows],
-            self.gap_target,
-            None if self.diagnostics is None else Trace._make(field[pick] for field in self.diagnostics),
-            single,
-        )
+        solved = None if self.solved is None else self.solved[rows]
+        sample = None if self.sample is None else self.sample.rows(rows)
+        return OTResult(self.problem[rows], solved, sample, self.seconds, single)
 
     def __iter__(self) -> Iterator[OTResult]:
         return (self[b] for b in range(len(self)))
 
-    def __repr__(self) -> str:
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return what is shown of a result."""
+        m1, m2 = self.problem.cost.shape
         if not self.single:
-            return f"<OTResult of {len(self)} problems, mean value {self.value.mean():.6g}>"
-        return f"<OTResult value {self.value:.6g}, lower bound {self.lower_bound:.6g}, {self.n_sweeps} sweeps>"
+            value, states = f"{self.value.mean():.6g}", sorted(set(self.status))
+            counts = ", ".join(f"{self.status.count(state)} {state}" for state in states)
+            return [
+                ("batch", f"{len(self)} problems of {m1} x {m2} points"),
+                ("mean value", f"{value} ({counts})"),
+                ("time", f"{self.seconds:.3g} s"),
+            ]
+        rows = [("value", f"{self.value:.6g} ({self.status})")]
+        if self.solved is not None or "_from_sample" in vars(self):
+            rows.append(("bounds", f"{self.lower_bound:.6g} <= W <= {self.upper_bound:.6g}"))
+        return [*rows, ("size", f"{m1} x {m2} points"), ("time", f"{self.seconds:.3g} s")]
+
+    def __repr__(self) -> str:
+        return f"<OTResult {', '.join(f'{name} {text}' for name, text in self._rows())}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in self._rows())
+        return f"<table>{rows}</table>"
 
     def _one_or_all(self, x: Any) -> Any:
         return x[0] if self.single else x
@@ -130,78 +139,141 @@ class OTResult:
         return float(x[0]) if self.single else x
 
     @property
+    def solutions(self) -> list[Solution]:
+        """Plans, potentials and bounds of the normalised problems."""
+        return self._from_sample if self.solved is None else self.solved
+
+    @cached_property
+    def _from_sample(self) -> list[Solution]:
+        """Plans on the arcs that the chains' potentials suggest, and the better potentials of chains and simplex."""
+        U, cost = np.atleast_2d(self.U), self.problem.cost.astype(np.float64)
+        found = cross(self.problem, U, max_rounds=1)
+        lower = certificates.lower_bound(self.problem, U).tolist()
+        for b, solution in enumerate(found):
+            if lower[b] > solution.lower:
+                f, L = feasible(cost, np.where(self.problem.p[b] > 0, U[b], -np.inf))
+                found[b] = replace(solution, lower=lower[b], f=f, g=-L)
+        return found
+
+    @property
     def value(self) -> Any:
-        """The estimate V(z), or W(p, q) after a crossover."""
-        if self.crossings is not None:
-            return self._number(np.array([crossing.value for crossing in self.crossings]))
-        return self._number(self.info.value)
+        """The cost of the plan, or the estimate V(z)."""
+        if self.sample is not None:
+            return self._number(self.problem.mass * self.sample.info.value)
+        if self.single:
+            return self.problem.mass.item(0) * self.solutions[0].value
+        return self.problem.mass * np.array([solution.value for solution in self.solutions])
 
     @property
     def status(self) -> Any:
-        """What is known of the result."""
-        if self.crossings is not None:
-            return self._one_or_all([crossing.status for crossing in self.crossings])
-        if self.gap_target is not None:
-            reached = np.atleast_1d(self.gap) <= self.gap_target
-            return self._one_or_all(["gap reached" if yes else "budget ended" for yes in reached])
-        return self._one_or_all(["estimate"] * len(self.problem))
+        """What is known of the value."""
+        if self.sample is not None:
+            return self._one_or_all(["estimate"] * len(self.problem))
+        return self._one_or_all([s.status if s.status in PROVED else "budget spent" for s in self.solutions])
+
+    @cached_property
+    def lower_bound(self) -> Any:
+        """A certified lower bound of W(p, q)."""
+        least = self.problem.cost.least()  # no plan costs less than the least cost
+        return self._number(self._scaled([max(solution.lower, least) for solution in self.solutions], -np.inf))
+
+    @cached_property
+    def upper_bound(self) -> Any:
+        """A certified upper bound of W(p, q): the cost of the plan."""
+        return self._number(self._scaled([solution.upper for solution in self.solutions], np.inf))
+
+    def _scaled(self, bounds: list[float], towards: float) -> NDArray[np.float64]:
+        """Return bounds for the masses given, rounded outwards."""
+        out = np.array(bounds)
+        for b in np.flatnonzero((self.problem.mass != 1) & (out != 0)):
+            out[b] *= math.fsum(self.problem.given[0][b])  # correctly rounded, as is the product: two units at most
+            out[b] = np.nextafter(np.nextafter(out[b], towards), towards)
+        return out
 
     @property
-    def potentials(self) -> tuple[Array, Array]:
-        """U and L."""
-        U, L = self._potentials()
-        return self._one_or_all(U), self._one_or_all(L)
+    def gap(self) -> Any:
+        """The certified relative gap."""
+        difference = np.atleast_1d(self.upper_bound) - np.atleast_1d(self.lower_bound)
+        value = np.abs(np.atleast_1d(self.value))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self._number(np.where(difference == 0, 0.0, difference / value))
 
-    def _potentials(self) -> tuple[Array, Array]:
-        if self.crossings is None:
-            return self.info.U, self.info.L
-        return np.stack([c.f for c in self.crossings]), np.stack([-c.g for c in self.crossings])
+    @property
+    def plan(self) -> Any:
+        """A coupling of p and q."""
+        return self._one_or_all(
+            [
+                solution.plan * mass if mass != 1 else solution.plan
+                for solution, mass in zip(self.solutions, self.problem.mass.tolist(), strict=True)
+            ]
+        )
+
+    @cached_property
+    def potentials(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Feasible potentials f and g."""
+        f, g = np.stack([s.f for s in self.solutions]), np.stack([s.g for s in self.solutions])
+        return self._one_or_all(f), self._one_or_all(g)
+
+    @property
+    def U(self) -> Array:  # noqa: N802
+        """The paper's potentials of the first measure."""
+        return self.potentials[0] if self.sample is None else self._one_or_all(self.sample.info.U)
+
+    @property
+    def L(self) -> Array:  # noqa: N802
+        """The paper's potentials of the second measure."""
+        return -self.potentials[1] if self.sample is None else self._one_or_all(self.sample.info.L)
+
+    @property
+    def recovered_plan(self) -> Any:
+        """The paper's sparse plan."""
+        U, L = np.atleast_2d(self.U), np.atleast_2d(self.L)
+        plans = certificates.sparse_plans(self.problem, U, L)
+        return self._one_or_all(
+            [plan * mass if mass != 1 else plan for plan, mass in zip(plans, self.problem.mass.tolist(), strict=True)]
+        )
+
+    def _chains(self, name: str) -> Any:
+        if self.sample is None:
+            raise AttributeError(f"{name} belongs to the sampler's chains, which an exact solve does not have")
+        return getattr(self.sample, name)
+
+    @property
+    def mixed(self) -> Any:
+        """Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing."""
+        return self._one_or_all(self._chains("mixed"))
+
+    @property
+    def n_sweeps(self) -> Any:
+        """The number of sweeps of this call."""
+        return self._one_or_all(self._chains("n_sweeps"))
+
+    @property
+    def temperature(self) -> Any:
+        """The last temperature."""
+        return self._one_or_all(self._chains("temperature"))
+
+    coupling = _removed("coupling", "`plan`, which is a coupling")
+    converged = _removed("converged", "`mixed`, the paper's mixing test, or `status`")
+    crossings = _removed("crossings", "`solutions`")
 
     @property
     def history(self) -> NDArray[np.float64]:
         """V(z) of every sweep."""
         return self._one_or_all(self.info.history)
 
-    @cached_property
-    def lower_bound(self) -> Any:
-        """A certified lower bound of W(p, q)."""
-        return self._number(certificates.lower_bound(self.problem, self._potentials()[0]))
-
-    @cached_property
-    def plan(self) -> Any:
-        """The paper's sparse plan, or the optimal one after a crossover."""
-        if self.crossings is not None:
-            return self.coupling
-        return self._one_or_all(certificates.sparse_plans(self.problem, self.info.U, self.info.L))
-
-    @cached_property
-    def _feasible(self) -> list[Solution]:
-        """The exact solutions, or one round of a crossover if there are none."""
-        if self.crossings is not None:
-            return self.crossings
-        return cross(self.problem, self.info.U, max_rounds=1)
+    @property
+    def diagnostics(self) -> Trace | None:
+        """The quantities of the paper's appendix."""
+        trace = self._chains("diagnostics")
+        return trace if trace is None or not self.single else Trace._make(field[0] for field in trace)
 
     @property
-    def coupling(self) -> Any:
-        """A plan with the marginals p and q."""
-        return self._one_or_all([crossing.plan for crossing in self._feasible])
+    def state(self) -> State:
+        """The chains, which a warm start continues."""
+        return self._chains("state")
 
     @property
-    def upper_bound(self) -> Any:
-        """The cost of the coupling."""
-        value = np.array([crossing.upper for crossing in self._feasible])
-        # the cost before it was rounded to this precision may have been larger by that much
-        return self._number(value + 2 * np.finfo(self.problem.cost.dtype).eps * np.abs(value))
-
-    @cached_property
-    def gap(self) -> Any:
-        """The certified relative gap."""
-        U, L = np.stack([s.f for s in self._feasible]), np.stack([s.g for s in self._feasible])
-        lower = np.maximum(self.lower_bound, certificates.lower_bound(self.problem, U))
-        upper = np.atleast_1d(self.upper_bound)
-        size = np.abs(np.where(self.problem.p > 0, U, 0)).max(axis=1) + np.abs(np.where(self.problem.q > 0, L, 0)).max(
-            axis=1
-        )
-        with np.errstate(invalid="ignore", divide="ignore"):
-            gap = np.where(upper - lower <= 1e-12 * size, 0.0, (upper - lower) / np.abs(upper))
-        return self._number(np.where(np.isinf(upper), np.inf, gap))
+    def info(self) -> Info:
+        """What the last sweep showed."""
+        return self._chains("info")

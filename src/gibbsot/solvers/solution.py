@@ -12,6 +12,8 @@ RELATIVE_GAP, POTENTIAL_GAP = 1e-10, 1e-12  # the largest gap of an optimum, rel
 
 INFEASIBLE = "cost: infinite costs forbid every plan between these measures; expected a feasible problem"
 
+PROVED = ("optimal", "gap reached")  # the states in which a solver ends as it should
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import native
 
 Array = NDArray[np.floating]
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Geometry(NamedTuple):
@@ -48,6 +51,8 @@ class Cost(ABC):
         grow with it.
     work : int
         Number of additions in one sweep of the sampler.
+    row_shape, col_shape : tuple of int
+        The sides of the grid on which the points lie, empty if there is none.
 
     Notes
     -----
@@ -56,7 +61,7 @@ class Cost(ABC):
     - checks its arguments in ``__init__`` with functions of `core.validation`, sets the five attributes above, and
       makes its arrays read-only with `frozen`;
     - implements the abstract methods: ``_transform_one`` (the c-transform in NumPy, which is the specification that
-      the compiled kernel is tested against), ``_mean``, ``at``, ``spread`` and ``astype``;
+      the compiled kernel is tested against), ``_mean``, ``at``, ``spread``, ``least`` and ``astype``;
     - returns the arrays that define it from ``arrays``, and is made again from them by ``of_arrays`` (for files, copies
       in other processes and comparisons); `from_arrays` must recognise them;
     - names its compiled kernel in ``operand``. A cost that can be written as a matrix, as a sum over axes or as
@@ -71,6 +76,8 @@ class Cost(ABC):
     finite: bool
     depth: int
     work: int
+    row_shape: tuple[int, ...] = ()
+    col_shape: tuple[int, ...] = ()
 
     @abstractmethod
     def __repr__(self) -> str: ...
@@ -327,6 +334,15 @@ class Cost(ABC):
         -------
         float
             Centred potentials are no larger.
+        """
+
+    @abstractmethod
+    def least(self) -> float:
+        """Return the least cost, or a lower bound of it.
+
+        Returns
+        -------
+        float
         """
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:

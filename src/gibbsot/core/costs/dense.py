@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -44,11 +45,10 @@ class DenseCost(Cost):
         matrix = validation.real(M, "M")
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise ValueError(f"M: expected a matrix with rows and columns, got shape {matrix.shape}")
-        precision = validation.precision(dtype, matrix)
-        validation.check_costs(matrix, "M", precision)
-        stored = padded_columns((matrix.shape[0], matrix.shape[1]), precision)
-        stored[:, : len(matrix)] = matrix.T
-        self._set(stored, len(matrix), bool(np.isfinite(matrix).all()))
+        self.dtype = validation.precision(dtype, matrix)
+        self.finite = validation.check_costs(matrix, "M", self.dtype)
+        self.shape, self.work = (matrix.shape[0], matrix.shape[1]), 2 * matrix.size
+        self._rows: Array | None = frozen(np.array(matrix, self.dtype, order="C"))
 
     @classmethod
     def of_columns(cls, stored: Array, rows: int) -> DenseCost:
@@ -66,13 +66,22 @@ class DenseCost(Cost):
         DenseCost
         """
         cost = cls.__new__(cls)
-        cost._set(stored, rows, True)
+        cost.dtype, cost.finite, cost.shape = stored.dtype, True, (rows, len(stored))
+        cost.work, cost._rows = 2 * rows * len(stored), None
+        vars(cost)["_columns"] = frozen(stored)
         return cost
 
-    def _set(self, stored: Array, rows: int, finite: bool) -> None:
-        self._columns, self.finite = frozen(stored), finite
-        self.dtype, self.shape = stored.dtype, (rows, len(stored))
-        self.work = 2 * rows * len(stored)
+    @cached_property
+    def _columns(self) -> Array:
+        """The columns, as c-transforms and sweeps read them; the rows are not kept beside them."""
+        rows = self._rows
+        if rows is None:  # another thread has just made the columns
+            return vars(self)["_columns"]
+        stored = padded_columns((rows.shape[0], rows.shape[1]), self.dtype)
+        stored[:, : len(rows)] = rows.T
+        vars(self)["_columns"] = frozen(stored)
+        self._rows = None
+        return stored
 
     def __repr__(self) -> str:
         precision = "" if self.dtype == np.float64 else f", dtype={self.dtype.name!r}"
@@ -82,7 +91,7 @@ class DenseCost(Cost):
         return {"M": self.matrix()}
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> DenseCost:
         return cls(arrays["M"])
 
     def operand(self) -> tuple[str, Any]:
@@ -113,14 +122,31 @@ class DenseCost(Cost):
         return self if self.dtype == np.dtype(dtype) else DenseCost(self.matrix(), dtype)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
-        return self._columns[np.asarray(j), np.asarray(i)]
+        M = self._rows
+        return self._columns[np.asarray(j), np.asarray(i)] if M is None else M[np.asarray(i), np.asarray(j)]
 
     def spread(self) -> float:
-        return spread_of(self._columns[:, : self.shape[0]])
+        return spread_of(self.stored())
+
+    def least(self) -> float:
+        return float((self._columns[:, : self.shape[0]] if self._rows is None else self._rows).min())
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
-        Mt = self._columns[:, : self.shape[0]] if columns is None else self._columns[columns, : self.shape[0]]
-        return Mt.T.copy() if rows is None else Mt.T[rows]
+        M = self._rows
+        if M is None:
+            Mt = self._columns[:, : self.shape[0]] if columns is None else self._columns[columns, : self.shape[0]]
+            return Mt.T.copy() if rows is None else Mt.T[rows]
+        M = M.copy() if rows is None else M[rows]
+        return M if columns is None else M[:, columns]
+
+    def stored(self) -> Array:
+        """Return the matrix read-only, without a copy as long as only its rows are stored.
+
+        Returns
+        -------
+        array of shape (m1, m2)
+        """
+        return self.matrix() if self._rows is None else self._rows
 
 
 def padded_columns(shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import validation
 from .base import Array, Cost, Geometry, frozen, spread_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class GridCost(Cost):
@@ -173,6 +176,9 @@ class GridCost(Cost):
 
     def spread(self) -> float:
         return sum(map(spread_of, self.axes))
+
+    def least(self) -> float:
+        return sum(float(axis.min()) for axis in self.axes)
 
 
 def _axis_cost(n: int, power: float, spacing: float) -> Array:

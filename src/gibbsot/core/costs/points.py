@@ -170,6 +170,9 @@ class PointCost(Cost):
         with np.errstate(over="ignore", under="ignore"):
             return float((self._widths() ** 2).sum() ** (self._power / 2))
 
+    def least(self) -> float:
+        return 0.0 if self._power is not None else min(float(block.min()) for _, block in self._blocks())
+
     def _widths(self) -> NDArray[np.float64]:
         """Return how far apart points of X and Y are at most along each axis."""
         with np.errstate(over="ignore"):
