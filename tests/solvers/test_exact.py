@@ -122,6 +122,22 @@ def test_a_warm_start_from_an_exact_result():
     np.testing.assert_allclose(result.value, W, rtol=0.1)
     again = solve_batch(p, pair.q, pair.cost, warm_start=start)
     np.testing.assert_allclose(again.value, W, rtol=1e-9)
+    for a, b, one in zip(p / p.sum(axis=1, keepdims=True), pair.q, again, strict=True):
+        check_optimal(a, b, pair.cost, one)
+
+
+def test_a_warm_start_saves_pivots_and_changes_no_value():
+    if native.kernels() is None:
+        pytest.skip("by compiled kernels")
+    rng = np.random.default_rng(0)
+    M, p, q = rng.random((200, 180)), rng.dirichlet(np.ones(200)), rng.dirichlet(np.ones(180))
+    before = solve(p, q, M)
+    for other, a in ((M + 1e-3 * rng.random(M.shape), p), (M, 0.99 * p + 0.01 * p[::-1])):
+        cold, warm = solve(a, q, other), solve(a, q, other, warm_start=before)
+        assert warm.value == pytest.approx(cold.value, rel=1e-12)
+        assert warm.status == "optimal"
+        pivots = [result.solutions[0]._batch.pivots[0] for result in (warm, cold)]
+        assert pivots[0] < 0.5 * pivots[1]
 
 
 def test_the_geometry_of_points_and_of_rounded_grids():

@@ -21,7 +21,7 @@ from .crossover import crossover, effort, feasible
 from .gibbs import GibbsSolver
 from .line import solve_line
 from .multiscale import solve_points
-from .network_simplex import solve_dense
+from .network_simplex import Basis, solve_dense
 from .pyramid import solve_pyramid
 from .solution import INFEASIBLE, Solution
 
@@ -83,6 +83,7 @@ def cross(
     max_rounds: int = 30,
     n_jobs: int | None = None,
     gap: float = 0.0,
+    warm_start: list[Solution] | None = None,
 ) -> list[Solution]:
     """Solve each problem of a batch exactly, in threads, by the method that `methods` names.
 
@@ -98,6 +99,9 @@ def cross(
         Threads over the problems.
     gap : float
         Stop as soon as the certified relative gap is at most this; 0 for the optimum.
+    warm_start : list of Solution, optional
+        Solutions of problems with the same points and other weights or costs: problems that are solved on all arcs
+        start from their bases.
 
     Returns
     -------
@@ -113,7 +117,7 @@ def cross(
     found: dict[int, Solution] = {}
     direct = [b for b, method in enumerate(chosen) if method == "all arcs"]
     if direct and cost.shape[0] * cost.shape[1] <= _SHARED_ENTRIES:
-        answers = _all_arcs_of_batch(problem, cost, direct, n_jobs)
+        answers = _all_arcs_of_batch(problem, cost, direct, n_jobs, warm_start)
         if len(direct) == len(problem):
             return answers
         found = dict(zip(direct, answers, strict=True))
@@ -129,7 +133,7 @@ def cross(
             if chosen[b] in ("line", "multiscale") and geometry is not None:
                 return _of_points(p, q, geometry, gap)
             if chosen[b] == "pyramid" and isinstance(cost, GridCost):
-                return solve_pyramid(problem.p[b], problem.q[b], cost)
+                return solve_pyramid(problem.p[b], problem.q[b], cost, gap)
             return crossover(p, q, cost, annealed[b], max_rounds=max_rounds, gap=gap)
         except ValueError as error:
             raise ValueError(f"{error} (problem {b})") from None
@@ -159,14 +163,26 @@ def _annealed(problem: Problem, chosen: list[str], n_jobs: int | None) -> dict[i
     return dict(zip(which, solver(problem.with_cost(single(problem.cost))).info.U, strict=True))
 
 
-def _all_arcs_of_batch(problem: Problem, cost: Cost, which: list[int], n_jobs: int | None) -> list[Solution]:
+def _all_arcs_of_batch(
+    problem: Problem, cost: Cost, which: list[int], n_jobs: int | None, warm_start: list[Solution] | None
+) -> list[Solution]:
     """Solve problems on all arcs of one matrix."""
     p, q = problem.given if len(which) == len(problem) else (x[which] for x in problem.given)
     C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
-    answers = solve_dense(C, p, q, threads=native.threads(n_jobs))
+    basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
+    answers = solve_dense(C, p, q, threads=native.threads(n_jobs), basis=basis)
     if "infeasible" in answers.status:
         raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
     return [answers[k] for k in range(len(which))]
+
+
+def _bases(solutions: list[Solution], most: int) -> Basis:
+    """Return the arcs of the solutions' bases as rows, filled up with -1."""
+    i, j = np.full((2, len(solutions), most), -1, np.int32)
+    for b, solution in enumerate(solutions):
+        rows, columns = solution.basis
+        i[b, : len(rows)], j[b, : len(rows)] = rows[:most], columns[:most]
+    return i, j
 
 
 def _of_points(p: Array, q: Array, geometry: Geometry, gap: float) -> Solution:

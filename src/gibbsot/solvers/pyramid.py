@@ -26,7 +26,7 @@ _SWEEPS, _NEIGHBOURS = 300, 12
 _FIRST, _LAST = 0.3, 0.003  # temperatures, in units of V / (m1 + m2)
 
 
-def solve_pyramid(p: Weights, q: Weights, cost: GridCost) -> Solution:
+def solve_pyramid(p: Weights, q: Weights, cost: GridCost, gap: float = 0.0) -> Solution:
     """Solve one problem on a grid exactly, from coarse to fine.
 
     Parameters
@@ -35,6 +35,8 @@ def solve_pyramid(p: Weights, q: Weights, cost: GridCost) -> Solution:
         Weights that sum to one.
     cost : GridCost
         The cost, in double precision: any sides, any matrices of the axes.
+    gap : float
+        Stop as soon as the certified relative gap is at most this; 0 for the optimum.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def solve_pyramid(p: Weights, q: Weights, cost: GridCost) -> Solution:
     U = half.row_min(-answer.g)
     if answer.value > 0:
         U = _sweep(p, q, cost, U, answer.value / sum(cost.shape))
-    return crossover(p, q, cost, U, _NEIGHBOURS)
+    return crossover(p, q, cost, U, _NEIGHBOURS, gap=gap)
 
 
 def _pool(weights: Weights, shape: tuple[int, ...]) -> Weights:

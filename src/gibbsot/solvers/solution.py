@@ -49,6 +49,12 @@ class Solution:
     rounds: int = 1
 
     @property
+    def basis(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Rows and columns of arcs from which a similar problem may start: those of the plan."""
+        arcs = self.plan.tocoo()
+        return arcs.row.astype(np.int32), arcs.col.astype(np.int32)
+
+    @property
     def optimal(self) -> bool:
         """Whether the status is "optimal"."""
         return self.status == "optimal"

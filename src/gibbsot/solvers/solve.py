@@ -210,8 +210,13 @@ def _solve(
         raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' with it")
     if gap is not None:
         validation.positive(gap, "gap")
-    U = None if warm_start is None else np.atleast_2d(warm_start.U)
-    solutions = cross(problem, U, n_jobs=n_jobs, gap=gap or 0.0)
+    solutions = cross(
+        problem,
+        None if warm_start is None else np.atleast_2d(warm_start.U),
+        n_jobs=n_jobs,
+        gap=gap or 0.0,
+        warm_start=None if warm_start is None else warm_start.solved,
+    )
     if open_gaps := [solution for solution in solutions if solution.status not in PROVED]:
         _warn(open_gaps, len(solutions))
     return OTResult(problem, solutions, None, time.perf_counter() - begun)
