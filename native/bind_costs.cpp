@@ -71,16 +71,14 @@ void find_nearest(const Points& points, bool by_rows, const Vector<const T>& x, 
 template <class T>
 void find_nearest(const Axes<T>& axes, bool by_rows, const Vector<const T>& x, const Matrix<std::int64_t>& out) {
     std::vector<MatrixView<T>> matrices = views<T>(axes);
-    Shape shape;
-    for (auto& matrix : matrices) {
-        if (!by_rows) matrix = matrix.transposed();
-        shape.push_back(matrix.columns);
-    }
-    const GridLayout<T> grid(shape);
-    Buffer<T> stored(grid.capacity());
-    std::fill(stored.get(), stored.get() + grid.capacity(), kInf<T>);
-    grid.pack(x.data(), stored.get());
-    nearest_on_grid(matrices, stored.get(), out.shape(1), out.data());
+    if (!by_rows)
+        for (auto& matrix : matrices) matrix = matrix.transposed();
+    const std::size_t side = matrices.back().columns, stride = padded<T>(side), lines = x.shape(0) / side;
+    Buffer<T> stored(lines * stride);
+    std::fill(stored.get(), stored.get() + lines * stride, kInf<T>);
+    for (std::size_t c = 0; c < lines; ++c)
+        std::copy(x.data() + c * side, x.data() + (c + 1) * side, stored.get() + c * stride);
+    GridNearest<T>(std::move(matrices), stored.get())(out.shape(1), out.data());
 }
 
 // out holds the indices of the k smallest sums of each row (x over the columns) or column (x over the rows).

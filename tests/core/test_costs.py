@@ -114,6 +114,29 @@ def test_nearest_are_those_of_the_matrix(kernel, kind, dtype):
         assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found)
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=3),
+    st.integers(0, 10_000),
+    st.integers(1, 12),
+    st.sampled_from([np.float32, np.float64]),
+    st.sampled_from([0, 0.5, 0.95]),
+)
+def test_nearest_on_random_grids(sides, seed, k, dtype, empty):
+    rng = np.random.default_rng(seed)
+    M = GridCost(matrices=[forbidding(*side) for side in sides], dtype=dtype)
+    h = 10.0 ** rng.integers(-3, 2) * rng.normal(size=M.shape[1])
+    h[1:][rng.random(len(h) - 1) < empty] = np.inf
+    k, sums = min(k, len(h)), M.matrix().astype(np.float64) + h
+    expected = np.sort(sums, axis=1)[:, :k]
+    tolerance = 8 * np.finfo(dtype).eps * np.abs(expected[np.isfinite(expected)]).max()
+    for level in native.available():
+        with native.using(level):
+            found = M.row_nearest(h, k)
+        values = np.where(found >= 0, np.take_along_axis(sums, found, axis=1), np.inf)
+        np.testing.assert_allclose(values, expected, rtol=0, atol=tolerance)
+        assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_mean(kernel, kind):
     M = cost(kind)
