@@ -41,7 +41,7 @@ def kernels() -> Any:
     return module
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class DenseSolutions:
     """Exact solutions of a batch of problems with one matrix of costs.
 

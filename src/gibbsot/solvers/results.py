@@ -33,6 +33,11 @@ def _removed(name: str, instead: str) -> property:
     return property(refuse)
 
 
+def _product(mass: float, bound: float, towards: float) -> float:
+    """Return the product of a correctly rounded mass and a bound, rounded outwards: two units in the last place."""
+    return math.nextafter(math.nextafter(mass * bound, towards), towards) if bound else bound
+
+
 @dataclass(eq=False)
 class OTResult:
     """The result of `solve` for one problem, or of `solve_batch` for many.
@@ -169,26 +174,29 @@ class OTResult:
         """What is known of the value."""
         if self.sample is not None:
             return self._one_or_all(["estimate"] * len(self.problem))
-        return self._one_or_all([s.status if s.status in PROVED else "budget spent" for s in self.solutions])
+        states = [s.status if s.status in PROVED else "budget spent" for s in self.solutions]
+        return states[0] if self.single else states
 
     @cached_property
+    def _bounds(self) -> tuple[list[float], list[float]]:
+        """Bounds for the masses given, rounded outwards."""
+        least = self.problem.cost.least()  # no plan costs less than the least cost
+        lower, upper = [max(s.lower, least) for s in self.solutions], [s.upper for s in self.solutions]
+        for b, mass in enumerate(self.problem.mass.tolist()):
+            if mass != 1:
+                mass = math.fsum(self.problem.given[0][b].tolist())
+                lower[b], upper[b] = _product(mass, lower[b], -math.inf), _product(mass, upper[b], math.inf)
+        return lower, upper
+
+    @property
     def lower_bound(self) -> Any:
         """A certified lower bound of W(p, q)."""
-        least = self.problem.cost.least()  # no plan costs less than the least cost
-        return self._number(self._scaled([max(solution.lower, least) for solution in self.solutions], -np.inf))
+        return self._bounds[0][0] if self.single else np.array(self._bounds[0])
 
-    @cached_property
+    @property
     def upper_bound(self) -> Any:
         """A certified upper bound of W(p, q): the cost of the plan."""
-        return self._number(self._scaled([solution.upper for solution in self.solutions], np.inf))
-
-    def _scaled(self, bounds: list[float], towards: float) -> NDArray[np.float64]:
-        """Return bounds for the masses given, rounded outwards."""
-        out = np.array(bounds)
-        for b in np.flatnonzero((self.problem.mass != 1) & (out != 0)):
-            out[b] *= math.fsum(self.problem.given[0][b])  # correctly rounded, as is the product: two units at most
-            out[b] = np.nextafter(np.nextafter(out[b], towards), towards)
-        return out
+        return self._bounds[1][0] if self.single else np.array(self._bounds[1])
 
     @property
     def gap(self) -> Any:
