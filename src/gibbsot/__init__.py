@@ -14,7 +14,7 @@ from .core.costs import Cost, DenseCost, GridCost, PointCost, coulomb
 from .core.problems import Problem, problem
 from .sampling.sampler import Info, State, run, step
 from .solvers.oracle import Oracle
-from .solvers.results import OTResult
+from .solvers.results import OTResult, OTResultList
 from .solvers.solve import solve, solve_batch
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "GridCost",
     "Info",
     "OTResult",
+    "OTResultList",
     "Oracle",
     "PointCost",
     "Problem",

@@ -389,3 +389,62 @@ def test_an_infeasible_problem_of_a_batch_is_named():
     M = np.array([[np.inf, 1.0], [1.0, np.inf]])
     with pytest.raises(ValueError, match=r"forbid every plan .* \(problem 1\)"):
         solve_batch([[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.5], [0.9, 0.1]], M)
+
+
+def test_costs_of_their_own():
+    """Clouds of different sizes in one call, as one by one, in threads and with the sampler."""
+    rng = np.random.default_rng(0)
+    sizes = [(7, 5), (3, 9), (40, 30)]
+    costs = [PointCost(rng.random((m1, 2)), rng.random((m2, 2))) for m1, m2 in sizes]
+    Q = [rng.random(m2) for _, m2 in sizes]
+    result = solve_batch(None, Q, costs, n_jobs=2)
+    assert len(result) == 3
+    assert result.status == ["optimal"] * 3
+    for b, (cost, q) in enumerate(zip(costs, Q, strict=True)):
+        one = solve(None, q, cost)
+        assert result.value[b] == one.value == result[b].value
+        W = dense_value(np.full(cost.shape[0], q.sum() / cost.shape[0]), q, cost.matrix())
+        assert one.value == pytest.approx(W, rel=1e-9)
+        f, g = result.potentials[0][b], result.potentials[1][b]
+        assert (f[:, None] + g <= cost.matrix()).all()
+        np.testing.assert_allclose(result.plan[b].sum(axis=0), q, rtol=1e-12)
+    assert (result.lower_bound <= result.value * (1 + 1e-15)).all()
+    assert (result.gap <= 1e-12).all()
+    assert "3 problems" in repr(result)
+    assert len(result[1:]) == 2
+    again = solve_batch(None, [1.01 * q for q in Q], costs, warm_start=result)
+    np.testing.assert_allclose(again.value, 1.01 * result.value, rtol=1e-12)
+    estimates = solve_batch(None, Q, costs, method="gibbs", n_sweeps=100, seed=3)
+    assert estimates.status == ["estimate"] * 3
+    alone = solve_batch(None, Q[1], costs[1], method="gibbs", n_sweeps=100, seed=3, ids=[1])
+    assert estimates.value[1] == alone.value[0]
+    with pytest.raises(ValueError, match="Q: expected one measure for each of the 3 costs, got 2"):
+        solve_batch(None, Q[:2], costs)
+    with pytest.raises(ValueError, match=r"Q\[1\]: expected 9 weights a measure"):
+        solve_batch(None, [Q[0]] * 3, costs)
+    with pytest.raises(ValueError, match="warm_start: has 2 problems; expected 3"):
+        solve_batch(None, Q, costs, warm_start=result[1:])
+
+
+def test_masses_images_and_uniform_weights():
+    """The value is for the masses given; images are checked against the grid."""
+    assert solve([2, 2], [4, 0], [[0, 1], [1, 0]]).value == 2
+    assert solve([2, 2], [1, 0], [[0, 1], [1, 0]], normalize=True).value == 0.5
+    with pytest.raises(ValueError, match=r"q: row 0 sums to 1, p to 4; expected sums that agree to 1e-06"):
+        solve([2, 2], [1, 0], [[0, 1], [1, 0]])
+    plan = solve([2, 2], [4, 0], [[0, 1], [1, 0]]).plan
+    np.testing.assert_array_equal(plan.toarray(), [[2, 0], [2, 0]])
+    assert solve(None, None, [[0, 1], [1, 0]]).value == 0
+    assert solve(None, [3, 1], [[0, 1], [1, 0]]).value == 1
+    image = np.arange(12.0).reshape(3, 4)
+    cost = GridCost((3, 4))
+    whole = solve(image, image[::-1], cost)
+    assert whole.value == solve(image.ravel(), image[::-1].ravel(), cost).value
+    assert solve_batch(np.stack([image, image]), image[::-1], cost).value.tolist() == [whole.value] * 2
+    with pytest.raises(ValueError, match=r"p: expected 12 weights a measure, or images of shape \(4, 3\)"):
+        solve(image, image, GridCost((4, 3)))
+    half = np.random.default_rng(0).random(500).astype(np.float16)
+    assert solve(half / half.sum(), half[::-1] / half.sum(), GridCost(500)).status == "optimal"
+    masked = np.ma.masked_array([1.0, 2.0], [True, False])
+    with pytest.raises(ValueError, match="p: has masked entries"):
+        solve(masked, [1, 2], [[0, 1], [1, 0]])

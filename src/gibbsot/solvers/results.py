@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -285,3 +285,73 @@ class OTResult:
     def info(self) -> Info:
         """What the last sweep showed."""
         return self._chains("info")
+
+
+class OTResultList(Sequence["OTResult"]):
+    """The results of `solve_batch` for problems with costs of their own: a sequence of results.
+
+    Parameters
+    ----------
+    results : list of OTResult
+        One for each problem.
+    seconds : float
+        The time of the solve.
+
+    Attributes
+    ----------
+    value, lower_bound, upper_bound, gap : arrays of shape (n,)
+        As of `OTResult`.
+    status : list of str
+    plan : list of scipy.sparse.csr_array
+    potentials : pair of lists of arrays
+    seconds : float
+    """
+
+    def __init__(self, results: list[OTResult], seconds: float) -> None:
+        self._results, self.seconds = results, seconds
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __getitem__(self, b: Any) -> Any:
+        found = self._results[b]
+        return OTResultList(found, self.seconds) if isinstance(b, slice) else found
+
+    def __repr__(self) -> str:
+        return f"<OTResultList {len(self)} problems, mean value {self.value.mean():.6g}, time {self.seconds:.3g} s>"
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        """The costs of the plans, or estimates."""
+        return np.array([result.value for result in self])
+
+    @property
+    def lower_bound(self) -> NDArray[np.float64]:
+        """Certified lower bounds."""
+        return np.array([result.lower_bound for result in self])
+
+    @property
+    def upper_bound(self) -> NDArray[np.float64]:
+        """Certified upper bounds."""
+        return np.array([result.upper_bound for result in self])
+
+    @property
+    def gap(self) -> NDArray[np.float64]:
+        """Certified relative gaps."""
+        return np.array([result.gap for result in self])
+
+    @property
+    def status(self) -> list[str]:
+        """What is known of each value."""
+        return [result.status for result in self]
+
+    @property
+    def plan(self) -> list[Any]:
+        """Couplings."""
+        return [result.plan for result in self]
+
+    @property
+    def potentials(self) -> tuple[list[Any], list[Any]]:
+        """Feasible potentials f and g of each problem."""
+        pairs = [result.potentials for result in self]
+        return [f for f, _ in pairs], [g for _, g in pairs]

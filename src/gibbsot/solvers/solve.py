@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,13 +19,14 @@ from ..core.problems import problem as make_problem
 from ..sampling.schedules import Schedule
 from .exact import cross
 from .gibbs import GibbsSolver, Sample, sample_of
-from .results import OTResult
+from .results import OTResult, OTResultList
 from .solution import PROVED, Solution
 
 _REMOVED = {
     "exact": "exact solutions are the default; method='gibbs' gives the sampler's estimate",
     "converged": "the result has status and mixed",
 }
+_CHAINS = ("n_sweeps", "schedule", "pinned", "diagnostics", "tau", "seed", "ids")
 
 
 def solve(
@@ -114,15 +118,20 @@ def solve(
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
     chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
-    result = _solve(problem, method, gap, warm_start, {**chains, "seed": seed}, n_jobs, verbose, removed, begun)
-    result.single = True
+    solver = _Solver(method, gap, warm_start, {**chains, "seed": seed, **removed}, n_jobs, verbose)
+    result = solver(problem)
+    result.single, result.seconds = True, time.perf_counter() - begun
     return result
 
 
+@overload
+def solve_batch(P: Any, Q: Any, cost: Sequence[Cost], **options: Any) -> OTResultList: ...
+@overload
+def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike, **options: Any) -> OTResult: ...
 def solve_batch(
     P: Any,
     Q: Any,
-    cost: Cost | ArrayLike,
+    cost: Cost | ArrayLike | Sequence[Cost],
     *,
     method: str = "exact",
     gap: float | None = None,
@@ -138,8 +147,8 @@ def solve_batch(
     n_jobs: int | None = None,
     verbose: bool = False,
     **removed: Any,
-) -> OTResult:
-    """Solve many transport problems that share one cost: row b of P to row b of Q.
+) -> OTResult | OTResultList:
+    """Solve many transport problems: row b of P to row b of Q, with one cost for all or one for each.
 
     The problems are independent and have their own supports. The result is the same for every ``n_jobs``, and with
     ``method="gibbs"`` for a batch that is split or permuted if each problem keeps its entry of ``ids``.
@@ -148,8 +157,10 @@ def solve_batch(
     ----------
     P, Q : arrays, lists or sparse matrices of shape (n, m1) and (n, m2), or None
         One measure in each row; a single measure is paired with all of the other side. On a grid of shape (h, w) they
-        may be stacks of shape (n, h, w).
-    cost, method, gap, normalize, warm_start, n_sweeps, schedule, pinned, diagnostics, tau, seed, verbose
+        may be stacks of shape (n, h, w). Lists of measures of different sizes where each problem has its own cost.
+    cost : Cost, array of shape (m1, m2), or sequence of Cost
+        The cost of all problems, or one for each, such as ``[PointCost(x, y) for x, y in pairs]``.
+    method, gap, normalize, warm_start, n_sweeps, schedule, pinned, diagnostics, tau, seed, verbose
         As for `solve`.
     ids : array of int, optional
         With "gibbs": numbers of the problems, which determine their noise together with the seed; by default their
@@ -161,7 +172,7 @@ def solve_batch(
 
     Returns
     -------
-    OTResult
+    OTResult, or OTResultList for costs of their own
         The results; every number is an array with one entry for each problem.
 
     Examples
@@ -171,55 +182,103 @@ def solve_batch(
     >>> P = np.eye(3)
     >>> solve_batch(P, P[0], GridCost(3, spacing=1.0)).value
     array([0., 1., 4.])
+    >>> from gibbsot import PointCost
+    >>> clouds = [PointCost([0.0, 1.0], [0.0, 3.0]), PointCost([0.0], [1.0, 2.0, 3.0])]
+    >>> solve_batch(None, None, clouds).value.round(3)
+    array([2.   , 4.667])
     """
     begun = time.perf_counter()
-    problem = make_problem(P, Q, cost, normalize=validation.flag(normalize, "normalize"))
+    normalize = validation.flag(normalize, "normalize")
     chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
-    options = {**chains, "seed": seed, "ids": ids}
-    return _solve(problem, method, gap, warm_start, options, n_jobs, verbose, removed, begun)
+    solver = _Solver(method, gap, warm_start, {**chains, "seed": seed, "ids": ids, **removed}, n_jobs, verbose)
+    result: OTResult | OTResultList
+    if isinstance(cost, Sequence) and len(cost) and all(isinstance(one, Cost) for one in cost):
+        result = solver.each(_problems(P, Q, cost, normalize))
+    else:
+        result = solver(make_problem(P, Q, cast("Cost | ArrayLike", cost), normalize=normalize))
+    result.seconds = time.perf_counter() - begun
+    return result
 
 
-def _solve(
-    problem: Problem,
-    method: str,
-    gap: float | None,
-    warm_start: OTResult | None,
-    chains: dict[str, Any],
-    n_jobs: int | None,
-    verbose: bool,
-    removed: dict[str, Any],
-    begun: float,
-) -> OTResult:
-    """Solve by a method, with the options that were given for chains."""
-    for name in removed:
-        if name in _REMOVED:
-            raise TypeError(f"{name}: was removed; {_REMOVED[name]}")
-        raise TypeError(f"{name}: is no argument of solve or solve_batch")
-    native.threads(n_jobs)
-    given = {name: x for name, x in chains.items() if x is not None and x is not False}
-    if warm_start is not None:
-        _check_warm_start(warm_start, problem, given)
-    if validation.choice(method, "method", ("exact", "gibbs")) == "gibbs":
-        if gap is not None:
+def _problems(P: Any, Q: Any, costs: Sequence[Any], normalize: bool) -> list[Problem]:
+    """Return one problem for each cost."""
+    rows = []
+    for name, x in (("P", P), ("Q", Q)):
+        if x is not None and len(x) != len(costs):
+            raise ValueError(f"{name}: expected one measure for each of the {len(costs)} costs, got {len(x)}")
+        rows.append([None] * len(costs) if x is None else x)
+    problems = []
+    for b, (p, q, one) in enumerate(zip(*rows, costs, strict=True)):
+        problems.append(make_problem(p, q, one, (f"P[{b}]", f"Q[{b}]"), normalize))
+        if len(problems[b]) != 1:
+            raise ValueError(f"P[{b}], Q[{b}]: expected one measure each, got {len(problems[b])}")
+    return problems
+
+
+@dataclass(eq=False)
+class _Solver:
+    """Solves problems by a method, with the options of `solve`."""
+
+    method: str
+    gap: float | None
+    warm_start: Any
+    chains: dict[str, Any]  # options of the sampler; afterwards those that were given
+    n_jobs: int | None
+    verbose: bool
+
+    def __post_init__(self) -> None:
+        self.chains = {name: x for name, x in self.chains.items() if x is not None and x is not False}
+        for name in self.chains:
+            if name in _REMOVED:
+                raise TypeError(f"{name}: was removed; {_REMOVED[name]}")
+            if name not in _CHAINS:
+                raise TypeError(f"{name}: is no argument of solve or solve_batch")
+        native.threads(self.n_jobs)
+        if validation.choice(self.method, "method", ("exact", "gibbs")) == "exact":
+            if self.chains:
+                name = next(iter(self.chains))
+                raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' with it")
+        elif self.gap is not None:
             raise ValueError("gap: the sampler's estimate has no gap; expected it with method='exact' only")
-        sample = None if warm_start is None else _sample(warm_start)
-        solver = GibbsSolver(warm_start=sample, n_jobs=n_jobs, verbose=verbose, **given)
-        return OTResult(problem, None, solver(problem), time.perf_counter() - begun)
-    if given:
-        name = next(iter(given))
-        raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' with it")
-    if gap is not None:
-        validation.positive(gap, "gap")
-    solutions = cross(
-        problem,
-        None if warm_start is None else np.atleast_2d(warm_start.U),
-        n_jobs=n_jobs,
-        gap=gap or 0.0,
-        warm_start=None if warm_start is None else warm_start.solved,
-    )
-    if open_gaps := [solution for solution in solutions if solution.status not in PROVED]:
-        _warn(open_gaps, len(solutions))
-    return OTResult(problem, solutions, None, time.perf_counter() - begun)
+        if self.gap is not None:
+            validation.positive(self.gap, "gap")
+
+    def __call__(self, problem: Problem) -> OTResult:
+        """Solve a batch of problems that share a cost."""
+        warm = self.warm_start
+        if warm is not None:
+            _check_warm_start(warm, problem, self.chains)
+        if self.method == "gibbs":
+            sample = None if warm is None else _sample(warm)
+            solver = GibbsSolver(warm_start=sample, n_jobs=self.n_jobs, verbose=self.verbose, **self.chains)
+            return OTResult(problem, None, solver(problem), 0.0)
+        U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
+        solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis)
+        if open_gaps := [solution for solution in solutions if solution.status not in PROVED]:
+            _warn(open_gaps, len(solutions))
+        return OTResult(problem, solutions, None, 0.0)
+
+    def each(self, problems: list[Problem]) -> OTResultList:
+        """Solve problems with costs of their own, in threads."""
+        warm = self.warm_start
+        if warm is not None and len(warm) != len(problems):
+            raise ValueError(f"warm_start: has {len(warm)} problems; expected {len(problems)}")
+        ids = self.chains.get("ids", range(len(problems)))
+
+        def work(b: int) -> OTResult:
+            begun = time.perf_counter()
+            chains = {**self.chains, "ids": [ids[b]]} if self.method == "gibbs" and warm is None else self.chains
+            one = replace(self, chains=chains, n_jobs=None, warm_start=None if warm is None else warm[b])
+            result = one(problems[b])
+            result.single, result.seconds = True, time.perf_counter() - begun
+            return result
+
+        with ThreadPoolExecutor(native.threads(self.n_jobs)) as pool:
+            try:
+                return OTResultList(list(pool.map(work, range(len(problems)))), 0.0)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
 
 def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:
@@ -251,5 +310,5 @@ def _warn(open_gaps: list[Solution], n: int) -> None:
         f"{len(open_gaps)} of {n} problems ended with an open gap, the largest is {worst:.1e} of the "
         "value; the bounds of the result are valid. Scale or shift the costs so that rounding matters less",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
