@@ -263,6 +263,20 @@ struct DenseAnswer {
     bool feasible = true;
 };
 
+// The least value that half of the weight does not exceed.
+inline double weighted_median(const std::vector<double>& x, const std::vector<double>& weight) {
+    std::vector<std::pair<double, double>> sorted(x.size());
+    double total = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        sorted[i] = {x[i], weight[i]};
+        total += weight[i] / 2;
+    }
+    std::sort(sorted.begin(), sorted.end());
+    std::size_t i = 0;
+    for (double sum = sorted[0].second; sum < total && i + 1 < sorted.size(); sum += sorted[i].second) ++i;
+    return sorted[i].first;
+}
+
 // Rounded below the difference of two doubles that gave x.
 inline double below(double x) { return x - std::abs(x) * kUlp; }
 
@@ -421,12 +435,9 @@ void solve_dense(CostView C, const double* p, const double* q, const DenseBasis&
     std::vector<double> f(m1), g(m2);
     const auto finish = [&](auto& simplex) {
         answer.pivots += simplex.basis().pivots();
-        // potentials of a size that wastes no digits: the median row at zero
-        std::vector<double> sorted(m1);
-        for (std::size_t i = 0; i < m1; ++i) sorted[i] = simplex.basis().y(static_cast<std::int32_t>(i));
-        std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(m1 / 2), sorted.end());
-        const double middle = sorted[m1 / 2];
-        for (std::size_t i = 0; i < m1; ++i) f[i] = simplex.basis().y(static_cast<std::int32_t>(i)) - middle;
+        for (std::size_t i = 0; i < m1; ++i) f[i] = simplex.basis().y(static_cast<std::int32_t>(i));
+        const double middle = weighted_median(f, support.p);  // potentials of a size that wastes no digits
+        for (double& x : f) x -= middle;
         answer.lower = dense_dual(view, support.p.data(), support.q.data(), f.data(), g.data(), &answer.size);
         for (std::size_t i = 0; i < m1; ++i) answer.f[support.rows[i]] = f[i];
         for (std::size_t j = 0; j < m2; ++j) answer.g[support.columns[j]] = g[j];

@@ -7,8 +7,8 @@ be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 - problems with arrays that are not NumPy's, sparse costs, or weights that are not floating-point numbers;
 - calls with ``numItermax`` below POT's default, or with the deprecated ``numThreads`` and ``processes``;
 - invalid input, costs that forbid every plan, and problems that are not solved to optimality;
-- without compiled kernels: problems with fewer than 90,000 pairs of points with weight, where it is faster, and
-  problems with weights below 1e-12 of the mass; both only if all costs are finite.
+- without compiled kernels: problems with fewer than 90,000 pairs of points with weight and finite costs, where it is
+  faster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from .solvers.exact import cross
 from .solvers.solution import Solution
 
 _MIN_PAIRS = 90_000
-_MIN_WEIGHT = 1e-12
 _ITERATIONS = 100_000  # POT's default
 
 Array = NDArray[np.float64]
@@ -212,8 +211,7 @@ def _solved(
 
 def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
     """Return the optimum, from the potentials U if they are given, or None if POT is to solve the problem."""
-    weak = M.size < _MIN_PAIRS or min(p.min(), q.min()) < _MIN_WEIGHT
-    if native.kernels() is None and weak and np.isfinite(M).all():
+    if native.kernels() is None and M.size < _MIN_PAIRS and np.isfinite(M).all():
         return None
     try:
         cost = DenseCost(M)

@@ -77,6 +77,13 @@ def below(f: Array, g: Array, depth: int) -> tuple[NDArray[np.float64], NDArray[
     return np.asarray(f - share * np.abs(f), np.float64), np.asarray(g - share * np.abs(g), np.float64)
 
 
+def weighted_median(x: Array, weight: Array) -> float:
+    """Return the least value that half of the weight does not exceed; potentials around it lose fewest digits."""
+    order = np.argsort(x, kind="stable")
+    total = np.cumsum(weight[order])
+    return float(x[order[np.searchsorted(total, total[-1] / 2)]])
+
+
 class _Estimate(NamedTuple):
     """A number and a bound of its error, which is zero only for an exact zero."""
 

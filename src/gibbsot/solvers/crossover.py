@@ -16,7 +16,7 @@ from scipy import sparse
 
 from ..core import native
 from ..core.costs import Cost
-from .certificates import below, bounds
+from .certificates import below, bounds, weighted_median
 from .highs import HighsProblem
 from .network_simplex import ArcProblem, staircase
 from .solution import INFEASIBLE, Solution, status
@@ -103,13 +103,22 @@ def crossover(
     return _Rounds(p, q, cost, neighbours).run(np.asarray(U, np.float64), max_rounds, gap)
 
 
-def feasible(cost: Cost, g: Array) -> tuple[Array, Array]:
-    """Return potentials that are feasible for all pairs, from one that is -inf at points without weight."""
-    kept = np.isfinite(g)
-    L = cost.col_max(g - np.median(g[kept]))
-    L = np.where(np.isfinite(L), L, L[np.isfinite(L)].max())  # no point with weight has a finite cost to this one
-    U, minus_L = below(cost.row_min(L), -L, cost.depth)
-    return U, -minus_L
+def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
+    """Return potentials that are feasible for all pairs, from one of the rows that have weight.
+
+    Points without weight come last: their potentials may be large, and must not round those of the others.
+    """
+    kept, used = p > 0, q > 0
+    L = cost.col_max(np.where(kept, g - weighted_median(g[kept], p[kept]), -np.inf))
+    U = np.where(kept, cost.row_min(np.where(used, L, np.inf)), 0)
+    U, minus_L = below(U, np.where(used, -L, 0), cost.depth)
+    if kept.all() and used.all():
+        return U, -minus_L
+    others = cost.col_max(np.where(kept, U, -np.inf))
+    others[~np.isfinite(others)] = np.abs(U[kept]).max()  # no point with weight has a finite cost to this one
+    others = -below(U, -others, cost.depth)[1]
+    L = np.where(used, -minus_L, others)
+    return np.where(kept, U, below(cost.row_min(L), L, cost.depth)[0]), L
 
 
 class _Rounds:
@@ -140,7 +149,7 @@ class _Rounds:
                 carried = self.engine.optimise(4 * _ULP * self.scale)
             f, minus_h = self.engine.potentials()
             g[self.rows], h[self.columns] = f, -minus_h
-            potentials = feasible(self.cost, g)
+            potentials = feasible(self.cost, g, self.p, self.q)
             if carried:
                 answer = self._solution(*potentials, rounds)
                 if answer.optimal:

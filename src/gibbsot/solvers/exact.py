@@ -201,7 +201,7 @@ def _all_arcs_of_supports(p: Array, q: Array, cost: Cost) -> Solution:
         raise ValueError(INFEASIBLE)
     g = np.full(len(p), -np.inf)
     g[rows] = answer.f[0]
-    U, L = feasible(cost, g)
+    U, L = feasible(cost, g, p, q)
     i, j, mass = answer.arcs()
     plan = sparse.csr_array(sparse.coo_array((mass, (rows[i], columns[j])), cost.shape))
     found = answer[0]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .certificates import below, bounds
+from .certificates import below, bounds, weighted_median
 from .network_simplex import ArcProblem, kernels, solve_dense
 from .points import Points
 from .solution import Solution, status
@@ -179,7 +179,7 @@ class _Cells:
         """Return what a plan of the finest level and a potential of its rows prove."""
         i, j, mass = self.rows[arcs[0]], self.columns[arcs[1]], arcs[2]
         full = np.full(len(self.p), -np.inf)
-        full[self.rows] = f - np.median(f)
+        full[self.rows] = f - weighted_median(f, self.p[self.rows])
         # c-transforms make the potentials feasible for all points; what rounding may have added is taken off
         full_g = self.whole.column_min(-full)
         full_f = self.whole.row_min(-full_g)
