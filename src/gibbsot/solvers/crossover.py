@@ -117,8 +117,8 @@ def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
     others = cost.col_max(np.where(kept, U, -np.inf))
     others[~np.isfinite(others)] = np.abs(U[kept]).max()  # no point with weight has a finite cost to this one
     others = -below(U, -others, cost.depth)[1]
-    L = np.where(used, -minus_L, others)
-    return np.where(kept, U, below(cost.row_min(L), L, cost.depth)[0]), L
+    all_L = np.where(used, -minus_L, others)
+    return np.where(kept, U, below(cost.row_min(all_L), all_L, cost.depth)[0]), all_L
 
 
 class _Rounds:

@@ -156,7 +156,7 @@ class OTResult:
         lower = certificates.lower_bound(self.problem, U).tolist()
         for b, solution in enumerate(found):
             if lower[b] > solution.lower:
-                f, L = feasible(cost, np.where(self.problem.p[b] > 0, U[b], -np.inf))
+                f, L = feasible(cost, U[b], self.problem.p[b], self.problem.q[b])
                 found[b] = replace(solution, lower=lower[b], f=f, g=-L)
         return found
 
