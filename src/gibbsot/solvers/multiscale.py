@@ -65,40 +65,6 @@ def solve_points(
     return _Cells(X, Y, p, q, squared, gap).run()
 
 
-def solve_grid(
-    shape: tuple[int, ...], p: ArrayLike, q: ArrayLike, spacing: float | tuple[float, ...] = 1.0, squared: bool = True,
-    gap: float = 0.0,
-) -> Solution:  # fmt: skip
-    """Solve transport on a grid in one to three dimensions, for squared or plain Euclidean distances.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Any sides.
-    p, q : arrays of the grid's size
-        Non-negative weights in C order, normalised or not; zeros anywhere.
-    spacing : float or tuple of float
-        Distance of neighbours along the axes.
-    squared : bool
-    gap : float
-        As for `solve_points`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> p, q = np.zeros((33, 20)), np.zeros((33, 20))
-    >>> p[:10, :10] = q[5:15, 7:17] = 1
-    >>> answer = solve_grid(p.shape, p, q)
-    >>> answer.status, round(answer.upper, 9)
-    ('optimal', 74.0)
-    """
-    steps = np.broadcast_to(np.asarray(spacing, np.float64), len(shape))
-    axes = [n * step for n, step in zip(np.indices(shape), steps, strict=True)]
-    points = np.stack([axis.ravel() for axis in axes], axis=1)
-    p, q = (np.asarray(x, np.float64).ravel() for x in (p, q))
-    return solve_points(points, points, p, q, squared, gap)
-
-
 @dataclass(frozen=True)
 class _Level:
     """Points with weight, in an order in which neighbours in space have neighbouring numbers.
