@@ -14,6 +14,7 @@ from .core.costs import Cost, DenseCost, GridCost, PointCost, coulomb
 from .core.problems import Problem, problem
 from .sampling.sampler import Info, State, run, step
 from .solvers.oracle import Oracle
+from .solvers.partial import PartialResult
 from .solvers.results import OTResult, OTResultList
 from .solvers.solve import solve, solve_batch
 
@@ -44,6 +45,7 @@ __all__ = [
     "OTResult",
     "OTResultList",
     "Oracle",
+    "PartialResult",
     "PointCost",
     "Problem",
     "State",

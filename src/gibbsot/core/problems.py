@@ -66,10 +66,26 @@ class Problem:
     mass: Weights
 
     @classmethod
-    def _checked(cls, **fields: Any) -> Problem:
-        """Return problems of fields that have been checked."""
+    def checked(cls, p: Weights, q: Weights, cost: Cost, mass: Weights, /, **normalised: Weights) -> Problem:
+        """Return problems of weights that have been checked and need not be normalised.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (n, m1) and (n, m2)
+            The weights; the sums of a pair agree.
+        cost : Cost
+            The cost.
+        mass : array of shape (n,)
+            The masses.
+        **normalised
+            The attributes p and q, if they are known.
+
+        Returns
+        -------
+        Problem
+        """
         made = object.__new__(cls)
-        vars(made).update(fields)
+        vars(made).update(given=(p, q), cost=cost, mass=mass, **normalised)
         return made
 
     @cached_property
@@ -88,7 +104,7 @@ class Problem:
     def __getitem__(self, rows: slice) -> Problem:
         p, q = self.given
         known = {name: getattr(self, name)[rows] for name in ("p", "q") if name in vars(self)}
-        return Problem._checked(given=(p[rows], q[rows]), cost=self.cost, mass=self.mass[rows], **known)
+        return Problem.checked(p[rows], q[rows], self.cost, self.mass[rows], **known)
 
     def with_cost(self, cost: Cost) -> Problem:
         """Return the problems with another cost.
@@ -102,7 +118,7 @@ class Problem:
         -------
         Problem
         """
-        return Problem._checked(given=self.given, cost=cost, mass=self.mass)
+        return Problem.checked(*self.given, cost, self.mass)
 
 
 def problem(
@@ -141,6 +157,21 @@ def problem(
            [0.25, 0.75]]), array([4., 4.]))
     """
     cost = as_cost(cost)
+    (p, a), (q, b) = pairs(P, Q, cost, names)
+    if normalize:
+        a = np.ones(len(p))
+    else:
+        _check_sums(a, b, names, max(validation.sum_tolerance(P), validation.sum_tolerance(Q)))
+    result = Problem.checked(p, q, cost, a)
+    if not cost.finite:
+        _check_reachable(result, names)
+    return result
+
+
+def pairs(
+    P: Any, Q: Any, cost: Cost, names: tuple[str, str]
+) -> tuple[tuple[Weights, Weights], tuple[Weights, Weights]]:
+    """Return weights and masses of both measures of each problem, with as many rows on both sides."""
     (m1, m2), (name_p, name_q) = cost.shape, names
     if P is None:
         P = _uniform(np.ones(1) if Q is None else validation.measures(Q, name_q, m2, shape=cost.col_shape)[1], m1)
@@ -148,19 +179,11 @@ def problem(
     q, b = validation.measures(_uniform(a, m2) if Q is None else Q, name_q, m2, shape=cost.col_shape)
     if len(p) != len(q):
         if 1 not in (len(p), len(q)):
-            message = f"expected as many measures as {names[0]} has ({len(p)}), or one; got {len(q)}"
-            raise ValueError(f"{names[1]}: {message}")
+            raise ValueError(f"{name_q}: expected as many measures as {name_p} has ({len(p)}), or one; got {len(q)}")
         n = max(len(p), len(q))
         p, q = (np.ascontiguousarray(np.broadcast_to(x, (n, x.shape[1]))) for x in (p, q))
         a, b = np.broadcast_to(a, n), np.broadcast_to(b, n)
-    if normalize:
-        a = np.ones(len(p))
-    else:
-        _check_sums(a, b, names, max(validation.sum_tolerance(P), validation.sum_tolerance(Q)))
-    result = Problem._checked(given=(p, q), cost=cost, mass=a)
-    if not cost.finite:
-        _check_reachable(result, names)
-    return result
+    return (p, a), (q, b)
 
 
 def _uniform(mass: Weights, size: int) -> Weights:

@@ -109,7 +109,7 @@ class OTResult:
             rows, single = slice(b % n, b % n + 1), True
         solved = None if self.solved is None else self.solved[rows]
         sample = None if self.sample is None else self.sample.rows(rows)
-        return OTResult(self.problem[rows], solved, sample, self.seconds, single)
+        return type(self)(self.problem[rows], solved, sample, self.seconds, single)
 
     def __iter__(self) -> Iterator[OTResult]:
         return (self[b] for b in range(len(self)))

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core import native, validation
-from ..core.costs import Cost
-from ..core.problems import Problem
+from ..core.costs import Cost, as_cost
+from ..core.problems import Problem, pairs
 from ..core.problems import problem as make_problem
 from ..sampling.schedules import Schedule
 from .exact import cross
 from .gibbs import GibbsSolver, Sample, sample_of
+from .partial import PartialResult, partial_problem
 from .results import OTResult, OTResultList
 from .solution import PROVED, Solution
 
@@ -37,6 +38,8 @@ def solve(
     method: str = "exact",
     gap: float | None = None,
     normalize: bool = False,
+    penalty: float | None = None,
+    mass: float | None = None,
     warm_start: OTResult | None = None,
     n_sweeps: int | None = None,
     schedule: Schedule | None = None,
@@ -65,6 +68,11 @@ def solve(
         Stop as soon as the certified relative gap is at most this. With ``method="exact"``.
     normalize : bool
         Divide both measures by their sums. By default the value is for the masses given.
+    penalty : float, optional
+        Mass may be left over and costs this much a unit, on either side; the sums of p and q may differ. The result is
+        a `PartialResult`, and so for ``mass``.
+    mass : float, optional
+        Exactly this much is transported, at least cost.
     warm_start : OTResult, optional
         The result of measures or costs that were a little different: it saves time, the optimum is the same. With
         ``method="gibbs"`` the chains continue from it, at its temperature unless a schedule is given, and stop as soon
@@ -112,13 +120,16 @@ def solve(
     (2.0, 'optimal')
     >>> solve([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], GridCost(4, power=1, spacing=1.0), method="gibbs").status
     'estimate'
+    >>> solve([3, 1], [0, 2], [[0, 5], [5, 0]], penalty=1).value  # one unit stays, four are left over
+    4.0
     """
     begun = time.perf_counter()
-    problem = make_problem(p, q, cost, ("p", "q"), validation.flag(normalize, "normalize"))
+    problem = _problem(p, q, cost, ("p", "q"), normalize, penalty, mass)
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
     chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
-    solver = _Solver(method, gap, warm_start, {**chains, "seed": seed, **removed}, n_jobs, verbose)
+    partial = penalty is not None or mass is not None
+    solver = _Solver(method, gap, warm_start, {**chains, "seed": seed, **removed}, n_jobs, verbose, partial)
     result = solver(problem)
     result.single, result.seconds = True, time.perf_counter() - begun
     return result
@@ -136,6 +147,8 @@ def solve_batch(
     method: str = "exact",
     gap: float | None = None,
     normalize: bool = False,
+    penalty: float | None = None,
+    mass: float | None = None,
     warm_start: OTResult | None = None,
     n_sweeps: int | None = None,
     schedule: Schedule | None = None,
@@ -160,7 +173,7 @@ def solve_batch(
         may be stacks of shape (n, h, w). Lists of measures of different sizes where each problem has its own cost.
     cost : Cost, array of shape (m1, m2), or sequence of Cost
         The cost of all problems, or one for each, such as ``[PointCost(x, y) for x, y in pairs]``.
-    method, gap, normalize, warm_start, n_sweeps, schedule, pinned, diagnostics, tau, seed, verbose
+    method, gap, normalize, penalty, mass, warm_start, n_sweeps, schedule, pinned, diagnostics, tau, seed, verbose
         As for `solve`.
     ids : array of int, optional
         With "gibbs": numbers of the problems, which determine their noise together with the seed; by default their
@@ -188,31 +201,47 @@ def solve_batch(
     array([2.   , 4.667])
     """
     begun = time.perf_counter()
-    normalize = validation.flag(normalize, "normalize")
     chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
-    solver = _Solver(method, gap, warm_start, {**chains, "seed": seed, "ids": ids, **removed}, n_jobs, verbose)
+    options, partial = {**chains, "seed": seed, "ids": ids, **removed}, penalty is not None or mass is not None
+    solver = _Solver(method, gap, warm_start, options, n_jobs, verbose, partial)
     result: OTResult | OTResultList
     if isinstance(cost, Sequence) and len(cost) and all(isinstance(one, Cost) for one in cost):
-        result = solver.each(_problems(P, Q, cost, normalize))
+        rows = _rows(P, "P", len(cost)), _rows(Q, "Q", len(cost))
+        names = [(f"P[{b}]", f"Q[{b}]") for b in range(len(cost))]
+        every = [_problem(*one, normalize, penalty, mass) for one in zip(*rows, cost, names, strict=True)]
+        if [b for b, problem in enumerate(every) if len(problem) != 1]:
+            raise ValueError("P, Q: expected one measure for each cost, got several")
+        result = solver.each(every)
     else:
-        result = solver(make_problem(P, Q, cast("Cost | ArrayLike", cost), normalize=normalize))
+        result = solver(_problem(P, Q, cast("Cost | ArrayLike", cost), ("P", "Q"), normalize, penalty, mass))
     result.seconds = time.perf_counter() - begun
     return result
 
 
-def _problems(P: Any, Q: Any, costs: Sequence[Any], normalize: bool) -> list[Problem]:
-    """Return one problem for each cost."""
-    rows = []
-    for name, x in (("P", P), ("Q", Q)):
-        if x is not None and len(x) != len(costs):
-            raise ValueError(f"{name}: expected one measure for each of the {len(costs)} costs, got {len(x)}")
-        rows.append([None] * len(costs) if x is None else x)
-    problems = []
-    for b, (p, q, one) in enumerate(zip(*rows, costs, strict=True)):
-        problems.append(make_problem(p, q, one, (f"P[{b}]", f"Q[{b}]"), normalize))
-        if len(problems[b]) != 1:
-            raise ValueError(f"P[{b}], Q[{b}]: expected one measure each, got {len(problems[b])}")
-    return problems
+def _problem(
+    p: Any,
+    q: Any,
+    cost: Cost | ArrayLike,
+    names: tuple[str, str],
+    normalize: bool,
+    penalty: float | None,
+    mass: float | None,
+) -> Problem:
+    """Return balanced problems, with one more point on either side where mass may be left over."""
+    validation.flag(normalize, "normalize")
+    if penalty is None and mass is None:
+        return make_problem(p, q, cost, names, normalize)
+    if normalize:
+        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty or mass")
+    cost = as_cost(cost)
+    return partial_problem(*pairs(p, q, cost, names), cost, penalty, mass)
+
+
+def _rows(x: Any, name: str, n: int) -> Any:
+    """Return one measure for each cost."""
+    if x is not None and len(x) != n:
+        raise ValueError(f"{name}: expected one measure for each of the {n} costs, got {len(x)}")
+    return [None] * n if x is None else x
 
 
 @dataclass(eq=False)
@@ -225,6 +254,7 @@ class _Solver:
     chains: dict[str, Any]  # options of the sampler; afterwards those that were given
     n_jobs: int | None
     verbose: bool
+    partial: bool
 
     def __post_init__(self) -> None:
         self.chains = {name: x for name, x in self.chains.items() if x is not None and x is not False}
@@ -251,12 +281,17 @@ class _Solver:
         if self.method == "gibbs":
             sample = None if warm is None else _sample(warm)
             solver = GibbsSolver(warm_start=sample, n_jobs=self.n_jobs, verbose=self.verbose, **self.chains)
-            return OTResult(problem, None, solver(problem), 0.0)
+            return self._result(problem, None, solver(problem), 0.0)
         U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
         solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis)
         if open_gaps := [solution for solution in solutions if solution.status not in PROVED]:
             _warn(open_gaps, len(solutions))
-        return OTResult(problem, solutions, None, 0.0)
+        return self._result(problem, solutions, None, 0.0)
+
+    @property
+    def _result(self) -> type[OTResult]:
+        """The class of the results."""
+        return PartialResult if self.partial else OTResult
 
     def each(self, problems: list[Problem]) -> OTResultList:
         """Solve problems with costs of their own, in threads."""
