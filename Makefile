@@ -50,7 +50,7 @@ sanitize: $(VENV)/test
 	site=$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && env GIBBSOT_TEST_NATIVE=1 \
 		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 		ASAN_OPTIONS=detect_leaks=0 PYTHONPATH="$(SANITIZE)/site:$$site" $(RUN) -S -m pytest -m "not slow" \
-		tests/core/test_native.py tests/core/test_costs.py tests/core/test_philox.py tests/sampling/test_sampler.py
+		tests/core/test_native.py tests/core/test_costs.py tests/core/test_points.py tests/core/test_philox.py tests/sampling/test_sampler.py
 
 # what would take continuous integration too long
 nightly: test-all sanitize bench bench-nmf bench-models bench-scaling
