@@ -126,7 +126,8 @@ def test_potentials_are_feasible_for_the_exact_distances(large, seed, d):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(points, "TREE_PAIRS", 0 if large else 2**60)
         cost = PointCost(X, Y)
-        f, L = feasible(cost, rng.normal(size=7) * cost.spread() * 10.0 ** rng.uniform(-3, 3))
+        U = rng.normal(size=7) * cost.spread() * 10.0 ** rng.uniform(-3, 3)
+        f, L = feasible(cost, U, *(np.ones(m) for m in cost.shape))
         pair = problem(np.ones(7), np.ones(7), PointCost(X))
         below = lower_bound(pair, rng.normal(size=(1, 7)) * cost.spread())
     for i, x in enumerate(X):

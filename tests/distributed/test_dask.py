@@ -363,8 +363,7 @@ def test_clones_share_the_client(client):
     model = WassersteinNMF(**OPTIONS, client=client)
     other = clone(model)
     assert other.client is client
-    assert repr(other.cost.arrays()) == repr(model.cost.arrays())
-    assert other.cost is not model.cost
+    assert other.cost is model.cost  # costs do not change, so that they are not copied
 
 
 def test_barycenters(client):

@@ -121,7 +121,8 @@ def test_figure2_agrees_with_pot(found, folder):
         assert budget in (1, 10, 50, 200)
     Z = ot.sinkhorn(p, q, cost.matrix(), 2 / 128, numItermax=200, stopThr=0, warn=False)
     assert float(table["IBP 2/N", 200]["plan_cost"]) == pytest.approx((Z * cost.matrix()).sum() / W - 1, abs=1e-9)
-    ours = solve_batch(np.tile(p, (5, 1)), q, cost, schedule=schedules.geometric(2 / 128, 200, ratio=200.0**-3), seed=3)
+    cooling = schedules.geometric(2 / 128, 200, ratio=200.0**-3)
+    ours = solve_batch(np.tile(p, (5, 1)), q, cost, method="gibbs", schedule=cooling, seed=3)
     error = np.median(np.abs(ours.value / W - 1))
     assert float(table["Gibbs-OT", 200]["error"]) == pytest.approx(error, abs=1e-9)
     assert error < 0.01

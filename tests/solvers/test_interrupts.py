@@ -26,13 +26,13 @@ WORK = {
     "arcs": "long_arcs()",
     "k-d queries": "long_queries()",
     "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]))",
-    "crossovers in threads": "cross(pair, np.zeros(pair.p.shape), n_jobs=2, chosen=['crossover'] * 4)",
+    "crossovers in threads": "long_crossovers()",
 }
 PREPARE = """
     import signal, sys, time
     import numpy as np
     import gibbsot
-    from gibbsot.solvers.exact import cross
+    from gibbsot.solvers import exact
     from gibbsot.solvers.points import Points
     from gibbsot.solvers.network_simplex import ArcProblem, solve_dense
 
@@ -50,6 +50,11 @@ PREPARE = """
         problem.start(np.zeros(3000), np.zeros(3000), 2.0)
         print("begins", flush=True)
         problem.optimise()
+
+    def long_crossovers():
+        exact.methods = lambda problem: ["crossover"] * len(problem)
+        for _ in range(100):
+            exact.cross(pair, np.zeros(pair.p.shape), n_jobs=2)
 
     def long_queries():
         points = Points(X, X)
