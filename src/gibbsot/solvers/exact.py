@@ -6,7 +6,9 @@ other costs on grids by `pyramid`, and all others by `crossover` from annealed p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,7 @@ from .pyramid import solve_pyramid
 from .solution import INFEASIBLE, Solution
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 
 _ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
 # pairs of points with weight, up to which all arcs are used
@@ -138,17 +141,22 @@ def cross(
         except ValueError as error:
             raise ValueError(f"{error} (problem {b})") from None
 
+    found.update(zip(others, in_threads(work, others, n_jobs), strict=True))
+    return [found[b] for b in range(len(problem))]
+
+
+def in_threads(work: Callable[[int], T], items: Iterable[int], n_jobs: int | None) -> list[T]:
+    """Return the results of some work in threads; an error or Ctrl-C ends what is queued and what the kernels do."""
     module = native.kernels()
-    stop = None if module is None else module.StopFlag()  # ends the kernels' work in the pool
+    stop = None if module is None else module.StopFlag()
     with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop and stop.watch) as pool:
         try:
-            found.update(zip(others, pool.map(work, others), strict=True))
+            return list(pool.map(work, items))
         except BaseException:
             if stop is not None:
                 stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    return [found[b] for b in range(len(problem))]
 
 
 def _annealed(problem: Problem, chosen: list[str], n_jobs: int | None) -> dict[int, NDArray[np.floating]]:

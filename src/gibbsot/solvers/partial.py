@@ -50,8 +50,8 @@ def partial_problem(
         raise ValueError("mass: expected either mass or penalty, got both")
     (a, a_sum), (b, b_sum) = p, q
     if mass is not None:
-        if validation.nonnegative(mass, "mass") > min(a_sum.min(), b_sum.min()) * (1 + 1e-12) or mass == 0:
-            least = min(a_sum.min(), b_sum.min())
+        least = min(a_sum.min(), b_sum.min())
+        if validation.nonnegative(mass, "mass") > least * (1 + 1e-12) or mass == 0:
             raise ValueError(f"mass: expected a positive number of at most {least:.9g}, the least mass; got {mass!r}")
         outer, corner = 0.0, np.inf
     else:
@@ -89,13 +89,7 @@ class PartialResult(OTResult):
     @property
     def _plans(self) -> list[Any]:
         """What is transported, of all problems."""
-        plans = [OTResult.plan.fget(self)] if self.single else OTResult.plan.fget(self)  # type: ignore[attr-defined]
-        return [plan[:-1, :-1] for plan in plans]
-
-    @property
-    def plan(self) -> Any:
-        """What is transported."""
-        return self._one_or_all(self._plans)
+        return [plan[:-1, :-1] for plan in super()._plans]
 
     @property
     def transported(self) -> Any:

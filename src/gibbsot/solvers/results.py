@@ -209,12 +209,17 @@ class OTResult:
     @property
     def plan(self) -> Any:
         """A coupling of p and q."""
-        return self._one_or_all(
-            [
-                solution.plan * mass if mass != 1 else solution.plan
-                for solution, mass in zip(self.solutions, self.problem.mass.tolist(), strict=True)
-            ]
-        )
+        return self._one_or_all(self._plans)
+
+    @property
+    def _plans(self) -> list[Any]:
+        """The plans of all problems."""
+        return self._with_masses([solution.plan for solution in self.solutions])
+
+    def _with_masses(self, plans: list[Any]) -> list[Any]:
+        """Return plans of the masses given from plans of mass one."""
+        masses = self.problem.mass.tolist()
+        return [plan * mass if mass != 1 else plan for plan, mass in zip(plans, masses, strict=True)]
 
     @cached_property
     def potentials(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -236,10 +241,7 @@ class OTResult:
     def recovered_plan(self) -> Any:
         """The paper's sparse plan."""
         U, L = np.atleast_2d(self.U), np.atleast_2d(self.L)
-        plans = certificates.sparse_plans(self.problem, U, L)
-        return self._one_or_all(
-            [plan * mass if mass != 1 else plan for plan, mass in zip(plans, self.problem.mass.tolist(), strict=True)]
-        )
+        return self._one_or_all(self._with_masses(certificates.sparse_plans(self.problem, U, L)))
 
     def _chains(self, name: str) -> Any:
         if self.sample is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, cast, overload
 
@@ -17,7 +16,7 @@ from ..core.costs import Cost, as_cost
 from ..core.problems import Problem, pairs
 from ..core.problems import problem as make_problem
 from ..sampling.schedules import Schedule
-from .exact import cross
+from .exact import cross, in_threads
 from .gibbs import GibbsSolver, Sample, sample_of
 from .partial import PartialResult, partial_problem
 from .results import OTResult, OTResultList
@@ -308,12 +307,7 @@ class _Solver:
             result.single, result.seconds = True, time.perf_counter() - begun
             return result
 
-        with ThreadPoolExecutor(native.threads(self.n_jobs)) as pool:
-            try:
-                return OTResultList(list(pool.map(work, range(len(problems)))), 0.0)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        return OTResultList(in_threads(work, range(len(problems)), self.n_jobs), 0.0)
 
 
 def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:

@@ -122,31 +122,30 @@ class DenseCost(Cost):
         return self if self.dtype == np.dtype(dtype) else DenseCost(self.matrix(), dtype)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
-        M = self._rows
-        return self._columns[np.asarray(j), np.asarray(i)] if M is None else M[np.asarray(i), np.asarray(j)]
+        return self.stored()[np.asarray(i), np.asarray(j)]
 
     def spread(self) -> float:
         return spread_of(self.stored())
 
     def least(self) -> float:
-        return float((self._columns[:, : self.shape[0]] if self._rows is None else self._rows).min())
+        return float(self.stored().min())
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
-        M = self._rows
-        if M is None:
-            Mt = self._columns[:, : self.shape[0]] if columns is None else self._columns[columns, : self.shape[0]]
-            return Mt.T.copy() if rows is None else Mt.T[rows]
-        M = M.copy() if rows is None else M[rows]
+        M = self.stored()
+        if rows is None and columns is None:
+            return M.copy()
+        M = M if rows is None else M[rows]
         return M if columns is None else M[:, columns]
 
     def stored(self) -> Array:
-        """Return the matrix read-only, without a copy as long as only its rows are stored.
+        """Return the matrix read-only, without a copy.
 
         Returns
         -------
         array of shape (m1, m2)
         """
-        return self.matrix() if self._rows is None else self._rows
+        rows = self._rows
+        return self._columns[:, : self.shape[0]].T if rows is None else rows
 
 
 def padded_columns(shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
