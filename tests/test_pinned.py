@@ -275,7 +275,7 @@ def resumed_nmf(update: str, three: bool = False, checkpoint: bool = False) -> F
 @pinned("nmf until it converges")
 def converged_nmf() -> Found:
     bumps = 1 / (1 + ((np.arange(12) - np.linspace(2, 9, 12)[:, None]) / 2) ** 2) ** 2
-    model = WassersteinNMF(3, max_epochs=300, tol=0.05, tau=5, update="full", random_state=2).fit(bumps)
+    model = WassersteinNMF(3, cost="line", max_epochs=300, tol=0.05, tau=5, update="full", random_state=2).fit(bumps)
     assert model.n_iter_ < 300
     return of_nmf(model)
 
@@ -293,7 +293,7 @@ def sparse_nmf(three: bool = False) -> Found:
     X = datasets.digits(3)[:20].astype(np.float32)
     X[3] = 0
     rows: Any = sparse.csr_array(X)
-    model = WassersteinNMF(3, max_epochs=30, tau=4, batch_size=7, random_state=1, step_size=5.0)
+    model = WassersteinNMF(3, cost="line", max_epochs=30, tau=4, batch_size=7, random_state=1, step_size=5.0)
     with pytest.warns(UserWarning, match="no mass"):
         model.fit(in_three(rows) if three else rows)
     return of_nmf(model)

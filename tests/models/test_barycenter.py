@@ -47,13 +47,13 @@ def bound(X: np.ndarray, share: np.ndarray, U: np.ndarray, cost: GridCost, round
 
 
 def short(**options) -> WassersteinBarycenter:
-    return WassersteinBarycenter(**{"max_epochs": 30, "tau": 5, "random_state": 0} | options)
+    return WassersteinBarycenter(**{"cost": "line", "max_epochs": 30, "tau": 5, "random_state": 0} | options)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @slow
-@parametrize_with_checks([WassersteinBarycenter(max_epochs=2, tau=3)])
+@parametrize_with_checks([WassersteinBarycenter("line", max_epochs=2, tau=3)])
 def test_scikit_learn_is_content(estimator, check):
     check(estimator)
 
@@ -131,7 +131,7 @@ def test_any_cost_and_two_dimensions():
 
 def test_one_measure_is_its_own_barycenter():
     X = bumps(6, 13)
-    model = WassersteinBarycenter(weights=[0, 3], max_epochs=200, random_state=0).fit(X)
+    model = WassersteinBarycenter("line", weights=[0, 3], max_epochs=200, random_state=0).fit(X)
     assert objective(model.barycenter_, X[1:]) < 0.01 * objective(X[0], X[1:])
 
 
@@ -182,7 +182,7 @@ def test_callbacks_stop_it_and_an_interrupt_leaves_what_is_there():
 @pytest.mark.parametrize("step_size", [2.0, 60.0])
 def test_steps_that_are_too_long_or_short_cost_time_only(step_size):
     X = bumps(4, 9, 16)
-    model = WassersteinBarycenter(step_size=step_size, random_state=0).fit(X)
+    model = WassersteinBarycenter("line", step_size=step_size, random_state=0).fit(X)
     assert model.objective_ < 1.02 * best(X)
 
 

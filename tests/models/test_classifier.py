@@ -328,7 +328,7 @@ def test_bad_targets(y, error, message):
         ({"cost": np.full((K, K), np.nan)}, ValueError, "cost: has NaN"),
         ({"cost": -M}, ValueError, "cost: has no positive mean"),
         ({"cost": 0 * M}, ValueError, "cost: has no positive mean"),
-        ({"cost": "euclidean"}, TypeError, "cost: expected real numbers"),
+        ({"cost": "nearest"}, ValueError, "cost: expected one of .line., .braycurtis."),
         ({"alpha": -1.0}, ValueError, "alpha: expected a number >= 0"),
         ({"alpha": np.nan}, ValueError, "alpha: expected a number >= 0"),
         ({"divergence": -0.1}, ValueError, "divergence: expected a number >= 0"),

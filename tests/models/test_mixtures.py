@@ -47,7 +47,7 @@ def best(x: np.ndarray) -> float:
 
 def test_as_good_as_a_linear_programme():
     """To six per cent of the cost in the mean, where no mixture fits well; least squares is 30 % off."""
-    W = mixture_coordinates(X, COMPONENTS)
+    W = mixture_coordinates(X, COMPONENTS, "line")
     np.testing.assert_allclose(W.sum(axis=1), 1, rtol=1e-12)
     ratio = np.array([value(w, x) / best(x) for w, x in zip(W, X, strict=True)])
     assert (ratio > 1 - 1e-9).all()
@@ -59,21 +59,21 @@ def test_as_good_as_a_linear_programme():
 
 def test_results_depend_on_the_shares_of_one_row_only():
     W = mixture_coordinates(X, COMPONENTS, GridCost(SIZE))
-    np.testing.assert_array_equal(mixture_coordinates(4 * X, COMPONENTS), W)
-    np.testing.assert_array_equal(mixture_coordinates(sparse.csr_array(X), COMPONENTS), W)
-    np.testing.assert_array_equal(mixture_coordinates(X[3:5], COMPONENTS, n_jobs=2, batch_size=1), W[3:5])
-    np.testing.assert_allclose(mixture_coordinates(X, 7 * COMPONENTS), W, atol=1e-6)
+    np.testing.assert_array_equal(mixture_coordinates(4 * X, COMPONENTS, "line"), W)
+    np.testing.assert_array_equal(mixture_coordinates(sparse.csr_array(X), COMPONENTS, "line"), W)
+    np.testing.assert_array_equal(mixture_coordinates(X[3:5], COMPONENTS, "line", n_jobs=2, batch_size=1), W[3:5])
+    np.testing.assert_allclose(mixture_coordinates(X, 7 * COMPONENTS, "line"), W, atol=1e-6)
 
 
 def test_a_model_gives_the_same():
-    model = gibbsot.WassersteinNMF(3, max_epochs=3, random_state=0).fit(X)
+    model = gibbsot.WassersteinNMF(3, cost="line", max_epochs=3, random_state=0).fit(X)
     assert model.transform(X).shape == (8, 3)
-    W = mixture_coordinates(X, model.components_, random_state=0)
+    W = mixture_coordinates(X, model.components_, "line", random_state=0)
     assert np.abs(W - model.transform(X)).mean() < 0.02  # the same but for the noise
 
 
 def test_a_measure_without_mass_belongs_to_all():
-    W = mixture_coordinates(np.vstack([X[:1], 0 * X[:1]]), COMPONENTS)
+    W = mixture_coordinates(np.vstack([X[:1], 0 * X[:1]]), COMPONENTS, "line")
     np.testing.assert_allclose(W[1], 1 / 3)
 
 
@@ -93,4 +93,4 @@ def test_a_measure_without_mass_belongs_to_all():
 )
 def test_bad_input(changed, message):
     with pytest.raises(ValueError, match=message):
-        mixture_coordinates(**{"X": X, "components": COMPONENTS} | changed)
+        mixture_coordinates(**{"X": X, "components": COMPONENTS, "cost": "line"} | changed)

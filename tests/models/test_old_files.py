@@ -17,7 +17,7 @@ OLD = Path(__file__).resolve().parents[1] / "data" / "old"
 X = np.exp(-((np.arange(12) - np.linspace(2, 9, 8)[:, None]) ** 2) / 4).round(3)
 X[3] = 0
 SHARDS = [X[:5], X[5:]]
-OPTIONS = {"n_components": 2, "max_epochs": 12, "tau": 3, "random_state": 0, "batch_size": 3}
+OPTIONS = {"n_components": 2, "cost": "line", "max_epochs": 12, "tau": 3, "random_state": 0, "batch_size": 3}
 
 pytestmark = pytest.mark.filterwarnings("ignore:X")  # the row without mass
 

@@ -28,8 +28,8 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from ..core import validation
-from ..core.costs import Cost, GridCost
-from ..models import _base
+from ..core.costs import Cost, GridCost, as_cost
+from ..models import _base, _costs
 from ..models._nmf_start import nmf_factors
 
 Array = NDArray[np.float64]
@@ -429,7 +429,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         shape = np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X: expected measures as rows, shape (n, m), got shape {shape}")
-        cost = _base.square_cost(self.cost, shape[1])
+        cost = _costs.square(GridCost(shape[1]) if self.cost is None else as_cost(self.cost), shape[1])
         rows = validation.weights(X, "X", shape[1])
         rows = rows / rows.sum(axis=1, keepdims=True)
         return rows, Conjugate(rows, cost, self.epsilon)

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from ..core import validation
-from ..core.costs import Cost, GridCost, as_cost
 from ..distributed import sources
 from ..distributed.shards import LocalShards, S, Shards, read_shards
+from . import _costs
 
 Array = NDArray[np.float64]
 
@@ -75,23 +75,14 @@ def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any
     return X
 
 
-def square_cost(cost: Cost | ArrayLike | None, size: int) -> Cost:
-    """Return the cost between bins; by default bins on a line."""
-    checked = GridCost(size) if cost is None else as_cost(cost)
-    if checked.shape != (size, size):
-        raise ValueError(
-            f"cost: is for {checked.shape[0]} x {checked.shape[1]} points; expected {size} x {size} as in X"
-        )
-    if not checked.finite:
-        raise ValueError("cost: has infinite costs; expected finite ones, as a model may put weight anywhere")
-    return checked
-
-
 def check_parameters(estimator: Any) -> None:
-    """Check the numbers and the callbacks among the parameters of an estimator."""
-    for name, value in estimator.get_params(deep=False).items():
+    """Check the numbers, the cost and the callbacks among the parameters of an estimator."""
+    parameters = estimator.get_params(deep=False)
+    for name, value in parameters.items():
         if name in _NUMBERS:
             _NUMBERS[name](value, name)
+        elif name in ("feature_vectors", "label_vectors"):
+            _costs.check(parameters["cost"], value, name)
     validation.callbacks(estimator.callbacks)
 
 

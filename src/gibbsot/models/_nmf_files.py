@@ -91,9 +91,9 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
     """Return a model and the state of its fit as arrays, without the shards."""
     arrays: dict[str, Any] = {"components": model.components_, "seed": np.uint64(model.seed_)}
     arrays["n_features"] = model.n_features_in_
-    arrays |= {f"cost_{name}": x for name, x in model._cost.arrays().items()}
+    arrays |= {f"cost_{name}": x for name, x in model.cost_.arrays().items()}
     for name, value in model.get_params(deep=False).items():
-        if isinstance(value, str | Real):
+        if isinstance(value, str | Real) and name != "cost":
             arrays[f"parameter_{name}"] = value
     arrays["parameter_step_size"] = model._step_sizes()
     arrays |= {"n_seen": model.n_seen_, "n_shards": 0}
@@ -112,7 +112,7 @@ def _model(
     cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
     parameters = {name: x.item() for name, x in npz.with_prefix(arrays, "parameter_").items() if name != "step_size"}
     model = kind(cost=cost, step_size=tuple(arrays["parameter_step_size"].tolist()), **parameters)
-    model.components_, model._cost, model.seed_ = arrays["components"], cost, int(arrays["seed"])
+    model.components_, model.cost_, model.seed_ = arrays["components"], cost, int(arrays["seed"])
     model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
     if cost.shape[0] != model.n_features_in_:
         raise KeyError("an axis of the cost")

@@ -21,6 +21,7 @@ from ..sampling.annealing.plateau import PlateauCooling, Trend
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from . import _base
+from ._costs import Metric, feature_cost
 from ._loop import Epoch, run_epochs
 
 _INITIAL = 0.2  # factor of the initial temperature of other models: chains follow one measure easily
@@ -44,8 +45,9 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
 
     Parameters
     ----------
-    cost : Cost or array of shape (m, m), optional
-        The cost between bins, such as ``GridCost((64, 64))``; by default bins on a line, ``GridCost(m)``.
+    cost : Cost, array of shape (m, m), str or callable, optional
+        The cost between bins, such as ``GridCost((64, 64))``, "line", or a metric such as "cosine" between the rows of
+        ``feature_vectors`` or the columns of X, as for `WassersteinNMF`. None is "line", with a warning.
     weights : array of shape (n,), optional
         The lambda, nonnegative. They are normalised, to about six digits; uniform by default.
     max_epochs : int
@@ -70,9 +72,13 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     client : dask.distributed.Client, optional
         Keeps the shards of the data on the client's workers, as in `WassersteinNMF`. Results are bit-identical to
         those without a client.
+    feature_vectors : array of shape (m, d), optional
+        An embedding of each bin, from which a metric builds the cost.
 
     Attributes
     ----------
+    cost_ : Cost
+        The cost between bins.
     barycenter_ : array of shape (m,)
         The weights p, with sum one.
     objective_ : float
@@ -93,14 +99,14 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     >>> import numpy as np
     >>> x = np.arange(20)
     >>> bumps = np.exp(-((x - np.array([[5], [13]])) ** 2) / 4)
-    >>> model = WassersteinBarycenter(random_state=0).fit(bumps)
+    >>> model = WassersteinBarycenter("line", random_state=0).fit(bumps)
     >>> int(model.barycenter_.argmax()), model.objective_ < 1.02 * model.lower_bound_
     (9, True)
     """
 
     def __init__(
         self,
-        cost: Cost | ArrayLike | None = None,
+        cost: Cost | ArrayLike | str | Metric | None = None,
         *,
         weights: ArrayLike | None = None,
         max_epochs: int = 1000,
@@ -113,6 +119,7 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         verbose: bool = False,
         callbacks: Sequence[Callable[[Any], Any]] = (),
         client: Any = None,
+        feature_vectors: Any = None,
     ) -> None:
         self.cost = cost
         self.weights = weights
@@ -126,6 +133,7 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
         self.client = client
+        self.feature_vectors = feature_vectors
 
     def fit(self, X: Any, y: Any = None) -> WassersteinBarycenter:
         """Find the barycenter of measures. A fit that is interrupted leaves the last average.
@@ -146,11 +154,12 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         _base.check_parameters(self)
         validation.positive(self.step_size, "step_size")
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
+            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
             self._fit(shards, started)
         return self
 
     def _fit(self, shards: Shards[BarycenterShard], started: float) -> None:
-        cost = _base.square_cost(self.cost, shards.metadata[0].n_columns)
+        cost = self.cost_
         weights = self._weights(shards)
         single, seed = costs.single(cost), _base.seed(self.random_state)
         shards.initialise(single, self.tau, seed, self.n_jobs)

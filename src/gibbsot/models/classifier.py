@@ -22,6 +22,7 @@ from ..solvers import evaluation
 from ..solvers.oracle import Oracle
 from ..solvers.solve import solve_batch
 from . import _base
+from ._costs import Metric, feature_cost, is_metric, metric_cost
 from ._loop import Epoch, run_epochs
 
 Array = NDArray[np.float64]
@@ -57,8 +58,10 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     Parameters
     ----------
-    cost : Cost or array of shape (K, K), optional
+    cost : Cost, array of shape (K, K), str or callable, optional
         The cost between labels, in the order of ``classes_``; by default 0 or 1, for which W is the total variation.
+        "line" is ``GridCost(K)``, for ordered labels. A metric such as "euclidean", or a function of
+        two vectors, is taken between the rows of ``label_vectors`` or, without them, between labels that are numbers.
     alpha : float
         The weight of the penalty, relative to the mean cost.
     divergence : float
@@ -85,9 +88,13 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Show a progress bar, on a terminal.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
+    label_vectors : array of shape (K, d), optional
+        An embedding of each label, in the order of ``classes_``, from which a metric builds the cost.
 
     Attributes
     ----------
+    cost_ : Cost
+        The cost between labels.
     classes_ : array of shape (K,)
         The labels; for histograms the indices of their columns.
     coef_ : array of shape (K, d)
@@ -116,7 +123,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def __init__(
         self,
-        cost: Cost | ArrayLike | None = None,
+        cost: Cost | ArrayLike | str | Metric | None = None,
         *,
         alpha: float = 1e-4,
         divergence: float = 0.1,
@@ -130,6 +137,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         n_jobs: int | None = None,
         verbose: bool = False,
         callbacks: Sequence[Callable[[Any], Any]] = (),
+        label_vectors: Any = None,
     ) -> None:
         self.cost = cost
         self.alpha = alpha
@@ -144,6 +152,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callbacks = callbacks
+        self.label_vectors = label_vectors
 
     def fit(self, X: Any, y: Any) -> WassersteinClassifier:
         """Learn from samples; a fit that is interrupted keeps the model of the last step.
@@ -177,9 +186,9 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self.classes_ = np.arange(y.shape[1])
         if len(self.classes_) < 2:
             raise ValueError("y: has 1 class; expected at least two")
-        self._cost = _between_labels(self.cost, len(self.classes_))
+        self.cost_ = _between_labels(self.cost, self.classes_, self.label_vectors)
         seed, Y = _base.seed(self.random_state), self._histograms(y)
-        oracle = Oracle(costs.single(self._cost), Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
+        oracle = Oracle(costs.single(self.cost_), Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
         model, rng = _Linear(X, len(self.classes_)), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
             self._pretrain(model, Y, rng)
@@ -261,7 +270,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if len(P) != len(Y):
             raise ValueError(f"y: expected {len(P)} histograms, one for each row of X; got {len(Y)}")
         P = np.where(P < evaluation.WEIGHT_THRESHOLD, 0, P)
-        result = solve_batch(P, Y, self._cost.astype(np.float64), normalize=True, n_jobs=self.n_jobs)
+        result = solve_batch(P, Y, self.cost_.astype(np.float64), normalize=True, n_jobs=self.n_jobs)
         share = None if sample_weight is None else validation.real(sample_weight, "sample_weight")
         return -float(np.average(result.value, weights=share))
 
@@ -392,15 +401,26 @@ def _divergence(Y: Array, P: Array) -> Array:
     return rel_entr(Y, np.maximum(P, np.finfo(np.float64).tiny)).sum(axis=1)
 
 
-def _between_labels(cost: Cost | ArrayLike | None, K: int) -> Cost:
-    """Return the cost between K labels."""
-    checked = as_cost(1 - np.eye(K) if cost is None else cost)
-    if checked.shape != (K, K):
-        raise ValueError(
-            f"cost: is for {checked.shape[0]} x {checked.shape[1]} labels; expected {K} x {K}, as there are in y "
-            "(which may be histograms, with columns for labels that do not occur)"
-        )
-    even = np.full((1, K), 1 / K)
-    if not _base.square_cost(checked, K).mean(even, even)[0] > 0:
+def _between_labels(cost: Any, labels: NDArray[Any], vectors: Any) -> Cost:
+    """Return the cost between labels."""
+    K, found = len(labels), cost
+    if cost is None:
+        found = 1 - np.eye(K)
+    elif is_metric(cost):
+        if vectors is None and labels.dtype.kind not in "iufb":
+            raise ValueError(
+                f"label_vectors: expected an embedding of each label for cost={cost!r}, as y has no numbers"
+            )
+        name = "y" if vectors is None else "label_vectors"
+        found = metric_cost(cost, labels.astype(np.float64) if vectors is None else vectors, K, name)
+    elif not isinstance(cost, str):
+        found = as_cost(cost)
+        if found.shape != (K, K):
+            raise ValueError(
+                f"cost: is for {found.shape[0]} x {found.shape[1]} labels; expected {K} x {K}, as there are in y "
+                "(which may be histograms, with columns for labels that do not occur)"
+            )
+    checked, even = feature_cost(found, K), np.full((1, K), 1 / K)
+    if not checked.mean(even, even)[0] > 0:
         raise ValueError("cost: has no positive mean; expected costs, larger for labels that are further apart")
     return checked

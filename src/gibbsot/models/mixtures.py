@@ -22,6 +22,7 @@ from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.oracle import Oracle
 from . import _base
+from ._costs import Metric, feature_cost
 
 Array = NDArray[np.float64]
 
@@ -32,13 +33,14 @@ _COOLING = CoolingStages()
 def mixture_coordinates(
     X: Any,
     components: ArrayLike,
-    cost: Cost | ArrayLike | None = None,
+    cost: Cost | ArrayLike | str | Metric | None = None,
     *,
     step_size: float = _STEP,
     tau: int = 50,
     batch_size: int = 500,
     random_state: Any = 0,
     n_jobs: int | None = None,
+    feature_vectors: Any = None,
 ) -> NDArray[np.floating]:
     r"""Return the memberships of measures in given components.
 
@@ -55,8 +57,9 @@ def mixture_coordinates(
         Measures as rows, which are normalised.
     components : array of shape (K, m)
         Components as rows, which are normalised.
-    cost : Cost or array of shape (m, m), optional
-        The cost between bins; by default bins on a line, ``GridCost(m)``.
+    cost : Cost, array of shape (m, m), str or callable, optional
+        The cost between bins, as for `WassersteinNMF`: a cost, "line", or a metric between the rows of
+        ``feature_vectors`` or the columns of X. None is "line", with a warning.
     step_size : float
         The step, relative to the cost of a measure at the start.
     tau : int
@@ -67,6 +70,8 @@ def mixture_coordinates(
         The seed; results are bit-identical for the same integer.
     n_jobs : int, optional
         The number of threads over the measures.
+    feature_vectors : array of shape (m, d), optional
+        An embedding of each bin, from which a metric builds the cost.
 
     Returns
     -------
@@ -81,7 +86,7 @@ def mixture_coordinates(
     Examples
     --------
     >>> import numpy as np
-    >>> mixture_coordinates([[4.0, 0.0, 1.0]], np.eye(3)).round(1)
+    >>> mixture_coordinates([[4.0, 0.0, 1.0]], np.eye(3), "line").round(1)
     array([[0.8, 0. , 0.2]])
     """
     X = validation.rows(X, "X")
@@ -89,7 +94,7 @@ def mixture_coordinates(
     validation.positive(step_size, "step_size")
     for name, value in (("tau", tau), ("batch_size", batch_size)):
         validation.count(value, name)
-    cost, seed = _base.square_cost(cost, X.shape[1]), _base.seed(random_state)
+    cost, seed = feature_cost(cost, X.shape[1], feature_vectors, X), _base.seed(random_state)
     return MembershipSolver(D, cost, batch_size, step_size, tau=tau, seed=seed, n_jobs=n_jobs)(X)
 
 

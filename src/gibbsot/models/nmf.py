@@ -28,6 +28,7 @@ from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.solve import solve_batch
 from . import _base, _nmf_files
+from ._costs import Metric, feature_cost
 from ._loop import Checkpoints, Epoch, run_epochs
 from ._mixture_shard import Mixture, MixtureShard
 from ._nmf_files import FitState
@@ -52,9 +53,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     ----------
     n_components : int
         The number K of components.
-    cost : Cost or array of shape (m, m), optional
-        The cost between bins, such as ``GridCost((28, 28))`` for images; by default bins on a line,
-        ``GridCost(m)``.
+    cost : Cost, array of shape (m, m), str or callable, optional
+        The cost between bins: ``GridCost((28, 28))`` for images, "line" for bins on a line. A metric of scikit-learn or
+        SciPy ("cosine", "euclidean", "sqeuclidean", ...), or a function of two vectors, is taken between the rows of
+        ``feature_vectors`` or, without them, between the columns of X. None is "line", with a warning.
     max_epochs : int
         The largest number of passes over the data.
     step_size : float or pair of float
@@ -95,9 +97,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         it may be any URL that fsspec knows, such as ``"s3://bucket/run"``. `load` reads it.
     checkpoint_seconds : float
         The time between two checkpoints.
+    feature_vectors : array of shape (m, d), optional
+        An embedding of each bin, such as word vectors, from which a metric builds the cost.
 
     Attributes
     ----------
+    cost_ : Cost
+        The cost between bins.
     components_ : array of shape (K, m)
         The components of the best model, by the exact cost of a sample, which is evaluated after ten epochs for the
         first time.
@@ -125,7 +131,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     >>> from gibbsot import WassersteinNMF
     >>> x = np.arange(20)
     >>> bumps = np.exp(-((x - np.linspace(4, 15, 30)[:, None]) ** 2) / 8)
-    >>> model = WassersteinNMF(3, max_epochs=20, random_state=0).fit(bumps)
+    >>> model = WassersteinNMF(3, cost="line", max_epochs=20, random_state=0).fit(bumps)
     >>> model.components_.shape, model.transform(bumps[:2]).shape
     ((3, 20), (2, 3))
     """
@@ -134,7 +140,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         self,
         n_components: int = 10,
         *,
-        cost: Cost | ArrayLike | None = None,
+        cost: Cost | ArrayLike | str | Metric | None = None,
         max_epochs: int = 200,
         step_size: float | tuple[float, float] = (20.0, 2.0),
         temperature: float | str = "auto",
@@ -151,6 +157,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         client: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_seconds: float = 120.0,
+        feature_vectors: Any = None,
     ) -> None:
         self.n_components = n_components
         self.cost = cost
@@ -170,6 +177,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         self.client = client
         self.checkpoint = checkpoint
         self.checkpoint_seconds = checkpoint_seconds
+        self.feature_vectors = feature_vectors
 
     components_: NDArray[np.floating]
     _run: FitState | None
@@ -207,7 +215,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             n = sum(one.n_measures for one in shards.metadata)
             if self.n_components > n:
                 raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
-            self._cost = _base.square_cost(self.cost, shards.metadata[0].n_columns)
+            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
             self.seed_ = _base.seed(self.random_state)
             self._run = self._start(shards, None)
         except BaseException:
@@ -246,6 +254,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
                 "of a fit on a cluster, of its checkpoints"
             )
         with closing(_base.shards_of(self, MixtureShard, X)) as shards:
+            cost = (
+                self.cost_
+                if self.cost is None
+                else feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+            )
+            if cost != self.cost_:
+                raise ValueError("cost: differs from that of the fit, cost_; expected the same")
             shards.initialise(run.cost, self.tau, self.seed_, self.n_jobs)
             same = shards.collect(MixtureShard.checksum) == run.shards.collect(MixtureShard.checksum)
         if not same:
@@ -274,7 +289,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         first = not hasattr(self, "components_")
         X = _base.measures(self, X, reset=first)
         if first:
-            self._cost = _base.square_cost(self.cost, X.shape[1])
+            self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors)
             self.seed_, self.n_seen_ = _base.seed(self.random_state), 0
         log_D = None if first else logarithms(self.components_.astype(np.float64))
         run = self._start(LocalShards([MixtureShard(X)]), log_D, self.n_seen_)
@@ -318,7 +333,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         """
         check_is_fitted(self)
         D = self.components_.astype(np.float64)
-        solver = MembershipSolver(D, self._cost, self.batch_size, tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
+        solver = MembershipSolver(D, self.cost_, self.batch_size, tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
         if sources.is_dask(X):
             from ..distributed.dask import map_rows
 
@@ -367,7 +382,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         P = np.asarray(self.inverse_transform(self.transform(X)), np.float64)
         X = _base.measures(self, X)
         mass = validation.masses(X)
-        full, cost = mass > 0, self._cost.astype(np.float64)
+        full, cost = mass > 0, self.cost_.astype(np.float64)
         targets = _normalised(X[full], mass[full])
         return -float(np.mean(solve_batch(P[full], targets, cost, normalize=True, n_jobs=self.n_jobs).value))
 
@@ -418,7 +433,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
 
     def _start(self, shards: Shards[MixtureShard], log_D: Array | None, n_seen: int = 0) -> FitState:
         """Start the chains and memberships; components that are not given are found from a sample of the measures."""
-        cost, n = costs.single(self._cost), sum(one.n_measures for one in shards.metadata)
+        cost, n = costs.single(self.cost_), sum(one.n_measures for one in shards.metadata)
         shards.initialise(cost, self.tau, self.seed_, self.n_jobs, n_seen)
         indices, W = np.empty(0, np.intp), np.empty((0, self.n_components))
         if log_D is None:
