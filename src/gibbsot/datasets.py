@@ -9,11 +9,12 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .core import validation
 from .core.costs import Cost, PointCost, coulomb
 from .io import readers
+from .io.images import shrink as shrink
 
 
 class Pair(NamedTuple):
@@ -177,7 +178,7 @@ def faces(path: str | os.PathLike[str] | None = None, shape: tuple[int, int] = (
     """
     path = path or os.environ.get("GIBBSOT_FACES")
     if path is not None:
-        read = readers.collection(path, resize=lambda images: shrink(images, shape))
+        read = readers.collection(path, size=shape)
         validation.check_weights(read.rows, str(path))
         return _rows(read.rows)
     from sklearn.datasets import fetch_olivetti_faces
@@ -198,36 +199,3 @@ def _rows(images: NDArray[Any]) -> NDArray[np.float64]:
     """Return the rows as float64, normalised to sum one."""
     rows = images.astype(np.float64)
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
-
-
-def shrink(images: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Return smaller images: each new pixel is the mean over the area that it covers.
-
-    Parameters
-    ----------
-    images : array of shape (n, height, width)
-        The images.
-    shape : (height, width)
-        The new size, at most the old one in each direction.
-
-    Returns
-    -------
-    array of shape (n, *shape)
-        The smaller images. The mean of each image is unchanged.
-
-    Examples
-    --------
-    >>> shrink([[[0, 2, 4], [0, 2, 4]]], (1, 3))
-    array([[[0., 2., 4.]]])
-    """
-    small, sides = validation.real(images, "images").astype(np.float64), validation.sides(shape)
-    if small.ndim != 3:
-        raise ValueError(f"images: expected shape (n, height, width), got {small.shape}")
-    if len(sides) != 2 or sides[0] > small.shape[1] or sides[1] > small.shape[2]:
-        raise ValueError(f"shape: expected at most {small.shape[1:]}, got {shape!r}")
-    for axis, n in zip((1, 2), sides, strict=True):
-        old = small.shape[axis]
-        edges, k = np.linspace(0, old, n + 1), np.arange(old)
-        cover = np.clip(np.minimum(edges[1:, None], k + 1) - np.maximum(edges[:-1, None], k), 0, 1)
-        small = np.moveaxis(np.tensordot(small, cover * (n / old), axes=(axis, 1)), -1, axis)
-    return np.ascontiguousarray(small)

@@ -81,3 +81,23 @@ def test_python_m_gibbsot():
     done = run("otter")
     assert done.returncode == 2
     assert "No such command 'otter'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("shell", "environment"),
+    [
+        ("bash", {"COMP_WORDS": "gibbsot ot --pl", "COMP_CWORD": "2"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "gibbsot ot --pl"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "gibbsot ot --pl", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_completion(shell, environment, monkeypatch, capfd):
+    for name, value in {"_GIBBSOT_COMPLETE": f"complete_{shell}", **environment}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as left:
+        main([])
+    assert left.value.code == 0
+    printed = capfd.readouterr().out
+    assert "--plan" in printed
+    assert "--plan-picture" in printed
+    assert "--points" not in printed

@@ -78,7 +78,8 @@ def test_ot_with_a_matrix_of_costs(pair, tmp_path, capfd):
 
 def test_ot_prints_a_table_or_just_the_number(pair, capfd):
     assert main(["ot", *map(str, pair), "--method", "gibbs", "--sweeps", "200"]) == 0
-    printed = capfd.readouterr().out
+    printed, said = capfd.readouterr()
+    assert said == "".join(f"{path}: 20 weights on a line\n" for path in pair)
     assert "at least" in printed
     assert "at most" in printed
     assert main(["ot", *map(str, pair), "--method", "gibbs", "--sweeps", "200", "-q"]) == 0
@@ -107,8 +108,14 @@ def test_the_seed_decides(pair, capfd):
         (("p.npy", "q.npy", "--points", "--power", "3"), "--power: expected 1 or 2"),
         (("p.npy", "q.npy", "--weighted"), "--weighted: needs --points"),
         (("p.npy", "flat.npy", "--points"), "flat.npy: has points with 2 coordinates; expected 1"),
-        (("p.npy", "q.npy", "--method", "gibbs", "--sweeps", "0"), "n_sweeps: expected at least 1"),
+        (("p.npy", "q.npy", "--method", "gibbs", "--sweeps", "0"), "--sweeps: expected at least 1"),
         (("p.npy", "q.npy", "--sweeps", "many"), "'--sweeps'"),
+        (("p.npy", "q.npy", "--sweeps", "9"), "--sweeps: is an option of --method gibbs"),
+        (("p.npy", "q.npy", "--method", "gibbs", "--gap", "1"), "--gap: is an option of --method exact"),
+        (("p.npy", "q.npy", "--gap", "0"), "--gap: expected a positive number"),
+        (("p.npy", "q.npy", "--rows", "0", "0"), "p.npy: is a single measure"),
+        (("flat.npy", "flat.npy", "--rows", "0", "3"), "flat.npy: has no row 3; expected a number from 0 to 2"),
+        (("p.npy", "q.npy", "--columns", "x"), "p.npy: is no table; columns can be chosen in .csv and .parquet"),
         (("p.npy", "q.npy", "--jobs", "0"), "n_jobs: 0 has no meaning"),
         (("p.npy", "q.npy", "--seed", "-1"), "--seed: expected"),
         (("p.npy", "q.npy", "--size", "2", "2"), "expected an image to shrink"),
@@ -133,6 +140,33 @@ def test_bad_input_of_ot(pair, tmp_path, monkeypatch, capfd, words, message):
 
 def test_a_full_disk_leaves_no_part_of_a_plan(pair, tmp_path, full_disk, capfd):
     before = sorted(os.listdir(tmp_path))
-    line = fails(capfd, "ot", *pair, "--plan", tmp_path / "plan.csv")
+    line = fails(capfd, "ot", *pair, "--plan", tmp_path / "plan.csv", "--quiet")
     assert "plan.csv: No space left on device" in line
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_huge_problem_says_what_it_takes_and_what_would_be_faster(tmp_path, monkeypatch, capfd):
+    """Nothing is solved here."""
+    solved = []
+
+    def answer(p, q, cost, **options):
+        solved.append(cost.shape)
+        raise ValueError("enough")
+
+    monkeypatch.setattr("gibbsot.cli.ot.solve", answer)
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "image.npy", np.ones((1024, 1024), np.uint8))
+    np.save(tmp_path / "points.npy", rng.random((300_000, 2)))
+    np.save(tmp_path / "small.npy", np.ones((128, 128)))
+    for name, options, expected in (
+        ("image", (), "about 8 minutes and 2.3 GB; --size 256 256 takes about 10 seconds and 0.1 GB"),
+        ("points", ("--points",), "about 84 seconds and 0.7 GB; a sample of 75,000 points takes about 12 seconds"),
+        ("small", (), None),
+    ):
+        path = str(tmp_path / f"{name}.npy")
+        assert main(["ot", path, path, *options]) == 2
+        said = capfd.readouterr().err
+        assert "error: enough" in said
+        assert ("about" in said) == (expected is not None)
+        assert (expected or "") in said
+    assert len(solved) == 3

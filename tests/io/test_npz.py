@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -184,6 +186,15 @@ def write_zip(path, **entries: bytes) -> None:
             file.writestr(f"{name}.npy", content)
 
 
+def array_file(x) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, x)
+    return buffer.getvalue()
+
+
+FORMAT = array_file("gibbsot numbers 1")
+
+
 def npy(shape: str) -> bytes:
     """A file of NumPy's whose header claims a shape, without the numbers."""
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
@@ -200,9 +211,9 @@ def npy(shape: str) -> bytes:
         (write_npy, "damaged or not a gibbsot file"),
         (lambda path: np.savez(path, format="gibbsot numbers 1", x=np.array([{}])), "damaged or not a gibbsot file"),
         (lambda path: write_zip(path, format=b"gibbsot numbers 1"), "damaged or not a gibbsot file"),
-        (lambda path: write_zip(path, x=npy("(3,")), "damaged or not a gibbsot file"),
-        (lambda path: write_zip(path, x=npy("(1" + 30 * "0" + ",)")), "damaged or not a gibbsot file"),
-        (lambda path: write_zip(path, x=npy("(1000000000000000,)")), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path, format=FORMAT, x=npy("(3,")), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path, format=FORMAT, x=npy("(1" + 30 * "0" + ",)")), "damaged or not a gibbsot file"),
+        (lambda path: write_zip(path, format=FORMAT, x=npy("(1000000000000000,)")), "damaged or not a gibbsot file"),
         (lambda path: write_zip(path), "holds 'no format'; expected 'gibbsot numbers 1'"),
         (lambda path: np.savez(path, x=np.ones(3)), "holds 'no format'; expected 'gibbsot numbers 1'"),
         (lambda path: np.savez(path, format="gibbsot numbers 2"), "holds 'gibbsot numbers 2'; expected"),
@@ -243,3 +254,25 @@ def test_nothing_is_ever_unpickled(tmp_path):
         with pytest.raises(ValueError, match=rf"path: .*{name} is damaged"):
             npz.load(tmp_path / name, NUMBERS)
     assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("where", ["format", "another format", "array", "surplus"])
+def test_what_unpacks_to_more_than_promised_is_not_unpacked(tmp_path, where):
+    """Each file has 20 kB and would unpack to 20 MB."""
+    bomb = array_file(np.zeros(2_500_000))
+    entries = {
+        "format": {"format": bomb},
+        "another format": {"x": bomb, "format": array_file("gibbsot letters 1")},
+        "array": {"format": FORMAT, "x": npy("(3,)") + bomb},
+        "surplus": {"format": FORMAT, "x": array_file(np.ones(3)) + bomb},
+    }[where]
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in entries.items():
+            file.writestr(f"{name}.npy", content)
+    del bomb, entries
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"bomb\.npz"):
+        npz.load(tmp_path / "bomb.npz", NUMBERS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6

@@ -17,7 +17,9 @@ from rich.table import Table
 from .. import datasets
 from ..core.costs import Cost, DenseCost, GridCost, PointCost
 from ..io import atomic, readers, strict_json
+from ..io.images import shrink
 from ..io.readers import Collection, Measure
+from ._text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +50,7 @@ def check_seed(seed: int) -> None:
 def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> Collection:
     """Return the measures of a named data set, of a file or of a folder; the options are of `readers.collection`."""
     if name not in ("fives", "digits", "faces"):
-        return readers.collection(name, resize=resize(size), **options)
+        return readers.collection(name, size=size, **options)
     limit, label = options["limit"], options["label"]
     if limit is not None and limit < 1:
         raise ValueError(f"--limit: expected at least 1, got {limit}")
@@ -62,13 +64,8 @@ def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> 
         return Collection(datasets.faces(shape=shape)[:limit], shape)
     rows, shape = (datasets.mnist_fives(), (28, 28)) if name == "fives" else (datasets.digits(label), (8, 8))
     if size is not None:
-        rows, shape = datasets.shrink(rows.reshape(-1, *shape), size).reshape(len(rows), -1), size
+        rows, shape = shrink(rows.reshape(-1, *shape), size).reshape(len(rows), -1), size
     return Collection(rows[:limit], shape)
-
-
-def resize(size: tuple[int, int] | None) -> readers.Resize | None:
-    """Return the function that shrinks images to a size, or None without a size."""
-    return None if size is None else lambda images: datasets.shrink(images, size)
 
 
 # Costs
@@ -134,7 +131,8 @@ def print_table(*rows: Sequence[str]) -> None:
 
 def print_files(out: Path, names: Sequence[str]) -> None:
     """Print which files were written."""
-    Console().print(f"in {out}: {', '.join(names)}", highlight=False, soft_wrap=True, markup=False)
+    text = printable(f"in {out}: {', '.join(names)}")
+    Console().print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def save_png(files: atomic.FileGroup, path: Path, figure: Figure) -> None:
@@ -182,5 +180,5 @@ def interrupted(console: Console, message: str, words: Sequence[str], report: di
     command = shlex.join(["gibbsot", *words])
     if report is not None:
         print_json(report | {"status": "interrupted", "resume": command})
-    console.print(f"{message}; to resume:\n{command}")
+    console.print(f"{printable(message)}; to resume:\n{printable(command)}")
     return 130

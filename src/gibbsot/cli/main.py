@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from ._text import printable
+
 # Each is a module of this package with a function of the same name and the EPILOG of its help.
 _SUBCOMMANDS = ("ot", "nmf", "reproduce", "info")
 
@@ -76,7 +78,6 @@ def _command() -> Any:
 
     app = typer.Typer(
         epilog="Each command has examples: gibbsot ot --help",
-        add_completion=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -102,10 +103,10 @@ def _command() -> Any:
 
 def _fail(error: Any) -> int:
     """Print an error as one line and return its exit code."""
-    print("error:", " ".join(str(error).split()), file=sys.stderr)
+    print("error:", printable(" ".join(str(error).split())), file=sys.stderr)
     return 2
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as one line."""
-    print("warning:", " ".join(str(message).split()), file=sys.stderr)
+    print("warning:", printable(" ".join(str(message).split())), file=sys.stderr)

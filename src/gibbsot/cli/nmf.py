@@ -19,6 +19,7 @@ from ..io import atomic, readers, strict_json
 from ..solvers import evaluation
 from . import _common
 from ._common import CostFile, Interrupt, Invert, Jobs, Json, Key, Power, Quiet, Seed, Size
+from ._text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,7 +122,7 @@ def nmf(
             model = _fit(options, X, cost, client, interrupt, verbose=not quiet)
         except KeyboardInterrupt:
             if options.model_path.exists():
-                console.print(f"stopped; --resume resumes from the last checkpoint in {options.model_path}")
+                console.print(printable(f"stopped; --resume resumes from the last checkpoint in {options.model_path}"))
             raise
         report = _report(model, shape, data)
         if interrupt.requested:

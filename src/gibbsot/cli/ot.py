@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .. import plots
-from ..core import native
+from ..core import native, validation
+from ..core.problems import problem
 from ..io import atomic, readers
 from ..io.readers import Measure
 from ..solvers.results import OTResult
 from ..solvers.solve import solve
-from . import _common
+from . import _common, _inputs
 from ._common import CostFile, Invert, Jobs, Json, Key, Power, Quiet, Size
+from ._text import printable
 
 EPILOG = (
     "Examples:\n\n"
@@ -46,6 +48,13 @@ def ot(
     size: Size = None,
     invert: Invert = False,
     key: Key = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="X,Y,...", help="Columns of tables to read: names, or numbers from 1.")
+    ] = None,
+    rows: Annotated[
+        tuple[int, int] | None,
+        typer.Option(metavar="I J", help="Only image I of the stack A and image J of the stack B, from 0."),
+    ] = None,
     method: Annotated[Method, typer.Option(help="The optimum, or the estimate of the paper's sampler.")] = Method.exact,
     gap: Annotated[float | None, typer.Option(help="Stop at this certified relative gap.")] = None,
     sweeps: Annotated[int | None, typer.Option(help="Sweeps of --method gibbs: more are more precise.")] = None,
@@ -64,19 +73,28 @@ def ot(
     """
     begun = time.perf_counter()
     native.threads(jobs)
-    if seed is not None:
-        _common.check_seed(seed)
+    _check_method(method, gap, sweeps, seed)
     if weighted and not points:
         raise ValueError("--weighted: needs --points; the weight is the last column of the points")
     _check_target(plan, ".npz", ".csv")
     _check_target(plan_picture, ".png")
     if plan_picture is not None:
         plots.new_figure(1, 1)  # raises early if matplotlib is missing
+    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
+    options: dict[str, Any] = {"key": key, "points": points, "weighted": weighted, "invert": invert}
     first, second = (
-        readers.measure(path, key=key, points=points, weighted=weighted, invert=invert, resize=_common.resize(size))
-        for path in (a, b)
+        readers.measure(path, **options, size=size, columns=chosen, row=row)
+        for path, row in zip((a, b), rows or (None, None), strict=True)
     )
     cost = _common.cost_between(first, second, (a, b), cost_file, power)
+    about = [_inputs.describe(one, weighted) for one in (first, second)]
+    console = _common.stderr_console(quiet)
+    if not as_json:
+        for path, text in zip((a, b), about, strict=True):
+            console.print(printable(f"{path}: {text}"))
+    hint = _inputs.advice(problem(first.weights, second.weights, cost), first) if method is Method.exact else None
+    if hint is not None:
+        console.print(hint)
     result = solve(
         first.weights,
         second.weights,
@@ -89,7 +107,7 @@ def ot(
         n_jobs=jobs,
         verbose=not quiet and not as_json,
     )
-    report = _report(result, begun)
+    report = {"read": about, **_report(result, begun)}
     with atomic.FileGroup() as files:
         if plan is not None:
             with files.open(plan) as file:
@@ -104,6 +122,23 @@ def ot(
         print(repr(result.value))
     else:
         _print(result)
+
+
+def _check_method(method: Method, gap: float | None, sweeps: int | None, seed: int | None) -> None:
+    """Raise for options that are wrong, or of the other method."""
+    if gap is not None:
+        validation.positive(gap, "--gap")
+    if sweeps is not None:
+        validation.count(sweeps, "--sweeps")
+    if seed is not None:
+        _common.check_seed(seed)
+    for name, value, owner in (
+        ("gap", gap, Method.exact),
+        ("sweeps", sweeps, Method.gibbs),
+        ("seed", seed, Method.gibbs),
+    ):
+        if value is not None and method is not owner:
+            raise ValueError(f"--{name}: is an option of --method {owner.value}")
 
 
 def _check_target(target: Path | None, *suffixes: str) -> None:

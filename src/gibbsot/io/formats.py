@@ -1,74 +1,42 @@
-"""Arrays and images from files, by format: images, .npy, .npz, CSV, Parquet and the idx format of MNIST."""
+"""Arrays from files, by format: .npy, .npz, CSV, Parquet and the idx format of MNIST."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
-import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import validation
-from .npz import READ_ERRORS
+from .images import IMAGES, Source, check_file
+from .npz import READ_ERRORS, read_array, read_entry
 
 Array = NDArray[np.float64]
-Source = str | os.PathLike[str]
 
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 TABLES = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
 _FORMATS = f"an image ({' '.join(IMAGES)}), .npy, .npz, .csv, .parquet or an idx file of MNIST"
 
 
-def is_image(path: Path) -> bool:
-    """Return whether the suffix of a file is that of an image."""
-    return path.suffix.lower() in IMAGES
+class Table(NamedTuple):
+    """An array of numbers and what its columns are called.
 
-
-def image(path: Source, *, invert: bool = False) -> Array:
-    """Read an image as grey values; transparent pixels have the value zero.
-
-    Parameters
+    Attributes
     ----------
-    path : path
-        The file, in any format that Pillow reads.
-    invert : bool
-        Dark pixels have large values.
-
-    Returns
-    -------
-    array of shape (height, width)
-        The grey values.
-
-    Raises
-    ------
-    ImportError
-        If Pillow is not installed.
-    ValueError
-        If the file is damaged or not an image.
+    values : array
+        The numbers.
+    columns : tuple of str
+        The names of the columns of a table, empty where it has none.
     """
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise ImportError("images need Pillow, which comes with matplotlib: pip install 'gibbsot[plots]'") from None
-    check_file(Path(path))
-    try:
-        with Image.open(path) as opened:
-            picture: Any = ImageOps.exif_transpose(opened)
-            if picture.mode.startswith(("I", "F")):  # more than the 256 values of "L"
-                grey = np.asarray(picture, np.float64)
-            else:
-                if "A" in picture.getbands() or "transparency" in picture.info:
-                    background = Image.new("RGBA", picture.size, "white" if invert else "black")
-                    picture = Image.alpha_composite(background, picture.convert("RGBA"))
-                grey = np.asarray(picture.convert("L"), np.float64)
-    except (*READ_ERRORS, Image.DecompressionBombError):  # Pillow raises different errors for each format
-        raise ValueError(f"{path}: is damaged or not an image") from None
-    return max(255.0, grey.max()) - grey if invert else grey
+
+    values: NDArray[Any]
+    columns: tuple[str, ...] = ()
 
 
 def array(path: Source, key: str | None = None) -> Array:
@@ -99,27 +67,67 @@ def array(path: Source, key: str | None = None) -> Array:
     ...     array(folder + "/a.npy")
     array([1., 2.])
     """
+    return table(path, key).values
+
+
+def table(path: Source, key: str | None = None, columns: Sequence[str] | None = None) -> Table:
+    r"""Read an array of numbers as `array` does, with the names of its columns.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    key : str, optional
+        As for `array`.
+    columns : sequence of str, optional
+        The columns to keep, by name or by number from 1.
+
+    Returns
+    -------
+    Table
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "a.csv")
+    ...     _ = file.write_text("x;y\n0,5;1\n")
+    ...     table(file, columns=["y", "1"])
+    Table(values=array([[1. , 0.5]]), columns=('y', 'x'))
+    """
     where = Path(path)
     check_file(where)
     suffix = where.suffix.lower()
-    read = {".npy": _numpy, **dict.fromkeys(TABLES, _table), **dict.fromkeys(PARQUET, _parquet)}.get(suffix, _idx)
-    found = _archive(where, key) if suffix == ".npz" else read(where)
-    return np.asarray(validation.real(found, str(where)), np.float64)
+    if suffix in TABLES or suffix in PARQUET:
+        found = (_text if suffix in TABLES else _parquet)(where, columns)
+    else:
+        if columns is not None:
+            raise ValueError(f"{where}: is no table; columns can be chosen in .csv and .parquet files")
+        found = Table(_archive(where, key) if suffix == ".npz" else (_numpy if suffix == ".npy" else _idx)(where))
+    return Table(np.asarray(validation.real(found.values, str(where)), np.float64), found.columns)
 
 
-def check_file(path: Path) -> None:
-    """Raise OSError if there is no file at a path."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path}: is a folder; expected a file")
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file")
+def _chosen(columns: Sequence[str] | None, names: tuple[str, ...], n: int, path: Path) -> list[int] | None:
+    """Return the positions of columns that are given by name, or by number from 1."""
+    if columns is None:
+        return None
+    for name in columns:
+        if name not in names and not _is_number_of(name, n):
+            known = f"the columns {', '.join(map(repr, names))}" if names else "columns without names"
+            raise ValueError(f"{path}: has no column {name!r}, but {known}; expected names, or numbers from 1 to {n}")
+    return [names.index(name) if name in names else int(name) - 1 for name in columns]
+
+
+def _is_number_of(name: str, n: int) -> bool:
+    """Return whether a column is given by a number from 1 to n."""
+    return name.isdecimal() and 1 <= int(name) <= n
 
 
 def _numpy(path: Path) -> NDArray[Any]:
     """Read a .npy file."""
     try:
         with open(path, "rb") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
+            return read_array(file, path.stat().st_size)
     except PermissionError:
         raise
     except READ_ERRORS as error:
@@ -132,58 +140,127 @@ def _archive(path: Path, key: str | None) -> NDArray[Any]:
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             names = list(file.files)
             name = key if key is not None else "images" if "images" in names else names[0] if len(names) == 1 else None
-            if name in names:
-                return np.asarray(file[name])
+            if name is not None and name in names:
+                return read_entry(file.zip, name if name in file.zip.namelist() else f"{name}.npy")
     except PermissionError:
         raise
     except (*READ_ERRORS, AttributeError) as error:  # the last: a file of another format
         raise ValueError(f"{path}: is damaged or not an npz file of numbers ({error})") from None
     if key is None:
-        raise ValueError(f"{path}: has the arrays {', '.join(names) or '(none)'}; choose one with the key")
+        raise ValueError(f"{path}: has the arrays {', '.join(names) or '(none)'}; choose one with the key (--key)")
     raise ValueError(f"{path}: has no array {key!r}, only {', '.join(names) or 'none at all'}")
 
 
-def _table(path: Path) -> NDArray[Any]:
-    """Read a text file of numbers, with or without column names."""
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def _text(path: Path, columns: Sequence[str] | None) -> Table:
+    """Read a text file of numbers, with or without column names; with semicolons also with decimal commas."""
+    numbered = [(k, line) for k, line in enumerate(_decoded(path).splitlines(), 1) if line.strip()]
+    if not numbered:
+        raise ValueError(f"{path}: expected a table of numbers (it is empty)")
+    mark = next((mark for mark in ";\t," if any(mark in line for _, line in numbered)), None)
+    commas = mark == ";" and any("," in line for _, line in numbered[1:] or numbered)
+    names: tuple[str, ...] = ()
+    which = None
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not text; expected numbers separated by commas") from None
-    lines = [line for line in text.splitlines() if line.strip()]
-    delimiter = next((mark for mark in ",;\t" if lines and mark in lines[0]), None)
-    try:
-        if lines and not _numbers(next(csv.reader(lines[:1], delimiter=delimiter or " "))):
-            lines = lines[1:]  # column names
-        if not lines:
-            raise ValueError("it is empty")
-        return np.loadtxt(io.StringIO("\n".join(lines)), delimiter=delimiter, ndmin=2)
+        first = _fields(numbered[0][1], mark)
+        if not _is_row(first, columns, commas):
+            names, numbered = tuple(name.strip() for name in first), numbered[1:]
+        which = _chosen(columns, names, len(first), path)
+        if not numbered:
+            raise ValueError("it has the names of columns, but no rows")
+        if commas and any("." in line for _, line in numbered):
+            raise ValueError("it has both decimal commas and decimal points")
+        text = "\n".join(line for _, line in numbered)
+        text = text.replace(",", ".") if commas else text
+        values = np.loadtxt(io.StringIO(text), delimiter=mark, ndmin=2, quotechar='"', usecols=which)
     except (ValueError, csv.Error) as error:  # csv.Error: a field that is too long
-        raise ValueError(f"{path}: expected a table of numbers ({str(error).partition(';')[0]})") from None
+        if str(error).startswith(f"{path}:"):
+            raise
+        reason = _reason(numbered, mark, commas, which) or str(error).partition(";")[0]
+        raise ValueError(f"{path}: expected a table of numbers ({reason})") from None
+    if which is not None:
+        names = tuple(names[k] for k in which) if names else ()
+    return Table(values, names if len(names) == values.shape[1] else ())
 
 
-def _numbers(words: list[str]) -> bool:
-    """Return whether the fields of a line are numbers or empty."""
+def _decoded(path: Path) -> str:
+    """Return the text of a file in UTF-8, in UTF-16 with a byte order mark, or in Latin-1."""
+    content = path.read_bytes()
+    encodings = ["utf-16"] if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ["utf-8-sig", "latin-1"]
+    for encoding in encodings:
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if not re.search(r"[^\x09\x0a\x0b\x0c\x0d\x1a\x20-\x7e\xa0-\U0010ffff]", text):
+            return text.rstrip("\x1a")
+    raise ValueError(f"{path}: is not text; expected numbers separated by commas")
+
+
+def _fields(line: str, mark: str | None) -> list[str]:
+    """Return the fields of a line."""
+    return line.split() if mark is None else next(csv.reader([line], delimiter=mark))
+
+
+def _are_numbers(words: Sequence[str], commas: bool) -> bool:
+    """Return whether fields are numbers."""
     try:
-        return bool([float(word) for word in words if word or len(words) == 1])
+        return bool([float(word.replace(",", ".") if commas else word) for word in words])
     except ValueError:
         return False
 
 
-def _parquet(path: Path) -> NDArray[Any]:
+def _is_row(first: list[str], columns: Sequence[str] | None, commas: bool) -> bool:
+    """Return whether the first line has numbers, in the columns of interest, and not the names of columns."""
+    if columns is not None and all(_is_number_of(name, len(first)) for name in columns):
+        return _are_numbers([first[int(name) - 1] for name in columns], commas)
+    return _are_numbers(first, commas)
+
+
+def _reason(numbered: list[tuple[int, str]], mark: str | None, commas: bool, which: list[int] | None) -> str:
+    """Return what is wrong with the first bad line of a table, "" if no line is bad."""
+    try:
+        width = len(_fields(numbered[0][1], mark)) if numbered else 0
+        for k, line in numbered:
+            words = _fields(line, mark)
+            if len(words) != width:
+                return f"line {k} has {len(words)} fields, line {numbered[0][0]} has {width}"
+            for word in words if which is None else [words[k] for k in which]:
+                if not _are_numbers([word], commas):
+                    hint = "; decimal commas need semicolons between the columns" if re.search(r"\d,\d", word) else ""
+                    what = f"{word.strip()[:40]!r}, which is no number" if word.strip() else "an empty field"
+                    return f"line {k} has {what}{hint}"
+    except csv.Error:
+        pass
+    return ""
+
+
+# --- other formats ---------------------------------------------------------------------------------------------------
+
+
+def _parquet(path: Path, columns: Sequence[str] | None) -> Table:
     """Read the columns of a Parquet file."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install 'gibbsot[parquet]'") from None
     try:
-        table = parquet.read_table(path)
-        columns = [np.asarray(column.to_numpy()) for column in table.columns]
+        file = parquet.ParquetFile(path)
+        names = tuple(file.schema_arrow.names)
+        which = _chosen(columns, names, len(names), path)
+        names = names if which is None else tuple(names[k] for k in which)
+        found = file.read(list(names))
+        arrays = [np.asarray(found.column(name).to_numpy()) for name in names]
     except (ArrowException, OSError, ValueError) as error:
+        if str(error).startswith(f"{path}:"):
+            raise
         raise ValueError(f"{path}: is damaged or not a Parquet file ({str(error).splitlines()[0]})") from None
-    for name, column in zip(table.column_names, columns, strict=True):
+    for name, column in zip(names, arrays, strict=True):
         if column.dtype.kind not in "fiub":
-            raise ValueError(f"{path}: column {name!r} is not numeric; expected numbers in all columns")
-    return np.column_stack(columns) if columns else np.empty((0, 0))
+            raise ValueError(f"{path}: column {name!r} is not numeric; expected numbers (--columns chooses columns)")
+    return Table(np.column_stack(arrays) if arrays else np.empty((0, 0)), names)
 
 
 def _idx(path: Path) -> NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 import tokenize
 import zipfile
@@ -23,6 +24,9 @@ READ_ERRORS = (
     OSError, ValueError, TypeError, SyntaxError, EOFError, KeyError, RuntimeError, OverflowError, MemoryError,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+
+_FORMAT = "format.npy"  # the entry with the name and version of the format
+_LONGEST_FORMAT = 2**12  # its size in bytes
 
 
 def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]) -> str:
@@ -99,21 +103,84 @@ def load(path: str | os.PathLike[str], schema: Schema, checksum: str | None = No
         if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
             raise ValueError("the checksum differs")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.namelist()
+            found = str(read_entry(archive, _FORMAT, _LONGEST_FORMAT)) if _FORMAT in entries else "no format"
             arrays = {}
-            for entry in archive.namelist():
-                with archive.open(entry) as member:
-                    arrays[entry.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
-                    member.read()  # to its end, where zipfile checks the CRC
+            if found == schema.identifier or found in schema.earlier:  # nothing else of other files is unpacked
+                entries.remove(_FORMAT)
+                arrays = {entry.removesuffix(".npy"): read_entry(archive, entry) for entry in entries}
     except FileNotFoundError:
         raise
     except READ_ERRORS as error:
         raise ValueError(f"path: {os.fspath(path)} is damaged or not a gibbsot file ({error})") from None
-    found = str(arrays.pop("format", "no format"))
     if found in schema.earlier:
         return {schema.current_key(key): x for key, x in arrays.items()}
     if found != schema.identifier:
         raise ValueError(f"path: {os.fspath(path)} holds {found!r}; expected {schema.identifier!r}")
     return arrays
+
+
+def read_entry(archive: zipfile.ZipFile, entry: str, most: int | None = None) -> NDArray[Any]:
+    """Read an array of an npz file.
+
+    Parameters
+    ----------
+    archive : ZipFile
+        The open file.
+    entry : str
+        The name of the entry.
+    most : int, optional
+        The largest size in bytes that is unpacked.
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    ValueError
+        If the entry is larger than that, or its size is not the one that the header of the array promises.
+    """
+    size = archive.getinfo(entry).file_size
+    if most is not None and size > most:
+        raise ValueError(f"{entry} would have {size} bytes")
+    with archive.open(entry) as member:
+        array = read_array(member, size)
+        member.read()  # to its end, where zipfile checks the CRC
+    return array
+
+
+def read_array(file: Any, size: int) -> NDArray[Any]:
+    """Read an array in the format of .npy files without pickle, if the file is as large as the header promises.
+
+    Parameters
+    ----------
+    file : binary file
+        Open for reading.
+    size : int
+        Its size in bytes.
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    ValueError
+        If the header is not valid or promises another size.
+    """
+    form = np.lib.format
+    version = form.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"version {version} of the npy format is not read")
+    shape, _, dtype = (form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0)(file)
+    promised = file.tell() + math.prod(shape) * dtype.itemsize
+    if dtype.hasobject:
+        raise ValueError("it has Python objects; expected numbers")
+    if promised != size:
+        raise ValueError(f"it has {size} bytes, but its header promises {promised}")
+    file.seek(0)
+    return form.read_array(file, allow_pickle=False)
 
 
 def with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

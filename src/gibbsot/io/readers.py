@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +13,14 @@ import numpy as np
 from scipy import sparse
 
 from ..core import validation
-from .formats import IMAGES, PARQUET, TABLES, Array, Source, array, check_file, image, is_image
+from .formats import PARQUET, TABLES, Array, Table, array, table
+from .images import IMAGES, Source, check_file, image, is_image, shrink
 from .npz import READ_ERRORS
 
-__all__ = ["Collection", "Measure", "Resize", "array", "collection", "image", "matrices", "matrix", "measure"]
+__all__ = ["Collection", "Measure", "array", "collection", "image", "matrices", "matrix", "measure"]
 
-Resize = Callable[[Array], Array]
+_INDEX_NAMES = re.compile(r"(unnamed.*|__index_level_0__|index|idx|id|.*[_ ]id|row|rownames|no|nr|#)?", re.IGNORECASE)
+_WEIGHT_NAMES = re.compile(r"weights?|mass|masses|probability", re.IGNORECASE)
 
 
 class Measure(NamedTuple):
@@ -31,11 +34,14 @@ class Measure(NamedTuple):
         The shape of the grid.
     points : array of shape (m, d) or None
         The points.
+    columns : tuple of str
+        The names of the columns of a table, empty where it has none.
     """
 
     weights: Array
     shape: tuple[int, ...] | None
     points: Array | None
+    columns: tuple[str, ...] = ()
 
 
 class Collection(NamedTuple):
@@ -60,7 +66,9 @@ def measure(
     points: bool = False,
     weighted: bool = False,
     invert: bool = False,
-    resize: Resize | None = None,
+    size: tuple[int, int] | None = None,
+    columns: Sequence[str] | None = None,
+    row: int | None = None,
 ) -> Measure:
     r"""Read one measure: weights on a line, an image or a volume, or points.
 
@@ -76,8 +84,12 @@ def measure(
         The last column of the points is their weight.
     invert : bool
         Dark pixels of an image have the weight instead of light ones.
-    resize : callable, optional
-        Maps images of shape (n, height, width) to smaller ones.
+    size : (height, width), optional
+        Shrink images to this size.
+    columns : sequence of str, optional
+        The columns of a table to read, by name or by number from 1.
+    row : int, optional
+        Take this image of a stack, or this row of a matrix, from 0.
 
     Returns
     -------
@@ -89,6 +101,11 @@ def measure(
     ValueError
         If the file is damaged, or has negative or infinite weights or no mass.
 
+    Warns
+    -----
+    UserWarning
+        If the first column of a table looks like an index, or a column called weight is taken as a coordinate.
+
     Examples
     --------
     >>> import tempfile
@@ -99,23 +116,33 @@ def measure(
     array([0.75, 0.25])
     """
     where = Path(path)
+    names: tuple[str, ...] = ()
     if is_image(where):
-        if points:
-            raise ValueError(f"{where}: is an image; expected points as rows")
-        values = image(where, invert=invert)
+        if points or columns is not None:
+            raise ValueError(f"{where}: is an image; expected a table of points")
+        values = image(where, invert=invert, size=size)
     else:
-        values = array(where, key)
+        values, names = table(where, key, columns)
+        if columns is None:
+            _warn_of_index(Table(values, names), where, values.shape[-1] - weighted if points else None)
+    if row is not None:
+        values = _one_of(values, row, where)
     if points:
-        return _point_measure(values, where, weighted)
+        return _point_measure(values, where, weighted, names)
     if 1 in values.shape and values.ndim == 2 and not is_image(where):
         values = values.ravel()  # a table with a single column or row
     if not 1 <= values.ndim <= 3 or values.size == 0:
         raise ValueError(f"{where}: expected weights on a grid of one to three axes, got shape {values.shape}")
-    if resize is not None:
+    if size is not None and not is_image(where):
         if values.ndim != 2:
             raise ValueError(f"{where}: expected an image to shrink, got shape {values.shape}")
-        values = resize(values[None])[0]
-    return Measure(_normalise(values, where), values.shape, None)
+        values = _shrunk(values[None], size, where)[0]
+    try:
+        return Measure(_normalise(values, where), values.shape, None, names)
+    except ValueError as error:
+        if len(names) > 1 or (values.ndim == 2 and values.shape[1] <= 3 < len(values)):
+            raise ValueError(f"{error}; if the rows are points: --points") from None
+        raise
 
 
 def collection(
@@ -127,7 +154,7 @@ def collection(
     label: int | None = None,
     limit: int | None = None,
     invert: bool = False,
-    resize: Resize | None = None,
+    size: tuple[int, int] | None = None,
 ) -> Collection:
     """Read many measures: a folder of images, or a matrix with one measure per row.
 
@@ -148,8 +175,8 @@ def collection(
         Keep the first measures only.
     invert : bool
         Dark pixels of image files have the weight instead of light ones.
-    resize : callable, optional
-        Maps images of shape (n, height, width) to smaller ones; it is applied to each image file by itself.
+    size : (height, width), optional
+        Shrink images to this size.
 
     Returns
     -------
@@ -179,11 +206,13 @@ def collection(
     if where.is_dir():
         if labels is not None:
             raise ValueError(f"{where}: is a folder; labels need a file of measures")
-        values, shape, resize = _folder(where, invert, resize, limit), None, None
+        values, shape, size = _folder(where, invert, size, limit), None, None
     else:
         if is_image(where) and where.exists():
             raise ValueError(f"{where}: is one image; expected a folder of them")
-        values = array(where, key)
+        found = table(where, key)
+        values = found.values
+        _warn_of_index(found, where)
         if values.size == 0 or values.ndim not in (2, 3):
             raise ValueError(f"{where}: expected shape (n, height, width) or (n, m), got {values.shape}")
         if labels is not None:
@@ -202,10 +231,10 @@ def collection(
             values = values.reshape(-1, *shape)
         elif shape is not None and values.shape[1:] != tuple(shape):
             raise ValueError(f"{where}: expected images of {shape[0]} x {shape[1]}, got shape {values.shape}")
-    if resize is not None:
+    if size is not None:
         if values.ndim != 3:
             raise ValueError(f"{where}: has rows of {values.shape[1]}, and only images can be resized; give a shape")
-        values = resize(values)
+        values = _shrunk(values, size, where)
     rows = values.reshape(len(values), -1)
     if not validation.check_weights(rows, str(where), empty_rows=True).any():
         raise ValueError(f"{where}: has no mass in any measure")
@@ -259,25 +288,37 @@ def matrices(path: Source) -> list[Path]:
     return _find(where, lambda name: name.suffix.lower() in (".npy", ".npz", *PARQUET, *TABLES))
 
 
-def _folder(path: Path, invert: bool, resize: Resize | None, limit: int | None) -> Array:
+def _folder(path: Path, invert: bool, size: tuple[int, int] | None, limit: int | None) -> Array:
     """Read the images of a folder."""
     names = _find(path, is_image)[:limit]
     if not names:
         raise ValueError(f"{path}: has no images; expected files such as {' '.join(IMAGES[:3])}")
     images: list[Array] = []
     for name in names:
-        picture = image(name, invert=invert)
-        if resize is not None:
-            try:
-                picture = resize(picture[None])[0]
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
+        picture = image(name, invert=invert, size=size)
         if images and picture.shape != images[0].shape:
             first, other = (f"{height} x {width}" for height, width in (images[0].shape, picture.shape))
             sizes = f"is {other}, {names[0].name} is {first}"
-            raise ValueError(f"{name}: {sizes}; expected one size, or a size to shrink to")
+            raise ValueError(f"{name}: {sizes}; expected one size, or a size to shrink to (--size)")
         images.append(picture)
     return np.stack(images)
+
+
+def _one_of(values: Array, row: int, path: Path) -> Array:
+    """Return one entry along the first axis."""
+    if values.ndim < 2 or is_image(path):
+        raise ValueError(f"{path}: is a single measure; expected a stack of images or a matrix to take row {row} of")
+    if not 0 <= row < len(values):
+        raise ValueError(f"{path}: has no row {row}; expected a number from 0 to {len(values) - 1}")
+    return values[row]
+
+
+def _shrunk(images: Array, size: tuple[int, int], path: Path) -> Array:
+    """Return smaller images; errors name the file."""
+    try:
+        return shrink(images, size)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _find(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
@@ -293,17 +334,44 @@ def _find(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
     )  # fmt: skip
 
 
-def _point_measure(values: Array, path: Path, weighted: bool) -> Measure:
+def _point_measure(values: Array, path: Path, weighted: bool, names: tuple[str, ...]) -> Measure:
     """Return the measure on the points in the rows of an array."""
     points = values[:, None] if values.ndim == 1 else values
     if points.ndim != 2 or len(points) == 0 or points.shape[1] < 1 + weighted:
         least = "(m, d + 1) with a weight at the end" if weighted else "(m, d)"
         raise ValueError(f"{path}: expected points as rows, shape {least}, got {values.shape}")
+    for name in names[:-1] if weighted else names:
+        if _WEIGHT_NAMES.fullmatch(name):
+            hint = "--weighted takes the last column as the weight, --columns puts another one there"
+            warnings.warn(f"{path}: column {name!r} is taken as a coordinate; {hint}", stacklevel=4)
     weights = np.ones(len(points))
     if weighted:
         points, weights = points[:, :-1], points[:, -1]
     points = np.asarray(validation.points(points, str(path)), np.float64, order="C")
-    return Measure(_normalise(weights, path), None, points)
+    return Measure(_normalise(weights, path), None, points, names)
+
+
+def _warn_of_index(found: Table, path: Path, coordinates: int | None = None) -> None:
+    """Warn of a first column, or a first line, that looks like an index and is taken as data.
+
+    Names tell, or numbers that count in a table without names, unless they are the only coordinate of points.
+    """
+    values, names = found
+    if values.ndim != 2 or len(values) < 3 or values.shape[1] < 2 or path.suffix.lower() not in (*TABLES, *PARQUET):
+        return
+    first, n = values[:, 0], len(values)
+    counts = not names and coordinates != 1 and first[0] in (0, 1) and np.array_equal(first, np.arange(n) + first[0])
+    if (names and _INDEX_NAMES.fullmatch(names[0])) or counts:
+        what = (
+            f"its name is {names[0]!r}" if names and names[0] else "it has no name" if names else "it counts the rows"
+        )
+        hint = "--columns chooses columns"
+        warnings.warn(
+            f"{path}: the first column looks like an index ({what}), but is taken as data; {hint}", stacklevel=4
+        )
+    if not names and coordinates != 1 and np.array_equal(values[0], np.arange(values.shape[1])):
+        hint = "if they are the names of columns, remove the line"
+        warnings.warn(f"{path}: the first line, 0, 1, ..., is taken as data; {hint}", stacklevel=4)
 
 
 def _normalise(weights: Array, path: Path) -> Array:

@@ -1,0 +1,146 @@
+"""Images from files as grey values, and smaller versions of them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import validation
+from .npz import READ_ERRORS
+
+Source = str | os.PathLike[str]
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
+MAX_PIXELS = 2**24  # of an image that is read at its full size
+_BLOCK = 2**23  # numbers that are shrunk at a time
+
+
+def check_file(path: Path) -> None:
+    """Raise OSError if there is no file at a path."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder; expected a file")
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file")
+
+
+def is_image(path: Path) -> bool:
+    """Return whether the suffix of a file is that of an image."""
+    return path.suffix.lower() in IMAGES
+
+
+def image(path: Source, *, invert: bool = False, size: tuple[int, int] | None = None) -> NDArray[np.float64]:
+    """Read an image as grey values; transparent pixels have the value zero.
+
+    Parameters
+    ----------
+    path : path
+        The file, in any format that Pillow reads. Of several frames the first is taken, with a warning.
+    invert : bool
+        Dark pixels have large values.
+    size : (height, width), optional
+        Shrink the image to this size. Without a size it may have 16.8 million pixels at most.
+
+    Returns
+    -------
+    array of shape (height, width)
+        The grey values.
+
+    Raises
+    ------
+    ImportError
+        If Pillow is not installed.
+    ValueError
+        If the file is damaged, not an image, or too large.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("images need Pillow, which comes with matplotlib: pip install 'gibbsot[plots]'") from None
+    check_file(Path(path))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's about size and metadata
+            with Image.open(path) as opened:
+                width, height = opened.size
+                if size is None and width * height > MAX_PIXELS:
+                    raise _TooLargeError(f"is {height} x {width}, {width * height / 1e6:.0f} million pixels")
+                frames, grey = getattr(opened, "n_frames", 1), _grey(opened, invert)
+    except (_TooLargeError, Image.DecompressionBombError) as error:
+        most = f"{MAX_PIXELS / 1e6:.1f} million pixels, or a size to shrink to (--size)"
+        raise ValueError(f"{path}: {str(error).partition(',')[0]}; expected at most {most}") from None
+    except READ_ERRORS:  # Pillow raises different errors for each format
+        raise ValueError(f"{path}: is damaged or not an image") from None
+    if frames > 1:
+        warnings.warn(f"{path}: has {frames} frames; the first is taken", stacklevel=3)
+    if size is not None:
+        try:
+            grey = shrink(grey[None], size)[0]
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return np.asarray(grey, np.float64)
+
+
+class _TooLargeError(Exception):
+    """An image has too many pixels."""
+
+
+def _grey(opened: Any, invert: bool) -> NDArray[Any]:
+    """Return the grey values of an open image, in the type that the file has."""
+    from PIL import Image, ImageOps
+
+    picture: Any = ImageOps.exif_transpose(opened)
+    if picture.mode.startswith(("I", "F")):  # more than the 256 values of "L"
+        grey = np.asarray(picture)
+    else:
+        if "A" in picture.getbands() or "transparency" in picture.info:
+            background = Image.new("RGBA", picture.size, "white" if invert else "black")
+            picture = Image.alpha_composite(background, picture.convert("RGBA"))
+        grey = np.asarray(picture.convert("L"))
+    return max(255, grey.max()) - grey if invert else grey
+
+
+def shrink(images: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Return smaller images: each new pixel is the mean over the area that it covers.
+
+    Parameters
+    ----------
+    images : array of shape (n, height, width)
+        The images.
+    shape : (height, width)
+        The new size, at most the old one in each direction.
+
+    Returns
+    -------
+    array of shape (n, *shape)
+        The smaller images. The mean of each image is unchanged.
+
+    Examples
+    --------
+    >>> shrink([[[0, 2, 4], [0, 2, 4]]], (1, 3))
+    array([[[0., 2., 4.]]])
+    """
+    sides = validation.sides(shape)
+    found = images if isinstance(images, np.ndarray) else validation.real(images, "images")
+    if found.ndim != 3:
+        raise ValueError(f"images: expected shape (n, height, width), got {found.shape}")
+    n, height, width = found.shape
+    if len(sides) != 2 or sides[0] > height or sides[1] > width:
+        raise ValueError(f"shape: expected at most {(height, width)}, got {shape!r}")
+    step = max(1, _BLOCK // (n * width))
+    if step < height:  # block by block, so that large images of small integers are not copied to float64 as a whole
+        blocks = [_along(found[:, top : top + step], 2, sides[1]) for top in range(0, height, step)]
+        return _along(np.concatenate(blocks, axis=1), 1, sides[0])
+    return np.ascontiguousarray(_along(_along(found, 1, sides[0]), 2, sides[1]))
+
+
+def _along(images: NDArray[Any], axis: int, n: int) -> NDArray[np.float64]:
+    """Shrink one axis to n pixels."""
+    values, old = np.asarray(validation.real(images, "images"), np.float64), images.shape[axis]
+    edges, k = np.linspace(0, old, n + 1), np.arange(old)
+    cover = np.clip(np.minimum(edges[1:, None], k + 1) - np.maximum(edges[:-1, None], k), 0, 1)
+    return np.moveaxis(np.tensordot(values, cover * (n / old), axes=(axis, 1)), -1, axis)
