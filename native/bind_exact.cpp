@@ -23,6 +23,7 @@ using namespace nb::literals;
 class StopFlag {
 public:
     void set() { *flag_ = true; }
+    bool is_set() const { return *flag_; }
     void watch() { watched = flag_; }
 
     static thread_local std::shared_ptr<const std::atomic<bool>> watched;
@@ -138,10 +139,11 @@ void bind_arcs(nb::module_& m) {
 
 // One problem a row of p and q, all with the costs C, each from a row of the arcs of earlier bases if there are any.
 // `info` has the columns value, lower, upper, size, entries, pivots, feasible and stopped; the plan's arrays may be empty.
-// Potentials are written for the points that have weight.
+// Potentials are written for the points that have weight. After so many seconds, or when `stop` is set, problems end with
+// what they have reached.
 void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q,
                        Matrix<const std::int32_t> from_i, Matrix<const std::int32_t> from_j, std::size_t n_threads,
-                       double seconds, Matrix<double> f, Matrix<double> g, Matrix<std::int32_t> i,
+                       double seconds, const StopFlag& stop, Matrix<double> f, Matrix<double> g, Matrix<std::int32_t> i,
                        Matrix<std::int32_t> j, Matrix<double> mass, Matrix<double> info) {
     const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1), most = mass.shape(1);
     check_shape("p", p, n, m1);
@@ -174,7 +176,8 @@ void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<co
             const DenseBasis from{from_i.data() + b * arcs, from_j.data() + b * arcs, arcs};
             solve_dense({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, from, answer, [&] {
                 interrupt();
-                stopped = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > seconds;
+                const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+                stopped = stop.is_set() || elapsed.count() > seconds;
                 return stopped;
             });
             double* out = info.data() + 8 * b;
@@ -233,28 +236,32 @@ void bind_tree(nb::module_& m, const char* name) {
              output("out"))
         .def("nearest",
              [](const Tree& self, Matrix<const double> x, Vector<const std::int32_t> queries, Vector<const double> bound,
-                bool squared, Matrix<std::int64_t> indices, Matrix<double> values) {
+                bool squared, std::size_t n_threads, Matrix<std::int64_t> indices, Matrix<double> values) {
                  check_length(x.shape(1), D);
                  check_length(indices.shape(0), x.shape(0));
                  check_length(values.size(), indices.size());
+                 check_threads(n_threads);
                  if (bound.shape(0) != 0) check_length(bound.shape(0), x.shape(0));
                  Interrupt interrupt;
                  nb::gil_scoped_release release;
                  const double* bounds = bound.shape(0) != 0 ? bound.data() : nullptr;
                  constexpr std::size_t chunk = 10000;
-                 for (std::size_t at = 0; at < queries.shape(0); at += chunk) {
-                     const std::size_t count = std::min(chunk, queries.shape(0) - at);
-                     const std::int32_t* some = queries.data() + at;
-                     if (squared)
-                         self.template nearest<true>(x.data(), some, count, bounds, indices.shape(1), indices.data(),
-                                                     values.data());
-                     else
-                         self.template nearest<false>(x.data(), some, count, bounds, indices.shape(1), indices.data(),
-                                                      values.data());
-                     interrupt();
-                 }
+                 const auto make = [&] {
+                     return [&](std::size_t c) {
+                         const std::int32_t* some = queries.data() + c * chunk;
+                         const std::size_t count = std::min(chunk, queries.shape(0) - c * chunk), k = indices.shape(1);
+                         if (squared)
+                             self.template nearest<true>(x.data(), some, count, bounds, k, indices.data(), values.data());
+                         else
+                             self.template nearest<false>(x.data(), some, count, bounds, k, indices.data(),
+                                                          values.data());
+                         interrupt();
+                     };
+                 };
+                 parallel_for((queries.shape(0) + chunk - 1) / chunk, n_threads, make, [&] { interrupt(); });
              },
-             "x"_a, nb::kw_only(), "queries"_a, "bound"_a, "squared"_a, output("indices"), output("values"));
+             "x"_a, nb::kw_only(), "queries"_a, "bound"_a, "squared"_a, "n_threads"_a, output("indices"),
+             output("values"));
 }
 
 std::int64_t cells(Matrix<const double> points, std::size_t most, Vector<std::int64_t> label) {
@@ -294,8 +301,8 @@ void bind_exact(nb::module_& m) {
         .def("set", &StopFlag::set)
         .def("watch", &StopFlag::watch);
     m.def("solve_dense", &solve_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "from_i"_a, "from_j"_a, "n_threads"_a,
-          "seconds"_a, output("f"), output("g"),
-          output("i"), output("j"), output("mass"), output("info"));
+          "seconds"_a, "stop"_a, output("f"), output("g"), output("i"),
+          output("j"), output("mass"), output("info"));
     m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),
           output("g"));
 }

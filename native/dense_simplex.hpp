@@ -115,10 +115,11 @@ public:
         hung();
     }
 
-    // Pivots until no arc has a negative reduced cost, or pause(), which is called every few milliseconds' worth of work,
-    // returns true. Returns false where infinite costs forbid every plan.
+    // Pivots until no arc has a negative reduced cost, or pause(), which is called at first and then every few
+    // milliseconds' worth of work, returns true. Returns false where infinite costs forbid every plan.
     template <class Pause>
     bool optimise(Pause pause) {
+        if (pause()) return stop();
         const double most = 16.0 * static_cast<double>(C_.rows + C_.columns) * largest_;
         for (;;) {
             for (int repeat = 0; repeat < 4; ++repeat) {

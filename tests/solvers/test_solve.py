@@ -342,11 +342,16 @@ def test_a_warm_start_keeps_its_seed():
         estimate(pair.p[0], pair.q[0], pair.cost, warm_start=before, seed=3)
 
 
-def test_quiet_where_there_is_no_terminal(capfd):
+def test_lines_where_there_is_no_terminal(capfd):
     pair = batch("dense", n=1)
     estimate(pair.p[0], pair.q[0], pair.cost, n_sweeps=20, verbose=True)
     captured = capfd.readouterr()
-    assert captured.out == captured.err == ""
+    assert captured.out == ""
+    assert captured.err.startswith("Gibbs-OT: ")
+    solve(pair.p[0], pair.q[0], pair.cost, verbose=True)
+    assert "all arcs" in capfd.readouterr().err
+    solve(pair.p[0], pair.q[0], pair.cost)
+    assert capfd.readouterr().err == ""
 
 
 def test_an_interrupted_run_leaves_nothing_behind(monkeypatch):

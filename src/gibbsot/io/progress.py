@@ -1,11 +1,17 @@
-"""A progress bar, shown on terminals only."""
+"""Progress of long work: a bar on terminals and in notebooks, lines elsewhere, and the log of the package."""
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
+
+logger = logging.getLogger("gibbsot")
+
+_PAUSE = 1.0  # seconds between two lines
 
 
 class Advance(Protocol):
@@ -19,8 +25,12 @@ def silent(share: float, note: str = "") -> None:
 
 
 @contextmanager
-def bar(label: str, wanted: bool) -> Iterator[Advance]:
-    """Show a bar on a terminal and yield the function that advances it.
+def bar(label: str, wanted: bool, endless: bool = False) -> Iterator[Advance]:
+    """Show progress and yield the function that reports it.
+
+    Notes go to the log ``gibbsot`` at level INFO. If wanted, progress is shown, too: by a bar where `rich` is installed
+    and standard error is a terminal or belongs to a notebook; elsewhere by lines of standard error, at most one a
+    second, unless the log shows the notes already.
 
     Parameters
     ----------
@@ -28,22 +38,57 @@ def bar(label: str, wanted: bool) -> Iterator[Advance]:
         The text of the bar.
     wanted : bool
         Whether to show it.
+    endless : bool
+        Whether it is unknown how much there is to do.
 
     Yields
     ------
     Advance
-        The function; it does nothing without a bar.
+        The function.
     """
-    if not wanted or not sys.stderr.isatty():
-        yield silent
+    display = _display(endless) if wanted else None
+    lines = _Lines(label, wanted and display is None and not logger.isEnabledFor(logging.INFO), endless)
+    if display is None:
+        yield lines
         return
+    with display:
+        task = display.add_task(label, total=None if endless else 1.0)
+
+        def advance(share: float, note: str = "") -> None:
+            display.update(task, advance=share, description=f"{label} {note}".strip())
+            lines(share, note)
+
+        yield advance
+
+
+class _Lines:
+    """Writes notes to the log, or progress to standard error, at most once a second."""
+
+    def __init__(self, label: str, printed: bool, endless: bool) -> None:
+        self._label, self._printed, self._endless = label, printed, endless
+        self._done, self._last = 0.0, -_PAUSE
+
+    def __call__(self, share: float, note: str = "") -> None:
+        self._done += share
+        if self._endless and not note:
+            return
+        text = note if self._endless else f"{self._done:.0%} {note}".rstrip()
+        if note:
+            logger.info("%s: %s", self._label, text)
+        if self._printed and time.monotonic() - self._last >= _PAUSE:
+            self._last = time.monotonic()
+            print(f"{self._label}: {text}", file=sys.stderr, flush=True)
+
+
+def _display(endless: bool) -> Any:
+    """Return a bar, or None where there is no place for one."""
     try:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     except ImportError:
-        raise ImportError("verbose=True needs rich for its progress bar: pip install 'gibbsot[progress]'") from None
-
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        task = display.add_task(label, total=1.0)
-        yield lambda share, note="": display.update(task, advance=share, description=f"{label} {note}".strip())
+        return None
+    console = Console(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
+        return None
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    return Progress(*(columns if not endless else columns[::3]), console=console, transient=True)

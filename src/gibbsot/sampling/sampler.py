@@ -193,6 +193,7 @@ def run(
     pinned: bool = False,
     n_jobs: int | None = None,
     progress: Callable[[float], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> tuple[State, Info]:
     """Do one sweep for each temperature.
 
@@ -214,6 +215,8 @@ def run(
         Threads over the problems; the result is bit-identical for every number.
     progress : callable, optional
         Called repeatedly with the fraction of the work that has been done since the last call.
+    stop : callable, optional
+        Called repeatedly, after some sweeps of every chain; as soon as it returns True the chains end.
 
     Returns
     -------
@@ -244,8 +247,12 @@ def run(
             history.append(info.history)
             if progress is not None:
                 progress(len(chains.h) * temps.shape[1] / (n * sweeps))
+            if stop is not None and stop():
+                break
         states.append(chains)
-        infos.append(info._replace(history=np.concatenate(history, axis=1)))
+        done = np.concatenate(history, axis=1)
+        missing = np.full((len(done), sweeps - done.shape[1]), np.nan)
+        infos.append(info._replace(history=np.concatenate([done, missing], axis=1)))
     return _join(states, infos)
 
 

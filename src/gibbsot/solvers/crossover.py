@@ -19,6 +19,7 @@ from ..core.costs import Cost
 from .certificates import below, bounds, weighted_median
 from .highs import HighsProblem
 from .network_simplex import ArcProblem, staircase
+from .run import Run
 from .solution import INFEASIBLE, Solution, status
 
 Array = NDArray[np.float64]
@@ -61,6 +62,7 @@ def crossover(
     neighbours: int | None = None,
     max_rounds: int = 30,
     gap: float = 0.0,
+    run: Run | None = None,
 ) -> Solution:
     """Solve one problem exactly on arcs that potentials suggest.
 
@@ -79,6 +81,8 @@ def crossover(
         The largest number of rounds. Plan and potentials are feasible also if it is reached.
     gap : float
         Stop as soon as the certified relative gap is at most this; 0 for the optimum.
+    run : Run, optional
+        Its time and memory, after which plan and potentials are still feasible.
 
     Returns
     -------
@@ -100,7 +104,7 @@ def crossover(
     cost = cost.astype(np.float64)
     if neighbours is None:
         _, neighbours = effort(cost)
-    return _Rounds(p, q, cost, neighbours).run(np.asarray(U, np.float64), max_rounds, gap)
+    return _Rounds(p, q, cost, neighbours, run or Run()).solve(np.asarray(U, np.float64), max_rounds, gap)
 
 
 def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
@@ -124,13 +128,13 @@ def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
 class _Rounds:
     """The rounds of a crossover."""
 
-    def __init__(self, p: Array, q: Array, cost: Cost, neighbours: int) -> None:
-        self.p, self.q, self.cost, self.neighbours = p, q, cost, neighbours
+    def __init__(self, p: Array, q: Array, cost: Cost, neighbours: int, run: Run) -> None:
+        self.p, self.q, self.cost, self.neighbours, self.run = p, q, cost, neighbours, run
         self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
         self.a, self.b = p[self.rows], q[self.columns]
         self.row_index, self.column_index = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
 
-    def run(self, U: Array, max_rounds: int, gap: float) -> Solution:
+    def solve(self, U: Array, max_rounds: int, gap: float) -> Solution:
         """Add violated arcs until there is none."""
         g = np.where(self.p > 0, U, -np.inf)
         h = np.where(self.q > 0, self.cost.col_max(g), np.inf)
@@ -139,38 +143,54 @@ class _Rounds:
             if not reached:
                 raise ValueError(INFEASIBLE)
         near = self._near_arcs(g, h, self.rows, self.columns)
-        i, j = staircase(self.a, self.b)
+        i, j, _ = staircase(self.a, self.b)
         corners = self.rows[i] * self.cost.shape[1] + self.columns[j]
         possible = self._start(_sorted(near, np.sort(corners)), g, h)  # if the staircase is allowed, a plan exists
-        refinements = 0
+        first, refinements = g.copy(), 0
         for rounds in range(1, max_rounds + 1):
-            carried = self.engine.optimise(4 * _ULP * self.scale)
-            while not carried and (possible or rounds == max_rounds) and self._raise_artificial():
-                carried = self.engine.optimise(4 * _ULP * self.scale)
+            self.carried = self.engine.optimise(4 * _ULP * self.scale)
+            while (
+                not self.carried
+                and (possible or rounds == max_rounds)
+                and not self.run.spent
+                and self._raise_artificial()
+            ):
+                self.carried = self.engine.optimise(4 * _ULP * self.scale)
             f, minus_h = self.engine.potentials()
             g[self.rows], h[self.columns] = f, -minus_h
             potentials = feasible(self.cost, g, self.p, self.q)
-            if carried:
+            self.run.report("%d x %d points, %d arcs, round %d", *self.cost.shape, len(self.arcs), rounds)
+            if self.run.spent:
+                return self._ended(potentials, first, rounds)
+            if self.carried:
                 answer = self._solution(*potentials, rounds)
                 if answer.optimal:
                     return answer
                 if answer.upper - answer.lower <= gap * abs(answer.value):
                     return replace(answer, status="gap reached")
             fresh = self._violated(g, h)
+            if len(fresh) and not self.engine.can_add(len(fresh)):
+                return self._ended(potentials, first, rounds)
             if len(fresh):
                 self._add(fresh)
                 continue
-            if not carried and self._raise_artificial():
+            if not self.carried and self._raise_artificial():
                 continue
-            if not carried:
+            if not self.carried:
                 raise ValueError(INFEASIBLE)
             if refinements == _REFINEMENTS:
                 return replace(answer, status="gap open")
             refinements += 1
             self._restart(*potentials)
-        if not carried:
+        if not self.carried:
             self._force(corners, g, h)
         return replace(self._solution(*potentials, rounds), status="rounds ran out")
+
+    def _ended(self, potentials: tuple[Array, Array], first: Array, rounds: int) -> Solution:
+        """Return what is proved when the run is spent, with the better of two pairs of potentials."""
+        found = [self._solution(*pair, rounds) for pair in (potentials, feasible(self.cost, first, self.p, self.q))]
+        best = max(found, key=lambda solution: solution.lower)
+        return best if best.optimal else replace(best, status="budget spent")
 
     def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
         """Start a simplex on those arcs that are not forbidden; return whether all are."""
@@ -182,7 +202,7 @@ class _Rounds:
         reduced = costs - g[i] + h[j]
         self.scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(minus_h))
         self.artificial = max(2 * float(reduced.max()), _ULP * self.scale, 1e-300)
-        self.engine = (HighsProblem if native.kernels() is None else ArcProblem)(self.a, self.b)
+        self.engine = (HighsProblem if native.kernels() is None else ArcProblem)(self.a, self.b, self.run)
         self.engine.add(self.row_index[i], self.column_index[j], costs)
         self.engine.start(f, minus_h, self.artificial)
         return bool(allowed.all())
@@ -220,7 +240,7 @@ class _Rounds:
         price = np.full(np.count_nonzero(forbidden), 2 * len(self.arcs) * max(self.scale, 1e-300))
         self.engine.add(self.row_index[i[forbidden]], self.column_index[j[forbidden]], price)
         self.scale = float(price.max())
-        while not self.engine.optimise() and self._raise_artificial():
+        while not self.engine.optimise() and not self.run.spent and self._raise_artificial():
             pass
 
     def _violated(self, g: Array, h: Array) -> Indices:
@@ -249,7 +269,7 @@ class _Rounds:
         i, j = self.rows[i], self.columns[j]
         costs = self.cost.at(i, j)
         plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=self.cost.shape))
-        found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth)
+        found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth if self.carried else self.cost.depth + 8)
         state = status(found.lower, found.upper, found.size)
         return Solution(found.value, found.lower, found.upper, state, U, -L, plan, rounds)
 

@@ -17,6 +17,7 @@ from scipy import sparse
 from ..core import native
 from ..core.costs import Cost, DenseCost, GridCost, PointCost, single
 from ..core.costs.base import Geometry
+from ..core.costs.points import MATRIX_BYTES
 from ..core.problems import Problem
 from ..sampling.schedules import Adaptive
 from .crossover import crossover, effort, feasible
@@ -25,6 +26,7 @@ from .line import solve_line
 from .multiscale import solve_points
 from .network_simplex import Basis, solve_dense
 from .pyramid import solve_pyramid
+from .run import Run
 from .solution import INFEASIBLE, Solution
 
 Array = NDArray[np.float64]
@@ -80,6 +82,45 @@ def methods(problem: Problem) -> list[str]:
     return ["all arcs" if k <= most else other for k in pairs.tolist()]
 
 
+def memory_needed(problem: Problem, n_jobs: int | None = None) -> float:
+    """Return an estimate of the bytes that exact solutions need beyond the cost and the measures.
+
+    A thousand a point for distances, from coarse to fine; a matrix of costs where all arcs are used and it is not
+    stored already; the matrices of the sampler before a crossover.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problems.
+    n_jobs : int, optional
+        Threads over the problems.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from gibbsot import GridCost, problem
+    >>> import numpy as np
+    >>> ones = np.ones(512 * 512)
+    >>> f"{memory_needed(problem(ones, ones, GridCost((512, 512)))):.1e}"
+    '5.2e+08'
+    """
+    points, pairs = float(sum(problem.cost.shape)), float(problem.cost.shape[0]) * problem.cost.shape[1]
+    stored = isinstance(problem.cost, DenseCost) and problem.cost.dtype == np.float64
+    matrix = 4 if isinstance(problem.cost, DenseCost) else 15  # bytes an entry, with a copy in single precision
+    sampled = isinstance(problem.cost, GridCost) or pairs * problem.cost.dtype.itemsize > MATRIX_BYTES
+    needed = {
+        "all arcs": 0.0 if stored else 8 * pairs,
+        "line": 300 * points,
+        "multiscale": 1000 * points,
+        "pyramid": 1500 * points,
+        "crossover": 1500 * points + (0.0 if sampled else matrix * pairs),
+    }
+    return min(native.threads(n_jobs), len(problem)) * max(needed[method] for method in set(methods(problem)))
+
+
 def cross(
     problem: Problem,
     U: NDArray[np.floating] | None = None,
@@ -87,6 +128,7 @@ def cross(
     n_jobs: int | None = None,
     gap: float = 0.0,
     warm_start: list[Solution] | None = None,
+    run: Run | None = None,
 ) -> list[Solution]:
     """Solve each problem of a batch exactly, in threads, by the method that `methods` names.
 
@@ -105,6 +147,8 @@ def cross(
     warm_start : list of Solution, optional
         Solutions of problems with the same points and other weights or costs: problems that are solved on all arcs
         start from their bases.
+    run : Run, optional
+        Its time and memory; solutions then may have the status "budget spent". Its threads are those inside a problem.
 
     Returns
     -------
@@ -115,29 +159,32 @@ def cross(
     ValueError
         If infinite costs forbid every plan of a problem.
     """
+    run = run or Run(threads=max(1, native.threads(n_jobs) // len(problem)))
     chosen = ["crossover"] * len(problem) if max_rounds == 1 else methods(problem)
+    for method in sorted(set(chosen)):
+        run.report("%d problems of %d x %d points by %s", chosen.count(method), *problem.cost.shape, method)
     cost = problem.cost.astype(np.float64)  # one copy for all problems
     found: dict[int, Solution] = {}
     direct = [b for b, method in enumerate(chosen) if method == "all arcs"]
     if direct and cost.shape[0] * cost.shape[1] <= _SHARED_ENTRIES:
-        answers = _all_arcs_of_batch(problem, cost, direct, n_jobs, warm_start)
+        answers = _all_arcs_of_batch(problem, cost, direct, n_jobs, warm_start, run)
         if len(direct) == len(problem):
             return answers
         found = dict(zip(direct, answers, strict=True))
     others = [b for b in range(len(problem)) if b not in found]
     geometry = cost.geometry() if {"line", "multiscale"} & set(chosen) else None
-    annealed = {b: U[b] for b in others} if U is not None else _annealed(problem, chosen, n_jobs)
+    annealed = {b: U[b] for b in others} if U is not None else _annealed(problem, chosen, n_jobs, run)
 
     def work(b: int) -> Solution:
         p, q = problem.given[0][b], problem.given[1][b]
         try:
             if chosen[b] == "all arcs":
-                return _all_arcs_of_supports(p, q, cost)
+                return _all_arcs_of_supports(p, q, cost, run)
             if chosen[b] in ("line", "multiscale") and geometry is not None:
-                return _of_points(p, q, geometry, gap)
+                return _of_points(p, q, geometry, gap, run)
             if chosen[b] == "pyramid" and isinstance(cost, GridCost):
-                return solve_pyramid(problem.p[b], problem.q[b], cost, gap)
-            return crossover(p, q, cost, annealed[b], max_rounds=max_rounds, gap=gap)
+                return solve_pyramid(problem.p[b], problem.q[b], cost, gap, run)
+            return crossover(p, q, cost, annealed[b], max_rounds=max_rounds, gap=gap, run=run)
         except ValueError as error:
             raise ValueError(f"{error} (problem {b})") from None
 
@@ -159,26 +206,26 @@ def in_threads(work: Callable[[int], T], items: Iterable[int], n_jobs: int | Non
             raise
 
 
-def _annealed(problem: Problem, chosen: list[str], n_jobs: int | None) -> dict[int, NDArray[np.floating]]:
+def _annealed(problem: Problem, chosen: list[str], n_jobs: int | None, run: Run) -> dict[int, NDArray[np.floating]]:
     """Return potentials of annealed chains for the problems that cross over."""
     which = [b for b, method in enumerate(chosen) if method == "crossover"]
     if not which:
         return {}
     if len(which) < len(problem):
         problem = Problem(problem.p[which], problem.q[which], problem.cost)
-    solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs)
+    solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs, run=run)
     # single precision suffices to find the arcs
     return dict(zip(which, solver(problem.with_cost(single(problem.cost))).info.U, strict=True))
 
 
 def _all_arcs_of_batch(
-    problem: Problem, cost: Cost, which: list[int], n_jobs: int | None, warm_start: list[Solution] | None
+    problem: Problem, cost: Cost, which: list[int], n_jobs: int | None, warm_start: list[Solution] | None, run: Run
 ) -> list[Solution]:
     """Solve problems on all arcs of one matrix."""
     p, q = problem.given if len(which) == len(problem) else (x[which] for x in problem.given)
     C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
     basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
-    answers = solve_dense(C, p, q, threads=native.threads(n_jobs), basis=basis)
+    answers = solve_dense(C, p, q, threads=native.threads(n_jobs), basis=basis, run=run)
     if "infeasible" in answers.status:
         raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
     return [answers[k] for k in range(len(which))]
@@ -193,18 +240,18 @@ def _bases(solutions: list[Solution], most: int) -> Basis:
     return i, j
 
 
-def _of_points(p: Array, q: Array, geometry: Geometry, gap: float) -> Solution:
+def _of_points(p: Array, q: Array, geometry: Geometry, gap: float, run: Run) -> Solution:
     """Solve one problem whose costs are distances of points."""
     X, Y, power = geometry
     if X.shape[1] == 1:
         return solve_line(X[:, 0], Y[:, 0], p, q, power)
-    return solve_points(X, Y, p, q, squared=power == 2, gap=gap)
+    return solve_points(X, Y, p, q, squared=power == 2, gap=gap, run=run)
 
 
-def _all_arcs_of_supports(p: Array, q: Array, cost: Cost) -> Solution:
+def _all_arcs_of_supports(p: Array, q: Array, cost: Cost, run: Run) -> Solution:
     """Solve one problem on all arcs between the points that have weight, where the whole matrix is too large."""
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    answer = solve_dense(cost.matrix(rows, columns), p[rows], q[columns])
+    answer = solve_dense(cost.matrix(rows, columns), p[rows], q[columns], run=run)
     if answer.status[0] == "infeasible":
         raise ValueError(INFEASIBLE)
     g = np.full(len(p), -np.inf)

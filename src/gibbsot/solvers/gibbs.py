@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import validation
 from ..core.problems import Problem, dual_value, inner, transforms
-from ..io import progress
 from ..sampling import sampler, theory
 from ..sampling.annealing.staged import StagedCooling
 from ..sampling.sampler import Info, State
 from ..sampling.schedules import Adaptive, Schedule, temperatures
 from ..sampling.theory import Trace
+from .run import Run
 from .solution import Solution
 
 Array = NDArray[np.float64]
@@ -69,12 +68,14 @@ class GibbsSolver:
 
     Attributes
     ----------
-    n_sweeps, schedule, pinned, diagnostics, tau, seed, verbose
+    n_sweeps, schedule, pinned, diagnostics, tau, seed
         As for `solve`.
     warm_start : Sample, optional
         The chains to continue.
     ids, n_jobs
         As for `solve_batch`.
+    run : Run
+        Its time, after which the chains end, and its report of progress.
     """
 
     n_sweeps: int | None = None
@@ -86,7 +87,7 @@ class GibbsSolver:
     seed: int = 0
     ids: ArrayLike | None = None
     n_jobs: int | None = None
-    verbose: bool = False
+    run: Run = field(default_factory=Run)
 
     def __post_init__(self) -> None:
         for name in ("pinned", "diagnostics"):
@@ -111,9 +112,8 @@ class GibbsSolver:
         """
         warm = self.warm_start
         start = sampler.init(problem, self.seed, self.ids) if warm is None else _warm_state(warm, problem)
-        with progress.bar("Gibbs-OT", self.verbose) as advance:
-            chains = _Chains(start, problem, self, advance)
-            T = self._run(chains)
+        chains = _Chains(start, problem, self)
+        T = self._run(chains)
         state, info = chains.state, chains.last._replace(history=_joined(chains.histories))
         done = state.sweep - start.sweep
         recent = np.maximum(done[:, None] - 1 - np.arange(self.tau, -1, -1), 0)
@@ -160,7 +160,6 @@ class _Chains:
     state: State
     problem: Problem
     options: GibbsSolver
-    advance: Callable[..., None]
     last: Info = field(init=False)
     total: int = 1  # sweeps, for the progress bar
     histories: list[Array] = field(default_factory=list)
@@ -179,7 +178,8 @@ class _Chains:
             tau=tau,
             pinned=options.pinned,
             n_jobs=options.n_jobs,
-            progress=lambda done: self.advance(done * share),
+            progress=lambda done: options.run.advance(done * share),
+            stop=lambda: options.run.spent,
         )
         self.histories.append(self.last.history)
 
@@ -197,12 +197,14 @@ def _anneal(chains: _Chains, policy: StagedCooling, total: int, T: Array | None)
     (first, *others), hold = policy.lengths(total)
     chains.hold(cooling.T, first)
     for length in others:
+        if chains.options.run.spent:
+            return cooling.T
         before, h = chains.last, chains.state.h
         chains.run(cooling.T[:, None])
         bound = theory.sampled_bound(problem, before.L, h, chains.last.value, cooling.T, n_jobs)
         cooling = policy.update(cooling, bound, policy.level(before.history) - floor)
         chains.hold(cooling.T, length - 1)
-    if hold:
+    if hold and not chains.options.run.spent:
         chains.hold(cooling.T, hold, tau=chains.options.tau)
     return cooling.T
 

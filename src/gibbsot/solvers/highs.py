@@ -9,9 +9,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from .network_simplex import staircase, with_rest
+from .run import Run
+
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_ARC_BYTES = 400
+_TIME_LIMIT = 1  # the status of SciPy
 _TOLERANCE = 1e-10  # the smallest that HiGHS takes
 _ULP = float(np.finfo(np.float64).eps)
 
@@ -27,6 +32,8 @@ class HighsProblem:
     ----------
     p, q : arrays of shape (m1,) and (m2,)
         Positive weights.
+    run : Run, optional
+        Its time and memory.
 
     Examples
     --------
@@ -40,14 +47,19 @@ class HighsProblem:
     array([0.5, 0.5])
     """
 
-    def __init__(self, p: Array, q: Array) -> None:
-        self.p, self.q = p, q
+    def __init__(self, p: Array, q: Array, run: Run | None = None) -> None:
+        self.p, self.q, self._run = p, q, run or Run()
         self._i, self._j, self._cost = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        self._tree: _Tree | None = None
 
     def add(self, i: Indices, j: Indices, cost: NDArray[np.floating]) -> None:
         """Add arcs from rows i to columns j."""
         self._i, self._j = np.concatenate([self._i, i]), np.concatenate([self._j, j])
         self._cost = np.concatenate([self._cost, cost])
+
+    def can_add(self, count: int) -> bool:
+        """Tell whether the memory of the run allows so many more arcs; otherwise the run ends."""
+        return self._run.fits(_ARC_BYTES * (len(self._cost) + count))
 
     def start(self, f: Array, g: Array, artificial: float) -> None:
         """Set the potentials that reduced costs refer to, and the reduced cost of artificial arcs."""
@@ -66,13 +78,17 @@ class HighsProblem:
         tail, head = np.concatenate([self._i, rows, root[:m2]]), np.concatenate([m1 + self._j, root[:m1], columns])
         costs = np.concatenate([self._cost, self._artificial + self._f, self._artificial + self._g])
         y = np.concatenate([self._f, -self._g, [0.0]])
-        mass, duals = self._solve(tail, head, costs - y[tail] + y[head])
+        self._tree = None
+        found = self._solve(tail, head, costs - y[tail] + y[head])
+        if found is None:
+            return False
+        mass, duals = found
         self._tree = _Tree(tail, head, costs, _supplies(self.p, self.q), mass, y + duals)
         self._tree.optimise(tolerance)
         return not any(self._tree.flow[v] for v in self._tree.order[1:] if self._tree.arc[v] >= len(self._cost))
 
-    def _solve(self, tail: Indices, head: Indices, reduced: Array) -> tuple[Array, Array]:
-        """Return masses and potentials of HiGHS."""
+    def _solve(self, tail: Indices, head: Indices, reduced: Array) -> tuple[Array, Array] | None:
+        """Return masses and potentials of HiGHS, or None if the time of the run did not suffice."""
         from scipy.optimize import linprog  # slow to import
 
         n = len(self.p) + len(self.q)
@@ -84,25 +100,39 @@ class HighsProblem:
             A_eq=balance[:n],  # that of the artificial node follows from these
             b_eq=np.concatenate([self.p / self.p.sum(), -self.q / self.q.sum()]),
             method="highs",
-            options={"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE},
+            options={
+                "primal_feasibility_tolerance": _TOLERANCE,
+                "dual_feasibility_tolerance": _TOLERANCE,
+                "time_limit": self._run.seconds,
+            },
         )
+        if found.status == _TIME_LIMIT:
+            return None
         if found.x is None:
             raise RuntimeError(f"HiGHS did not solve a transport problem: {found.message}")
         return found.x, np.append(unit * found.eqlin.marginals, 0.0)
 
     def potentials(self) -> tuple[Array, Array]:
-        """Return the potentials f and g of the last solution."""
+        """Return the potentials f and g of the last solution, or those given if there is none."""
+        if self._tree is None:
+            return self._f, self._g
         y = self._tree.y
         return y[: len(self.p)].copy(), -y[len(self.p) : -1]
 
     def exact_plan(self) -> tuple[Indices, Indices, Array]:
-        """Return rows, columns and masses of the plan."""
-        tree, n = self._tree, len(self._cost)
-        used = [v for v in tree.order[1:] if tree.arc[v] < n and tree.flow[v] > 0]
-        arcs = np.array([tree.arc[v] for v in used], np.int64)
+        """Return rows, columns and masses of a plan: that of the arcs, and the rest by the north-west corner rule."""
+        if self._tree is None:
+            i, j, share = staircase(self.p, self.q)
+            return i[share > 0], j[share > 0], share[share > 0]
+        tree, n, m1 = self._tree, len(self._cost), len(self.p)
         total = sum(x for x in tree.supply if x > 0)
+        used = [v for v in tree.order[1:] if tree.flow[v] > 0]
+        arc = np.array([tree.arc[v] for v in used], np.int64)
         mass = np.array([float(Fraction(tree.flow[v], total)) for v in used], np.float64)
-        return self._i[arcs], self._j[arcs], mass
+        own, row = arc < n, (arc >= n) & (arc < n + m1)
+        column = arc >= n + m1
+        plan = self._i[arc[own]], self._j[arc[own]], mass[own]
+        return with_rest(plan, (arc[row] - n, mass[row]), (arc[column] - n - m1, mass[column]))
 
 
 def _supplies(p: Array, q: Array) -> list[int]:

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from ..core.kdtree import Points
 from .certificates import below, bounds, weighted_median
-from .network_simplex import ArcProblem, kernels, solve_dense
-from .points import Points
-from .solution import Solution, status
+from .network_simplex import ArcProblem, kernels, solve_dense, staircase
+from .run import Run
+from .solution import PROVED, Solution, status
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -34,7 +35,7 @@ _ULP = float(np.finfo(np.float64).eps)
 
 def solve_points(
     X: ArrayLike, Y: ArrayLike, p: ArrayLike | None = None, q: ArrayLike | None = None, squared: bool = True,
-    gap: float = 0.0,
+    gap: float = 0.0, run: Run | None = None,
 ) -> Solution:  # fmt: skip
     """Solve transport between two clouds of points in one to three dimensions, exactly or to a certified gap.
 
@@ -47,6 +48,8 @@ def solve_points(
         Squared or plain Euclidean distances.
     gap : float
         Stop as soon as ``upper - lower <= gap * upper``; 0 for the optimum.
+    run : Run, optional
+        Its time, memory and threads. When it is spent, the last level that was solved gives plan and potentials.
 
     Examples
     --------
@@ -62,7 +65,7 @@ def solve_points(
     X, Y = (np.ascontiguousarray(x, np.float64) for x in (X, Y))
     p = np.ones(len(X)) if p is None else np.ascontiguousarray(p, np.float64)
     q = np.ones(len(Y)) if q is None else np.ascontiguousarray(q, np.float64)
-    return _Cells(X, Y, p, q, squared, gap).run()
+    return _Cells(X, Y, p, q, squared, gap, run or Run()).solve()
 
 
 @dataclass(frozen=True)
@@ -81,44 +84,52 @@ class _Level:
 class _Cells:
     """The levels of a problem, and what their solutions prove about it."""
 
-    def __init__(self, X: Array, Y: Array, p: Array, q: Array, squared: bool, gap: float) -> None:
-        self.whole, self.p, self.q, self.gap = Points(X, Y, squared), p, q, gap
+    def __init__(self, X: Array, Y: Array, p: Array, q: Array, squared: bool, gap: float, run: Run) -> None:
+        self.whole, self.p, self.q, self.gap, self.run = Points(X, Y, squared, run.threads), p, q, gap, run
         rows, columns = self.whole.order_x.astype(np.int64), self.whole.order_y.astype(np.int64)
         self.rows, self.columns = rows[p[rows] > 0], columns[q[columns] > 0]
-        levels = [_Level(Points(X[self.rows], Y[self.columns], squared), p[self.rows], q[self.columns])]
+        finest = Points(X[self.rows], Y[self.columns], squared, run.threads)
+        levels = [_Level(finest, p[self.rows], q[self.columns])]
         while max(levels[-1].oracle.shape) > _SMALLEST:
             fine = levels[-1]
             x, a, row_cells = _join(fine.oracle.X, fine.a)
             y, b, column_cells = _join(fine.oracle.Y, fine.b)
             levels[-1] = replace(fine, cells=(row_cells, column_cells))
-            levels.append(_Level(Points(x, y, squared), a, b))
+            levels.append(_Level(Points(x, y, squared, run.threads), a, b))
         self.levels = levels
         self.depth = X.shape[1] + 3
 
-    def run(self) -> Solution:
-        """Solve from the coarsest level to the finest, or until the gap is reached."""
-        f, g, problem = _solve_all_arcs(self.levels[-1])
-        rounds = 1
+    def solve(self) -> Solution:
+        """Solve from the coarsest level to the finest, or until the gap is reached or the run is spent."""
+        (f, g, problem), rounds = _solve_all_arcs(self.levels[-1]), 1
         for n in range(len(self.levels) - 2, -1, -1):
+            if self.run.spent:
+                return self._of_level(n + 1, g, problem)
             oracle, a, b = self.levels[n].oracle, self.levels[n].a, self.levels[n].b
-            coarse_g = g
-            f = self._carry(n + 1, coarse_g, n)
+            coarse = g, problem
+            f = self._carry(n + 1, g, n)
             g = oracle.column_min(-f)
             f = oracle.row_min(-g)
             # a bound that is good at this level may be good at the finest
             if self.gap and problem.value - _dual_value(a, b, f, g) <= self.gap * problem.value:
-                answer = self._solution(self._spread(n + 1, problem), self._carry(n + 1, coarse_g, 0), self.depth + 8)
-                if answer.status != "gap open":
+                answer = self._of_level(n + 1, *coarse)
+                if answer.status in PROVED:
                     return answer
-            f, g, problem, rounds = solve_arcs(oracle, a, b, f, g, self.gap if n == 0 else 0.0)
-        arcs = problem.exact_plan() if problem.carried else _meet(problem.p, problem.q)
-        answer = self._solution(arcs, f, self.depth)
-        return replace(answer, rounds=rounds)
+            f, g, problem, rounds = solve_arcs(oracle, a, b, f, g, self.gap if n == 0 else 0.0, run=self.run)
+            self.run.report("%d x %d points, %d arcs, %d rounds", *oracle.shape, problem.arcs, rounds)
+            if self.run.spent and not problem.carried:
+                return self._of_level(n + 1, *coarse)
+        depth = self.depth if problem.carried else self.depth + 8
+        return replace(self._solution(problem.exact_plan(), f, depth), rounds=rounds)
+
+    def _of_level(self, n: int, g: Array, problem: ArcProblem) -> Solution:
+        """Return what the solution of level n proves about the finest level."""
+        return self._solution(self._spread(n, problem), self._carry(n, g, 0), self.depth + 8)
 
     def _carry(self, n: int, g: Array, to: int) -> Array:
         """Return the c-transform of a potential of the columns of level n for the rows of a finer level."""
         oracle = self.levels[to].oracle
-        return Points(oracle.X, self.levels[n].oracle.Y, oracle.squared).row_min(-g)
+        return Points(oracle.X, self.levels[n].oracle.Y, oracle.squared, oracle.threads).row_min(-g)
 
     def _spread(self, n: int, problem: ArcProblem) -> Arcs:
         """Return a plan of the finest level from that of level n.
@@ -154,15 +165,15 @@ class _Cells:
         state = status(found.lower, found.upper, found.size)
         if state == "gap open" and found.upper - found.lower <= self.gap * found.upper:
             state = "gap reached"
+        if state == "gap open" and self.run.spent:
+            state = "budget spent"
         plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(self.p), len(self.q))))
         return Solution(found.value, found.lower, found.upper, state, full_f, full_g, plan, rounds=0)
 
 
 def _meet(p: Array, q: Array) -> Arcs:
     """Return rows, columns and masses of the monotone plan between weights in their order."""
-    n = len(p) + len(q) - 1
-    i, j, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-    kernels().line_path(p=p, q=q, i=i, j=j, share=share)
+    i, j, share = staircase(p, q)
     kept = share > 0
     return i[kept], j[kept], share[kept]
 
@@ -200,8 +211,9 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
 
 
 def solve_arcs(
-    oracle: Points, p: Array, q: Array, f: Array, g: Array, gap: float = 0.0, max_rounds: int = 100
-) -> tuple[Array, Array, ArcProblem, int]:
+    oracle: Points, p: Array, q: Array, f: Array, g: Array, gap: float = 0.0, max_rounds: int = 100,
+    run: Run | None = None,
+) -> tuple[Array, Array, ArcProblem, int]:  # fmt: skip
     """Solve a problem exactly from potentials f and g: nearest arcs, then violated arcs until there is none.
 
     Parameters
@@ -215,16 +227,18 @@ def solve_arcs(
         Stop when the value is that close to the bound of f and g, which then are returned, or to that of the simplex.
     max_rounds : int
         The largest number of rounds; if they run out, the bounds show what is left open.
+    run : Run, optional
+        When it is spent, the better of the potentials given and those of the simplex are returned.
 
     Returns
     -------
     f, g, problem, rounds
     """
-    m1, m2 = oracle.shape
+    run, (m1, m2), first = run or Run(), oracle.shape, (f, g)
     J, I = oracle.rows(-g, min(_NEIGHBOURS, m2)), oracle.columns(-f, min(_NEIGHBOURS, m1))  # noqa: E741
     arcs = _unique(_pairs(np.arange(m1)[:, None], J, m2), _pairs(I, np.arange(m2)[:, None], m2))
     del I, J
-    problem = ArcProblem(p, q)
+    problem = ArcProblem(p, q, run)
     i, j = np.divmod(arcs, m2)
     costs = oracle.at(i, j)
     problem.add(i, j, costs)
@@ -239,6 +253,8 @@ def solve_arcs(
         if not carried and rounds > _PATIENCE:
             carried = _carry_all(oracle, problem, tolerance)
         f, g = problem.potentials()
+        if run.spent:
+            return *_better(oracle, p, q, first, f), problem, rounds
         if gap and carried:
             value = _dual_value(p, q, f, oracle.column_min(-f)) / (1 - gap) if problem.value > enough else -np.inf
             best, enough = (f, value) if value > enough else (best, enough)
@@ -251,10 +267,18 @@ def solve_arcs(
                 break
             problem.raise_artificial()
             continue
+        if not problem.can_add(len(fresh)):
+            return *_better(oracle, p, q, first, f), problem, rounds
         arcs = _unique(arcs, fresh)
         i, j = np.divmod(fresh, m2)
         problem.add(i, j, oracle.at(i, j))
     return f, g, problem, rounds
+
+
+def _better(oracle: Points, p: Array, q: Array, first: tuple[Array, Array], f: Array) -> tuple[Array, Array]:
+    """Return those potentials that give the larger lower bound: the first ones, or f and its c-transform."""
+    g = oracle.column_min(-f)
+    return (f, g) if _dual_value(p, q, f, g) > _dual_value(p, q, *first) else first
 
 
 def _carry_all(oracle: Points, problem: ArcProblem, tolerance: float) -> bool:

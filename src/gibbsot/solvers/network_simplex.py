@@ -10,10 +10,11 @@ whatever the range of the weights, and the bounds are rounded outwards: ``lower 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import native
+from .run import Run
 from .solution import Solution, status
 
 Array = NDArray[np.float64]
@@ -28,6 +30,7 @@ Basis = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 _ULP = float(np.finfo(np.float64).eps)
 _ROUNDING = 1e-13  # the mass that rounding may leave on artificial arcs before flows are exact
+_ARC_BYTES, _NODE_BYTES = 64, 400  # memory of the simplex and of the arrays from which its arcs come
 _PIVOTS = 10_000  # between two checks for Ctrl-C: at most some 0.3 s
 
 
@@ -176,7 +179,7 @@ class DenseSolution(Solution):
 
 def solve_dense(
     C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, threads: int = 1, basis: Basis | None = None,
-    max_seconds: float = np.inf,
+    run: Run | None = None,
 ) -> DenseSolutions:  # fmt: skip
     """Solve problems with one cost matrix exactly, by a network simplex on all arcs.
 
@@ -194,8 +197,8 @@ def solve_dense(
         Rows and columns of the arcs to start from, such as the `basis` of solutions with other weights or costs; arcs
         that are negative, forbidden, without weight at an end, or close a cycle are left out. The optimum is the same
         from any start, and a near one takes fewer pivots.
-    max_seconds : float
-        The time after which problems that are not solved stop with a feasible plan and valid bounds, status "budget
+    run : Run, optional
+        Its time, after which problems that are not solved stop with a feasible plan and valid bounds, status "budget
         spent". Checked every few milliseconds.
 
     Examples
@@ -217,9 +220,10 @@ def solve_dense(
         from_i = from_j = np.empty((n, 0), np.int32)
     else:
         from_i, from_j = (np.ascontiguousarray(np.broadcast_to(x, (n, np.shape(x)[-1])), np.int32) for x in basis)
+    run = run or Run()
     kernels().solve_dense(
-        C, p=p, q=q, from_i=from_i, from_j=from_j, n_threads=threads, seconds=max_seconds, f=f, g=g, i=i, j=j,
-        mass=mass, info=info,
+        C, p=p, q=q, from_i=from_i, from_j=from_j, n_threads=threads, seconds=run.seconds, stop=run.flag, f=f, g=g,
+        i=i, j=j, mass=mass, info=info,
     )  # fmt: skip
     states = [
         _status(lower, upper, size, feasible, stopped)
@@ -243,6 +247,8 @@ class ArcProblem:
     ----------
     p, q : arrays of shape (m1,) and (m2,)
         Positive weights.
+    run : Run, optional
+        Its time, after which pivots stop.
 
     Examples
     --------
@@ -259,8 +265,9 @@ class ArcProblem:
     (True, 0.0)
     """
 
-    def __init__(self, p: ArrayLike, q: ArrayLike) -> None:
+    def __init__(self, p: ArrayLike, q: ArrayLike, run: Run | None = None) -> None:
         self.p, self.q = (np.ascontiguousarray(x, np.float64) for x in (p, q))
+        self._run = run or Run()
         self._simplex = kernels().ArcSimplex(self.p, self.q)
         self._artificial = 0.0
 
@@ -289,6 +296,10 @@ class ArcProblem:
         i, j = (np.ascontiguousarray(x, np.int64) for x in (i, j))
         self._simplex.add(i, j, np.ascontiguousarray(cost, np.float64))
 
+    def can_add(self, count: int) -> bool:
+        """Tell whether the memory of the run allows so many more arcs; otherwise the run ends."""
+        return self._run.fits(_ARC_BYTES * (self.arcs + count) + _NODE_BYTES * (len(self.p) + len(self.q)))
+
     def start(
         self, f: ArrayLike, g: ArrayLike, artificial: float, greedy: bool = True, basis: ArrayLike | None = None
     ) -> None:
@@ -314,7 +325,8 @@ class ArcProblem:
         """Pivot until no reduced cost is below ``-tolerance``; return whether the arcs carry all mass.
 
         A tolerance below the rounding errors of the costs is raised to these. A plan of value `enough` ends it early.
-        Where rounding would misplace some mass, however small, the pivots resume with exact flows.
+        Where rounding would misplace some mass, however small, the pivots resume with exact flows. They stop when the
+        run is spent.
         """
         self._pivot(tolerance, enough)
         if self._nearly_carried() and not self._simplex.settle():
@@ -337,7 +349,7 @@ class ArcProblem:
         for repeat in range(5):
             before = self.pivots
             while not self._simplex.optimise(_PIVOTS, tolerance, relative):
-                if enough > -np.inf and self.value <= enough and self.carried:
+                if self._run.spent or (enough > -np.inf and self.value <= enough and self.carried):
                     return
                 if self.pivots - before > patience:  # pivots on rounding errors
                     relative, patience = 16 * relative, 2 * patience
@@ -387,35 +399,54 @@ class ArcProblem:
         self._simplex.set_weights(self.p, self.q, artificial)
 
     def exact_plan(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Return rows, columns and masses of the plan that the arcs carry.
+        """Return rows, columns and masses of a plan: that of the arcs, and the rest in the order of rows and columns.
 
-        Masses are shares of the total, positive, each to within three units in the last place.
+        Masses are shares of the total, positive, each to within three units in the last place, or eight with a rest.
         """
+        self._simplex.settle()  # flows may be below zero by rounding
         i, j, arc, share = self.basis()
-        kept = (arc >= 0) & (share > 0)
-        return i[kept], j[kept], share[kept]
+        kept, rest = (arc >= 0) & (share > 0), (arc < 0) & (share > 0)
+        rows, columns = rest & (j < 0), rest & (i < 0)
+        return with_rest((i[kept], j[kept], share[kept]), (i[rows], share[rows]), (j[columns], share[columns]))
 
 
-def staircase(p: Array, q: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return rows and columns of the plan of the north-west corner rule, in exact arithmetic.
+def with_rest(
+    plan: tuple[NDArray[np.int64], NDArray[np.int64], Array],
+    rows: tuple[NDArray[np.int64], Array],
+    columns: tuple[NDArray[np.int64], Array],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Return rows, columns and masses of a plan together with the mass that it leaves over at some rows and columns."""
+    if len(rows[0]) == 0 or len(columns[0]) == 0:
+        return plan
+    i, j, share = staircase(rows[1], columns[1])
+    rest = rows[0][i], columns[0][j], share * math.fsum(rows[1])
+    i, j, mass = (np.concatenate(pair) for pair in zip(plan, rest, strict=True))
+    return i[mass > 0], j[mass > 0], mass[mass > 0]
+
+
+def staircase(p: Array, q: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Return rows, columns and shares of the plan of the north-west corner rule, in exact arithmetic.
 
     Examples
     --------
     >>> import numpy as np
-    >>> i, j = staircase(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
-    >>> i.tolist(), j.tolist()
-    ([0, 0, 1], [0, 1, 1])
+    >>> i, j, share = staircase(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
+    >>> i.tolist(), j.tolist(), share.tolist()
+    ([0, 0, 1], [0, 1, 1], [0.25, 0.25, 0.5])
     """
     n = len(p) + len(q) - 1
-    i, j = np.empty(n, np.int64), np.empty(n, np.int64)
+    i, j, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     module = native.kernels()
     if module is not None:
-        module.line_path(p=p, q=q, i=i, j=j, share=np.empty(n))
-        return i, j
+        module.line_path(p=p, q=q, i=i, j=j, share=share)
+        return i, j, share
     P, Q = (sum(map(Fraction, x.tolist())) for x in (p, q))
     steps = [(x * Q, 0) for x in accumulate(map(Fraction, p[:-1].tolist()))]
     steps += [(x * P, 1) for x in accumulate(map(Fraction, q[:-1].tolist()))]
-    kinds = np.array([kind for _, kind in sorted(steps)], np.int64)
+    steps.sort()
+    kinds = np.array([kind for _, kind in steps], np.int64)
     i[0] = j[0] = 0
     i[1:], j[1:] = np.cumsum(kinds == 0), np.cumsum(kinds == 1)
-    return i, j
+    ends = [Fraction(0), *(x for x, _ in steps), P * Q]
+    share[:] = [float((b - a) / (P * Q)) for a, b in pairwise(ends)]
+    return i, j, share

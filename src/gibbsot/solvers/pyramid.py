@@ -16,6 +16,7 @@ from ..core.problems import Problem
 from ..sampling import sampler
 from ..sampling.schedules import geometric
 from .crossover import crossover
+from .run import Run
 from .solution import Solution
 
 Array = NDArray[np.floating]
@@ -26,7 +27,7 @@ _SWEEPS, _NEIGHBOURS = 300, 12
 _FIRST, _LAST = 0.3, 0.003  # temperatures, in units of V / (m1 + m2)
 
 
-def solve_pyramid(p: Weights, q: Weights, cost: GridCost, gap: float = 0.0) -> Solution:
+def solve_pyramid(p: Weights, q: Weights, cost: GridCost, gap: float = 0.0, run: Run | None = None) -> Solution:
     """Solve one problem on a grid exactly, from coarse to fine.
 
     Parameters
@@ -37,6 +38,8 @@ def solve_pyramid(p: Weights, q: Weights, cost: GridCost, gap: float = 0.0) -> S
         The cost, in double precision: any sides, any matrices of the axes.
     gap : float
         Stop as soon as the certified relative gap is at most this; 0 for the optimum.
+    run : Run, optional
+        Its time and memory.
 
     Returns
     -------
@@ -57,15 +60,15 @@ def solve_pyramid(p: Weights, q: Weights, cost: GridCost, gap: float = 0.0) -> S
     ('optimal', 468.0)
     """
     if max(cost.shape) <= _SMALLEST:
-        return crossover(p, q, cost, np.zeros(cost.shape[0]), neighbours=max(cost.shape))
+        return crossover(p, q, cost, np.zeros(cost.shape[0]), neighbours=max(cost.shape), run=run)
     # rows stay fine for the c-transform, which carries potentials of coarse columns to fine rows
     half = GridCost(matrices=[_mean_of_pairs(axis.T).T for axis in cost.axes])
     coarse = GridCost(matrices=[_mean_of_pairs(axis) for axis in half.axes])
-    answer = solve_pyramid(_pool(p, cost.row_shape), _pool(q, cost.col_shape), coarse)
+    answer = solve_pyramid(_pool(p, cost.row_shape), _pool(q, cost.col_shape), coarse, run=run)
     U = half.row_min(-answer.g)
-    if answer.value > 0:
+    if answer.value > 0 and not (run is not None and run.spent):
         U = _sweep(p, q, cost, U, answer.value / sum(cost.shape))
-    return crossover(p, q, cost, U, _NEIGHBOURS, gap=gap)
+    return crossover(p, q, cost, U, _NEIGHBOURS, gap=gap, run=run)
 
 
 def _pool(weights: Weights, shape: tuple[int, ...]) -> Weights:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, cast, overload
 
@@ -16,10 +18,11 @@ from ..core.costs import Cost, as_cost
 from ..core.problems import Problem, pairs
 from ..core.problems import problem as make_problem
 from ..sampling.schedules import Schedule
-from .exact import cross, in_threads
+from .exact import cross, in_threads, memory_needed
 from .gibbs import GibbsSolver, Sample, sample_of
 from .partial import PartialResult, partial_problem
 from .results import OTResult, OTResultList
+from .run import Run, reported_run
 from .solution import PROVED, Solution
 
 _REMOVED = {
@@ -39,6 +42,8 @@ def solve(
     normalize: bool = False,
     penalty: float | None = None,
     mass: float | None = None,
+    max_seconds: float | None = None,
+    max_memory: float | None = None,
     warm_start: OTResult | None = None,
     n_sweeps: int | None = None,
     schedule: Schedule | None = None,
@@ -72,6 +77,11 @@ def solve(
         a `PartialResult`, and so for ``mass``.
     mass : float, optional
         Exactly this much is transported, at least cost.
+    max_seconds : float, optional
+        The time after which the solve ends with what it has proved: valid bounds, a coupling and the status "budget
+        spent". The last bounds take some time of their own.
+    max_memory : float, optional
+        The bytes that the solve may take beyond its arguments. A problem that is estimated to need more is refused.
     warm_start : OTResult, optional
         The result of measures or costs that were a little different: it saves time, the optimum is the same. With
         ``method="gibbs"`` the chains continue from it, at its temperature unless a schedule is given, and stop as soon
@@ -93,7 +103,8 @@ def solve(
     n_jobs : int, optional
         Threads, as in scikit-learn: None for one, -1 for all cores. Results do not depend on it.
     verbose : bool
-        Show progress.
+        Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere. The first Ctrl-C then
+        ends the solve like ``max_seconds``, the second one interrupts it.
     **removed
         Arguments of earlier versions, which are refused with the name of what replaces them.
 
@@ -104,12 +115,13 @@ def solve(
     Raises
     ------
     ValueError
-        If measures, cost and options are inconsistent, or infinite costs forbid every plan.
+        If measures, cost and options are inconsistent, infinite costs forbid every plan, or the problem needs more than
+        ``max_memory``.
 
     Warns
     -----
     ConvergenceWarning
-        If the certified gap stays larger than asked for.
+        If the certified gap stays larger than asked for, because the budget is spent or by rounding.
 
     Examples
     --------
@@ -128,7 +140,8 @@ def solve(
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
     chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
     partial = penalty is not None or mass is not None
-    solver = _Solver(method, gap, warm_start, {**chains, "seed": seed, **removed}, n_jobs, verbose, partial)
+    limits = _limits(max_seconds, max_memory)
+    solver = _Solver(method, gap, warm_start, {**chains, "seed": seed, **removed}, n_jobs, verbose, partial, limits)
     result = solver(problem)
     result.single, result.seconds = True, time.perf_counter() - begun
     return result
@@ -148,6 +161,8 @@ def solve_batch(
     normalize: bool = False,
     penalty: float | None = None,
     mass: float | None = None,
+    max_seconds: float | None = None,
+    max_memory: float | None = None,
     warm_start: OTResult | None = None,
     n_sweeps: int | None = None,
     schedule: Schedule | None = None,
@@ -172,7 +187,9 @@ def solve_batch(
         may be stacks of shape (n, h, w). Lists of measures of different sizes where each problem has its own cost.
     cost : Cost, array of shape (m1, m2), or sequence of Cost
         The cost of all problems, or one for each, such as ``[PointCost(x, y) for x, y in pairs]``.
-    method, gap, normalize, penalty, mass, warm_start, n_sweeps, schedule, pinned, diagnostics, tau, seed, verbose
+    method, gap, normalize, penalty, mass, max_seconds, max_memory, warm_start
+        As for `solve`; the time and the memory are those of all problems.
+    n_sweeps, schedule, pinned, diagnostics, tau, seed, verbose
         As for `solve`.
     ids : array of int, optional
         With "gibbs": numbers of the problems, which determine their noise together with the seed; by default their
@@ -202,7 +219,8 @@ def solve_batch(
     begun = time.perf_counter()
     chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
     options, partial = {**chains, "seed": seed, "ids": ids, **removed}, penalty is not None or mass is not None
-    solver = _Solver(method, gap, warm_start, options, n_jobs, verbose, partial)
+    limits = _limits(max_seconds, max_memory)
+    solver = _Solver(method, gap, warm_start, options, n_jobs, verbose, partial, limits)
     result: OTResult | OTResultList
     if isinstance(cost, Sequence) and len(cost) and all(isinstance(one, Cost) for one in cost):
         rows = _rows(P, "P", len(cost)), _rows(Q, "Q", len(cost))
@@ -254,6 +272,7 @@ class _Solver:
     n_jobs: int | None
     verbose: bool
     partial: bool
+    limits: tuple[float, float]  # seconds and bytes
 
     def __post_init__(self) -> None:
         self.chains = {name: x for name, x in self.chains.items() if x is not None and x is not False}
@@ -274,15 +293,29 @@ class _Solver:
 
     def __call__(self, problem: Problem) -> OTResult:
         """Solve a batch of problems that share a cost."""
+        with self._run(len(problem)) as run:
+            return self._solve(problem, run)
+
+    def _run(self, n: int) -> AbstractContextManager[Run]:
+        """Return the run of a call with n problems."""
+        seconds, memory = self.limits
+        threads = max(1, native.threads(self.n_jobs) // n)
+        label, endless = ("transport", True) if self.method == "exact" else ("Gibbs-OT", False)
+        return reported_run(label, self.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
+
+    def _solve(self, problem: Problem, run: Run) -> OTResult:
+        """Solve a batch of problems within a run."""
         warm = self.warm_start
         if warm is not None:
             _check_warm_start(warm, problem, self.chains)
         if self.method == "gibbs":
             sample = None if warm is None else _sample(warm)
-            solver = GibbsSolver(warm_start=sample, n_jobs=self.n_jobs, verbose=self.verbose, **self.chains)
+            solver = GibbsSolver(warm_start=sample, n_jobs=self.n_jobs, run=run, **self.chains)
             return self._result(problem, None, solver(problem), 0.0)
+        if run.max_memory < np.inf:
+            _check_memory(memory_needed(problem, self.n_jobs), run.max_memory)
         U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
-        solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis)
+        solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
         if open_gaps := [solution for solution in solutions if solution.status not in PROVED]:
             _warn(open_gaps, len(solutions))
         return self._result(problem, solutions, None, 0.0)
@@ -303,11 +336,12 @@ class _Solver:
             begun = time.perf_counter()
             chains = {**self.chains, "ids": [ids[b]]} if self.method == "gibbs" and warm is None else self.chains
             one = replace(self, chains=chains, n_jobs=None, warm_start=None if warm is None else warm[b])
-            result = one(problems[b])
+            result = one._solve(problems[b], run)
             result.single, result.seconds = True, time.perf_counter() - begun
             return result
 
-        return OTResultList(in_threads(work, range(len(problems)), self.n_jobs), 0.0)
+        with self._run(len(problems)) as run:
+            return OTResultList(in_threads(work, range(len(problems)), self.n_jobs), 0.0)
 
 
 def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:
@@ -330,14 +364,34 @@ def _sample(result: OTResult) -> Sample:
     return sample_of(result.problem, result.solutions) if result.sample is None else result.sample
 
 
+def _limits(max_seconds: float | None, max_memory: float | None) -> tuple[float, float]:
+    """Return the time and the memory of a solve; infinite where none is given."""
+    limits = {"max_seconds": max_seconds, "max_memory": max_memory}
+    seconds, memory = (math.inf if x is None else validation.positive(x, name) for name, x in limits.items())
+    return seconds, memory
+
+
+def _check_memory(needed: float, most: float) -> None:
+    """Refuse problems that need more memory than allowed."""
+    if needed > most:
+        raise ValueError(
+            f"max_memory: this takes about {needed:.2g} bytes, more than the {most:.2g} allowed; "
+            "expected more memory, fewer points or fewer n_jobs"
+        )
+
+
 def _warn(open_gaps: list[Solution], n: int) -> None:
     """Warn of problems whose gap stays open."""
     from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
     worst = max((s.upper - s.lower) / abs(s.value) if s.value else np.inf for s in open_gaps)
+    if any(solution.status == "budget spent" for solution in open_gaps):
+        advice = "Allow more time or memory, or ask for a gap"
+    else:
+        advice = "Scale or shift the costs so that rounding matters less"
     warnings.warn(
         f"{len(open_gaps)} of {n} problems ended with an open gap, the largest is {worst:.1e} of the "
-        "value; the bounds of the result are valid. Scale or shift the costs so that rounding matters less",
+        f"value; the bounds of the result are valid. {advice}",
         ConvergenceWarning,
-        stacklevel=5,
+        stacklevel=6,
     )

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
 from .. import native, validation
+from ..kdtree import Points
 from .base import Array, Cost, Geometry, frozen
 from .dense import DenseCost, padded_columns
 
@@ -88,7 +89,7 @@ class PointCost(Cost):
         self._lock = threading.Lock()
         self._dense: DenseCost | None = None
         self._single: PointCost | None = None
-        self._trees: dict[bool, Any] = {}
+        self._trees: Points | None = None
         self._check()
 
     def _check(self) -> None:
@@ -233,14 +234,12 @@ class PointCost(Cost):
         if not self._has_tree():
             super()._transform_batch(batch, by_rows, out, threads)
             return
-        values, indices = np.empty((out.shape[1], 1)), np.empty((out.shape[1], 1), np.int64)
         for x, row in zip(batch, out, strict=True):
-            self._query(x, by_rows, indices, values)
-            row[:] = values[:, 0]
+            row[:] = self._query(x, by_rows, 1, threads)[1][:, 0]
 
     def _nearest_into(self, x: Array, by_rows: bool, out: NDArray[np.int64]) -> None:
         if self._has_tree():
-            self._query(x, by_rows, out, np.empty(out.shape))
+            out[:] = self._query(x, by_rows, out.shape[1])[0]
         else:
             super()._nearest_into(x, by_rows, out)
 
@@ -249,25 +248,17 @@ class PointCost(Cost):
         large = self.shape[0] * self.shape[1] > TREE_PAIRS
         return large and self.geometry() is not None and native.kernels() is not None
 
-    def _query(self, x: Array, by_rows: bool, indices: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Write the least sums of costs and x to ``values``, and where they are to ``indices``."""
-        queries, no_bound = self.X if by_rows else self.Y, np.empty(0)
-        with self._lock:  # a tree holds x while it answers
-            (order, _), (_, tree) = self._tree(not by_rows), self._tree(by_rows)
-            tree.set_h(x.astype(np.float64))
-            tree.nearest(
-                queries, queries=order, bound=no_bound, squared=self._power == 2, indices=indices, values=values
-            )
-
-    def _tree(self, of_Y: bool) -> tuple[NDArray[np.int32], Any]:
-        """Return the k-d tree of X or Y, and its points in an order in which neighbours are close."""
-        if of_Y not in self._trees:
-            points = self.Y if of_Y else self.X
-            tree = getattr(native.kernels(), f"KdTree{points.shape[1]}")(points)
-            order = np.empty(len(points), np.int32)
-            tree.order(order)
-            self._trees[of_Y] = order, tree
-        return self._trees[of_Y]
+    def _query(
+        self, x: Array, by_rows: bool, k: int, threads: int = 1
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return where the k least sums of costs and x are, and the sums."""
+        with self._lock:
+            if self._trees is None:
+                self._trees = Points(
+                    self.X.astype(np.float64, copy=False), self.Y.astype(np.float64, copy=False), self._power == 2
+                )
+            self._trees.threads = threads
+            return self._trees.least(x.astype(np.float64), k, by_rows)
 
 
 def _options(metric: str, X: Array, Y: Array) -> dict[str, Array]:
