@@ -30,7 +30,7 @@ def test_a_bar_on_a_terminal(monkeypatch):
 
 @pytest.mark.parametrize("endless", [False, True])
 def test_lines_at_most_once_a_second(capsys, monkeypatch, endless):
-    now = iter([0.0, 0.0, 0.1, 1.5, 1.5])
+    now = iter([0.0, 1.0, 1.0, 1.1, 2.5, 2.5])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     with progress.bar("cooking", True, endless) as advance:
         advance(0.25, "a")
@@ -53,6 +53,13 @@ def test_the_log_has_every_note_once(capsys, caplog, wanted):
 
 def test_lines_without_rich(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
     with progress.bar("cooking", True) as advance:
         advance(1.0)
     assert capsys.readouterr().err == "cooking: 100%\n"
+
+
+def test_short_work_prints_nothing(capsys):
+    with progress.bar("cooking", True) as advance:
+        advance(1.0, "done")
+    assert capsys.readouterr().err == ""

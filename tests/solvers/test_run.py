@@ -186,6 +186,8 @@ PROGRAM = """
     import warnings
     import numpy as np
     from gibbsot import {kind} as Cost, solve
+    from gibbsot.io import progress
+    progress._PAUSE = 0.0
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
     cost = {cost}

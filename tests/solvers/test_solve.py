@@ -14,6 +14,7 @@ from scipy.ndimage import gaussian_filter
 from cases import batch, problems
 from gibbsot import DenseCost, GridCost, OTResult, PointCost, datasets, problem, solve, solve_batch
 from gibbsot.core import native
+from gibbsot.io import progress
 from gibbsot.sampling import sampler, schedules
 from gibbsot.solvers.gibbs import GibbsSolver
 
@@ -342,7 +343,8 @@ def test_a_warm_start_keeps_its_seed():
         estimate(pair.p[0], pair.q[0], pair.cost, warm_start=before, seed=3)
 
 
-def test_lines_where_there_is_no_terminal(capfd):
+def test_lines_where_there_is_no_terminal(capfd, monkeypatch):
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
     pair = batch("dense", n=1)
     estimate(pair.p[0], pair.q[0], pair.cost, n_sweeps=20, verbose=True)
     captured = capfd.readouterr()

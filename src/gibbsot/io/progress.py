@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 logger = logging.getLogger("gibbsot")
 
-_PAUSE = 1.0  # seconds between two lines
+_PAUSE = 1.0  # seconds between two lines, and before the first: short work shows none
 
 
 class Advance(Protocol):
@@ -66,7 +66,7 @@ class _Lines:
 
     def __init__(self, label: str, printed: bool, endless: bool) -> None:
         self._label, self._printed, self._endless = label, printed, endless
-        self._done, self._last = 0.0, -_PAUSE
+        self._done, self._last = 0.0, time.monotonic()
 
     def __call__(self, share: float, note: str = "") -> None:
         self._done += share
