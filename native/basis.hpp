@@ -11,22 +11,20 @@
 //
 // A pivot shifts the potentials of a subtree. In a large tree the subtrees are twenty times longer than the cycles, so
 // the tree is divided into connected clusters of some dozens of nodes that carry an offset: a pivot splits one cluster
-// and shifts the offsets of the clusters below it. The division is renewed when it has become too fine. Small and dense
-// problems keep plain potentials, which pricing reads as a vector.
+// and shifts the offsets of the clusters below it. The division is renewed when it has become too fine.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 #include <vector>
 
 #include "wide.hpp"
 
 namespace gibbsot {
 
-template <bool Clustered, class Flow = double>
+template <class Flow>
 class Basis {
 public:
     using Index = std::int32_t;
@@ -45,28 +43,21 @@ public:
         clear();
     }
 
-
     Index rows() const { return rows_; }
-    Index columns() const { return root_ - rows_; }
     Index root() const { return root_; }
     bool is_row(Index v) const { return v < rows_; }
     const Node& operator[](Index v) const { return nodes_[static_cast<std::size_t>(v)]; }
     Node& operator[](Index v) { return nodes_[static_cast<std::size_t>(v)]; }
-    // The potential of a node; plain potentials can be read as a vector.
     double y(Index v) const {
         const Potential& p = y_[static_cast<std::size_t>(v)];
-        if constexpr (Clustered)
-            return p.local + clusters_[static_cast<std::size_t>(p.cluster)].offset;
-        else
-            return p;
+        return p.local + clusters_[static_cast<std::size_t>(p.cluster)].offset;
     }
-    const double* y() const requires(!Clustered) { return y_.data(); }
 
     // No node has a parent.
     void clear() {
         for (Node& node : nodes_) node = {kNone, kNone, kNone, kNone, 1, kNone, Flow{}};
         std::fill(y_.begin(), y_.end(), Potential{});
-        if constexpr (Clustered) clusters_.assign(1, {});
+        clusters_.assign(1, {});
     }
 
     // Makes v, which has no parent yet, a child; sizes are set by finish().
@@ -90,14 +81,14 @@ public:
     template <class Cost>
     void refresh(Cost cost) {
         preorder();
-        if constexpr (Clustered) flatten();
+        flatten();
         set_y(root_, 0.0);
         for (std::size_t k = 1; k < order_.size(); ++k) {
             const Index v = order_[k];
             const double above = y((*this)[v].parent), c = cost(v);
             set_y(v, is_row(v) ? above + c : above - c);
         }
-        if constexpr (Clustered) divide();
+        divide();
     }
 
     // The nodes from the root down, parents before children.
@@ -155,7 +146,7 @@ public:
         const Index moved = (*this)[out].size;
         for (u = (*this)[out].parent; u != join; u = (*this)[u].parent) (*this)[u].size -= moved;
         for (v = above; v != join; v = (*this)[v].parent) (*this)[v].size += moved;
-        if constexpr (Clustered) split(out);
+        split(out);
         // turn the path from top to out around
         Index parent = above, entering = arc, size = moved;
         Flow flow = pushed;
@@ -163,8 +154,7 @@ public:
             Node& node = (*this)[x];
             const Index old_parent = node.parent, old_arc = node.arc, old_size = node.size;
             const Flow old_flow = node.flow;
-            if constexpr (Clustered)
-                if (cluster(x) != cluster(parent) || x == top) move_cluster(cluster(x), cluster(parent));
+            if (cluster(x) != cluster(parent) || x == top) move_cluster(cluster(x), cluster(parent));
             unlink(x);
             link(x, parent);
             node.arc = entering;
@@ -179,12 +169,11 @@ public:
         }
         shift(top, moved, row_side ? reduced : -reduced);
         ++pivots_;
-        if constexpr (Clustered)
-            if (clusters_.size() > most_clusters_) {
-                preorder();
-                flatten();
-                divide();
-            }
+        if (clusters_.size() > most_clusters_) {
+            preorder();
+            flatten();
+            divide();
+        }
         return pushed;
     }
 
@@ -209,40 +198,29 @@ private:
         if (node.next != kNone) (*this)[node.next].previous = node.previous;
     }
 
-    // Adds to the potentials of the subtree under top, or takes off from all others where these are fewer.
+    // Adds to the potentials of the subtree under top, which is a union of clusters, or takes off from all others where
+    // these are fewer.
     void shift(Index top, Index size, double by) {
-        const bool below = 2 * size <= root_ + 1;
-        if constexpr (Clustered) {
-            const Index c = cluster(top);
-            const auto links = [&](Index k) -> const Cluster& { return clusters_[static_cast<std::size_t>(k)]; };
-            const auto add = [&](Index k, double d) { clusters_[static_cast<std::size_t>(k)].offset += d; };
-            if (below)
-                walk(links, c, kNone, [&](Index k) { add(k, by); });
-            else
-                walk(links, cluster(root_), c, [&](Index k) { add(k, -by); });
-        } else {
-            const auto links = [&](Index v) -> const Node& { return (*this)[v]; };
-            const auto add = [&](Index v, double d) { y_[static_cast<std::size_t>(v)] += d; };
-            if (below)
-                walk(links, top, kNone, [&](Index v) { add(v, by); });
-            else
-                walk(links, root_, top, [&](Index v) { add(v, -by); });
-        }
+        const Index c = cluster(top);
+        if (2 * size <= root_ + 1)
+            shift_clusters(c, kNone, by);
+        else
+            shift_clusters(cluster(root_), c, -by);
     }
 
-    // Visits the nodes under `top`, but not those under `without`.
-    template <class Links, class Visit>
-    static void walk(Links links, Index top, Index without, Visit visit) {
-        const auto allowed = [&](Index v) { return v == without && v != kNone ? links(v).next : v; };
-        for (Index v = top;;) {
-            visit(v);
-            Index w = allowed(links(v).child);
+    // Shifts the clusters under `top`, but not those under `without`.
+    void shift_clusters(Index top, Index without, double by) {
+        const auto at = [&](Index k) -> Cluster& { return clusters_[static_cast<std::size_t>(k)]; };
+        const auto allowed = [&](Index k) { return k == without && k != kNone ? at(k).next : k; };
+        for (Index k = top;;) {
+            at(k).offset += by;
+            Index w = allowed(at(k).child);
             while (w == kNone) {
-                if (v == top) return;
-                w = allowed(links(v).next);
-                v = links(v).parent;
+                if (k == top) return;
+                w = allowed(at(k).next);
+                k = at(k).parent;
             }
-            v = w;
+            k = w;
         }
     }
 
@@ -250,21 +228,12 @@ private:
         Index parent = kNone, child = kNone, next = kNone, previous = kNone;
         double offset = 0;
     };
-    struct Local {
+    struct Potential {
         double local = 0;
         Index cluster = 0;
     };
-    using Potential = std::conditional_t<Clustered, Local, double>;
 
-public:
-    void set_y(Index v, double value) {
-        if constexpr (Clustered)
-            y_[static_cast<std::size_t>(v)].local = value;
-        else
-            y_[static_cast<std::size_t>(v)] = value;
-    }
-
-private:
+    void set_y(Index v, double value) { y_[static_cast<std::size_t>(v)].local = value; }
     Index& cluster(Index v) { return y_[static_cast<std::size_t>(v)].cluster; }
 
     // All nodes in one cluster without an offset.

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "basis.hpp"
 #include "double_double.hpp"
 #include "forest.hpp"
+#include "preorder_tree.hpp"
 #include "simd.hpp"
 
 namespace gibbsot {
@@ -38,7 +40,7 @@ struct CostView {
 template <class Flow>
 class DenseSimplex {
 public:
-    using Tree = Basis<false, Flow>;
+    using Tree = PreorderTree<Flow>;
     using Index = typename Tree::Index;
 
     // a and b are positive and have equal sums
@@ -145,8 +147,9 @@ public:
 private:
     // After all nodes were hung.
     void hung() {
-        const Index first = basis_[basis_.root()].child;
-        connected_ = basis_[first].next == Tree::kNone;  // the only artificial arc carries nothing and stays
+        std::size_t tops = 0;
+        for (Index v = 0; v < basis_.root(); ++v) tops += basis_[v].parent == basis_.root() ? 1 : 0;
+        connected_ = tops == 1;  // the only artificial arc carries nothing and stays
         artificial_ = connected_ ? 0 : 4 * usual_cost();
         basis_.finish([&](Index v) { return tree_cost(v); });
     }
@@ -191,8 +194,8 @@ private:
         return usual > 0 ? usual : least;
     }
     bool artificial_flow() const {
-        for (Index v = basis_[basis_.root()].child; v != Tree::kNone; v = basis_[v].next)
-            if (is_positive(basis_[v].flow)) return true;
+        for (Index v = 0; v < basis_.root(); ++v)
+            if (basis_[v].parent == basis_.root() && is_positive(basis_[v].flow)) return true;
         return false;
     }
 

@@ -1,7 +1,10 @@
 // A strongly feasible basis from any list of arcs: the arcs that carry flow in the right direction stay.
 #pragma once
 
-#include "basis.hpp"
+#include <utility>
+#include <vector>
+
+#include "wide.hpp"
 
 namespace gibbsot {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <type_traits>
 
 #include "basis.hpp"
 #include "double_double.hpp"
@@ -59,7 +60,7 @@ public:
 template <class Flow>
 class ArcEngineOf final : public ArcEngine {
 public:
-    using Tree = Basis<true, Flow>;
+    using Tree = Basis<Flow>;
     static constexpr Index kNone = Tree::kNone;
 
     ArcEngineOf(const ArcList& list, std::vector<Flow> a, std::vector<Flow> b)
