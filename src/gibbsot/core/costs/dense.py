@@ -128,6 +128,11 @@ class DenseCost(Cost):
         return spread_of(self.stored())
 
     def least(self) -> float:
+        return self._least
+
+    @cached_property
+    def _least(self) -> float:
+        """The least cost."""
         return float(self.stored().min())
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
