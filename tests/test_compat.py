@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.optimize import linprog
 
 from cases import problems
 from gibbsot import compat, coulomb, datasets
@@ -74,7 +75,7 @@ def outcome(function, *args, **options):
     return result, [(w.category, str(w.message)) for w in caught]
 
 
-@BOTH
+@pytest.mark.parametrize("name", ["emd", "emd2", "solve", "solve_sample"])
 def test_signatures(name):
     ours, pots = (inspect.signature(getattr(module, name)).parameters.values() for module in (compat, ot))
     assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in pots]
@@ -342,3 +343,162 @@ def test_processes_are_deprecated():
     a, b, M = clouds()
     with pytest.warns(UserWarning, match="processes"):
         assert compat.emd2(a, np.stack([b, b], axis=1), M, processes=2) == ot.emd2(a, np.stack([b, b], axis=1), M)
+
+
+# solve and solve_sample
+
+LBFGS = pytest.mark.filterwarnings("ignore:scipy.optimize. The `disp`:DeprecationWarning")  # of POT
+
+
+def no_pot(patch) -> None:
+    patch.setitem(sys.modules, "ot", None)
+
+
+def check_result(ours, pots, a, b) -> None:
+    """The same attributes with the same values, plans and potentials being unique."""
+    assert ours.value == pytest.approx(pots.value, rel=1e-12)
+    assert ours.value_linear == pytest.approx(pots.value_linear, rel=1e-12)
+    assert ours.status == pots.status
+    np.testing.assert_allclose(ours.plan, pots.plan, atol=1e-14)
+    np.testing.assert_allclose(ours.sparse_plan.toarray(), pots.plan, atol=1e-14)
+    np.testing.assert_allclose(ours.marginals[0], a, atol=1e-14)
+    np.testing.assert_allclose(ours.marginals[1], b, atol=1e-14)
+    shift = ours.potentials[0][0] - pots.potentials[0][0]
+    np.testing.assert_allclose(ours.potential_a - shift, pots.potential_a, atol=1e-11)
+    np.testing.assert_allclose(ours.potential_b + shift, pots.potential_b, atol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_solve_balanced(seed):
+    a, b, M = clouds(seed=seed)
+    pots = ot.solve(M, a, b)
+    with pytest.MonkeyPatch.context() as patch:
+        no_pot(patch)
+        ours = compat.solve(M, a, b)
+        uniform = compat.solve(M)
+    check_result(ours, pots, a, b)
+    assert uniform.value == pytest.approx(ot.solve(M).value, rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock", "cosine"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_solve_sample_balanced(metric, lazy):
+    rng = np.random.default_rng(0)
+    X, Y, a, b = rng.normal(size=(30, 2)), rng.normal(size=(40, 2)), *clouds()[:2]
+    pots = ot.solve_sample(X, Y, a, b, metric)
+    with pytest.MonkeyPatch.context() as patch:
+        no_pot(patch)
+        ours = compat.solve_sample(X, Y, a, b, metric, lazy=lazy)
+    assert ours.value == pytest.approx(pots.value, rel=1e-9)
+    if metric == "sqeuclidean":
+        check_result(ours, pots, a, b)
+
+
+def total_variation(a, b, M, first, second) -> float:
+    """The unbalanced problem of POT's documentation as a linear programme: plan, lack and surplus of either side."""
+    m1, m2 = M.shape
+    rows, columns = np.kron(np.eye(m1), np.ones(m2)), np.kron(np.ones(m1), np.eye(m2))
+    slack = np.eye(m1 + m2)
+    costs = np.r_[M.ravel(), np.tile(np.repeat([first, second], [m1, m2]), 2)]
+    found = linprog(costs, A_eq=np.hstack([np.vstack([rows, columns]), slack, -slack]), b_eq=np.r_[a, b])
+    assert found.status == 0
+    return found.fun
+
+
+@LBFGS
+@pytest.mark.parametrize("seed", range(20))
+def test_total_variation_is_a_penalty(seed):
+    rng = np.random.default_rng(seed)
+    a, b, M = rng.random(7), 2 * rng.random(9), 0.1 + rng.random((7, 9))
+    first = 0.7 * rng.random()
+    second = first if seed % 2 else first + 0.1 * rng.random()
+    with pytest.MonkeyPatch.context() as patch:
+        no_pot(patch)
+        ours = compat.solve(M, a, b, unbalanced=(first, second), unbalanced_type="TV")
+    assert ours.value == pytest.approx(total_variation(a, b, M, first, second), rel=1e-9)
+    plan = ours.plan
+    left = a.sum() - plan.sum(), b.sum() - plan.sum()
+    assert ours.value_linear == pytest.approx((plan * M).sum(), rel=1e-12)
+    assert ours.value == pytest.approx(ours.value_linear + first * left[0] + second * left[1], rel=1e-12)
+    f, g = ours.potentials
+    assert ours.value == pytest.approx(a @ f + b @ g, rel=1e-9)
+    assert (f[:, None] + g <= M + 1e-12).all()
+    if first == second:  # POT's other function for this problem
+        exact = 100 * ot.partial.partial_wasserstein_lagrange(a / 100, b / 100, M, 2 * first)  # masses of at most one
+        assert ours.value == pytest.approx((exact * (M - 2 * first)).sum() + first * (a.sum() + b.sum()), rel=1e-9)
+    if seed < 3:  # POT minimises a function with kinks by L-BFGS, slowly, and stops above the optimum
+        pots = ot.solve(M, a, b, unbalanced=(first, second), unbalanced_type="TV")
+        assert ours.value * (1 - 1e-9) <= pots.value <= 1.2 * ours.value
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_partial_is_a_mass(seed):
+    rng = np.random.default_rng(seed)
+    X, Y, a, b = rng.normal(size=(8, 2)), rng.normal(size=(6, 2)), rng.random(8), rng.random(6)
+    M, mass = ot.dist(X, Y), 0.7 * min(a.sum(), b.sum())
+    expected = ot.partial.partial_wasserstein(a, b, M, mass)
+    with pytest.MonkeyPatch.context() as patch:
+        no_pot(patch)
+        for ours in (
+            compat.solve(M, a, b, unbalanced=mass, unbalanced_type="partial"),
+            compat.solve_sample(X, Y, a, b, unbalanced=mass, unbalanced_type="partial"),
+        ):
+            np.testing.assert_allclose(ours.plan, expected, atol=1e-9)
+            assert ours.value == pytest.approx((expected * M).sum(), rel=1e-9)
+    with pytest.raises(ValueError, match="mass: expected a positive number of at most"):
+        compat.solve(M, a, b, unbalanced=100.0, unbalanced_type="partial")
+
+
+@LBFGS
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"reg": 0.5},
+        {"reg": 0.5, "reg_type": "L2"},
+        {"unbalanced": 1.0},
+        {"unbalanced": 1.0, "unbalanced_type": "L2"},
+        {"unbalanced": (0.1, 3.0), "unbalanced_type": "TV"},
+        {"reg": 0.5, "unbalanced": 1.0, "unbalanced_type": "TV"},
+    ],
+)
+def test_other_problems_are_pots(options, monkeypatch):
+    a, b, M = clouds(8, 9)
+    X, Y = np.random.default_rng(0).random((8, 2)), np.random.default_rng(1).random((9, 2))
+    ours, pots = compat.solve(M, a, b, **options), ot.solve(M, a, b, **options)
+    np.testing.assert_array_equal(ours.plan, pots.plan)
+    assert ours.value == pots.value
+    assert compat.solve_sample(X, Y, **options).value == ot.solve_sample(X, Y, **options).value
+    no_pot(monkeypatch)
+    for call in (lambda: compat.solve(M, a, b, **options), lambda: compat.solve_sample(X, Y, **options)):
+        with pytest.raises(
+            ImportError, match=r"is handed to POT, which is not installed: pip install 'gibbsot\[pot\]'"
+        ):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        (lambda a, b, M: (M, 2 * a, b), {}),
+        (lambda a, b, M: (M, a[:-1], b), {}),
+        (lambda a, b, M: (M[0], a, b), {}),
+        (lambda a, b, M: (M, a, b), {"method": "magic"}),
+        (lambda a, b, M: (M, a, b), {"unbalanced": 1.0, "unbalanced_type": "XX"}),
+    ],
+)
+def test_errors_of_solve_are_pots(change, options):
+    arguments = change(*clouds(8, 9))
+    expected, _ = outcome(ot.solve, *arguments, **options)
+    result, _ = outcome(compat.solve, *arguments, **options)
+    assert isinstance(expected, Exception)
+    assert (type(result), str(result)) == (type(expected), str(expected))
+
+
+@LBFGS
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_types_of_solve(dtype):
+    a, b, M = (x.astype(dtype) for x in clouds(8, 9))
+    for options in ({}, {"unbalanced": 1.0, "unbalanced_type": "TV"}):
+        ours, pots = compat.solve(M, a, b, **options), ot.solve(M, a, b, **options)
+        assert ours.plan.dtype == pots.plan.dtype == dtype
+        assert ours.potential_a.dtype == dtype

@@ -1,4 +1,4 @@
-"""POT's exact solvers on the exact engine: import `emd` and `emd2` from here instead of from ``ot``.
+"""POT's exact solvers on the exact engine: `emd`, `emd2`, `solve` and `solve_sample`, to import instead of from ``ot``.
 
 Arguments, results, warnings and errors are those of POT. Two things differ: problems with infinite costs, which POT
 reports as infeasible, are solved exactly, and no limit on iterations stops before the optimum. POT itself, which must
@@ -8,21 +8,26 @@ be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 - calls with ``numItermax`` below POT's default, or with the deprecated ``numThreads`` and ``processes``;
 - invalid input, costs that forbid every plan, and problems that are not solved to optimality;
 - without compiled kernels: problems with fewer than 90,000 pairs of points with weight and finite costs, where it is
-  faster.
+  faster;
+- in `solve` and `solve_sample`: regularised problems, and unbalanced ones of other types than "TV" and "partial".
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from .core import native
-from .core.costs import DenseCost
+from .core.costs import Cost, DenseCost, PointCost
 from .core.problems import problem
 from .solvers.exact import cross
 from .solvers.solution import Solution
+from .solvers.solve import solve as exact_solve
 
 _MIN_PAIRS = 90_000
 _ITERATIONS = 100_000  # POT's default
@@ -117,6 +122,251 @@ def emd2(
     if not return_matrix:
         del solved["G"]
     return [solved["cost"], solved] if log or return_matrix else solved["cost"]
+
+
+@dataclass(eq=False)
+class Result:
+    """The result of `solve` and `solve_sample`, with the attributes of POT's ``OTResult`` that an exact solve has.
+
+    Attributes
+    ----------
+    value : float
+        The optimal value, penalties included.
+    value_linear : float
+        The cost of the plan.
+    sparse_plan : scipy.sparse.csr_array of shape (m1, m2)
+        The plan.
+    potentials : pair of arrays
+        Optimal potentials; for unbalanced problems ``<a, f> + <b, g>`` is the value where ``unbalanced_type="TV"``.
+    status : str
+        "Converged".
+    plan : array of shape (m1, m2)
+        The plan as a dense array.
+    potential_a, potential_b : arrays
+        The potentials of either side.
+    marginals, marginal_a, marginal_b : arrays
+        The marginals of the plan.
+    """
+
+    value: float
+    value_linear: float
+    sparse_plan: Any
+    potentials: tuple[NDArray[Any], NDArray[Any]]
+    status: str = "Converged"
+
+    @property
+    def plan(self) -> NDArray[Any]:
+        """The plan as a dense array."""
+        return self.sparse_plan.toarray()
+
+    @property
+    def potential_a(self) -> NDArray[Any]:
+        """The potential of the first measure."""
+        return self.potentials[0]
+
+    @property
+    def potential_b(self) -> NDArray[Any]:
+        """The potential of the second measure."""
+        return self.potentials[1]
+
+    @property
+    def marginals(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The marginals of the plan."""
+        return self.marginal_a, self.marginal_b
+
+    @property
+    def marginal_a(self) -> NDArray[Any]:
+        """The first marginal of the plan."""
+        return self.sparse_plan.sum(axis=1)
+
+    @property
+    def marginal_b(self) -> NDArray[Any]:
+        """The second marginal of the plan."""
+        return self.sparse_plan.sum(axis=0)
+
+
+def solve(
+    M: Any,
+    a: Any = None,
+    b: Any = None,
+    reg: Any = None,
+    c: Any = None,
+    reg_type: Any = "KL",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    method: str | None = None,
+    n_threads: int = 1,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    potentials_init: Any = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    grad: str = "autodiff",
+) -> Any:
+    """Solve a transport problem, as :func:`ot.solve` does.
+
+    Parameters
+    ----------
+    M, a, b, reg, c, reg_type, method, n_threads, max_iter, plan_init, potentials_init, tol, verbose, grad
+        As for :func:`ot.solve`.
+    unbalanced : float or pair of floats, optional
+        As for :func:`ot.solve`: with the type "TV" the cost of a unit of mass that is left over, on either side.
+        With the type "partial" the mass that is transported, as for :func:`ot.solve_gromov`.
+    unbalanced_type : str
+        "TV" and "partial" are solved exactly, others by POT. "TV" goes to POT too where costs are negative, or where
+        its two penalties differ by more than the least cost.
+
+    Returns
+    -------
+    Result, or what POT returns
+
+    Examples
+    --------
+    >>> M = np.array([[0.0, 5.0], [5.0, 0.0]])
+    >>> solve(M, np.array([0.5, 0.5]), np.array([0.25, 0.75])).value
+    1.25
+    >>> solve(M, np.array([3.0, 1.0]), np.array([0.0, 2.0]), unbalanced=1.0, unbalanced_type="TV").value
+    4.0
+    >>> solve(M, np.array([3.0, 1.0]), np.array([0.0, 2.0]), unbalanced=1.5, unbalanced_type="partial").value
+    2.5
+    """
+    plain = method is None and not reg and plan_init is None and _numbers(M, 2)
+    weights = _weights(a, b, M.shape, M.dtype) if plain else None
+    if weights is not None and unbalanced is None:
+        return _balanced(M, *weights, max_iter, n_threads, potentials_init)
+    found = None if weights is None else _unbalanced(DenseCost, (M,), weights, unbalanced, unbalanced_type, M.dtype)
+    if found is not None:
+        return found
+    options = method, n_threads, max_iter, plan_init, potentials_init, tol, verbose, grad
+    return _pot().solve(M, a, b, reg, c, reg_type, unbalanced, unbalanced_type, *options)
+
+
+def solve_sample(
+    X_a: Any,
+    X_b: Any,
+    a: Any = None,
+    b: Any = None,
+    metric: Any = "sqeuclidean",
+    reg: Any = None,
+    c: Any = None,
+    reg_type: Any = "KL",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    lazy: bool = False,
+    batch_size: int | None = None,
+    method: str | None = None,
+    n_threads: int = 1,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    rank: int = 100,
+    scaling: float = 0.95,
+    potentials_init: Any = None,
+    X_init: Any = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    grad: str = "autodiff",
+    random_state: Any = None,
+    debias: Any = False,
+    n_projections: int = 50,
+    projections: Any = None,
+    scaler: Any = None,
+) -> Any:
+    """Solve a transport problem between two point clouds, as :func:`ot.solve_sample` does.
+
+    Balanced problems with (squared) Euclidean distances in one to three dimensions need no matrix of costs, for
+    ``lazy=False`` too.
+
+    Parameters
+    ----------
+    X_a, X_b, a, b, metric, reg, c, reg_type, lazy, batch_size, method, n_threads, max_iter, plan_init, rank, scaling
+        As for :func:`ot.solve_sample`.
+    unbalanced, unbalanced_type
+        As for `solve`.
+    potentials_init, X_init, tol, verbose, grad, random_state, debias, n_projections, projections, scaler
+        As for :func:`ot.solve_sample`.
+
+    Returns
+    -------
+    Result, or what POT returns
+
+    Examples
+    --------
+    >>> solve_sample(np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 1.0]])).value
+    1.0
+    """
+    plain = not reg and plan_init is None and potentials_init is None and isinstance(metric, str)
+    default = method is None and max_iter is None and n_threads == 1 and not debias and scaler is None
+    found = None
+    if plain and default and _numbers(X_a, 2) and _numbers(X_b, 2):
+        weights = _weights(a, b, (len(X_a), len(X_b)), X_a.dtype)
+        if weights is not None:
+            arguments = X_a, X_b, metric, np.float64
+            found = _unbalanced(PointCost, arguments, weights, unbalanced, unbalanced_type, X_a.dtype)
+    if found is not None:
+        return found
+    options = {"method": method, "n_threads": n_threads, "max_iter": max_iter, "plan_init": plan_init, "rank": rank}
+    options |= {"scaling": scaling, "potentials_init": potentials_init, "X_init": X_init, "tol": tol}
+    options |= {"verbose": verbose, "grad": grad, "random_state": random_state, "debias": debias, "scaler": scaler}
+    options |= {"n_projections": n_projections, "projections": projections, "lazy": lazy, "batch_size": batch_size}
+    return _pot().solve_sample(X_a, X_b, a, b, metric, reg, c, reg_type, unbalanced, unbalanced_type, **options)
+
+
+def _numbers(x: Any, axes: int) -> bool:
+    """Return whether this is an array of NumPy with floating-point numbers."""
+    return isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.ndim == axes and x.size > 0
+
+
+def _weights(a: Any, b: Any, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return weights, uniform ones for None, or None if POT is to see them."""
+    found = [np.ones(m, dtype) / m if x is None else x for x, m in zip((a, b), shape, strict=True)]
+    valid = all(_numbers(x, 1) and len(x) == m for x, m in zip(found, shape, strict=True))
+    return (found[0], found[1]) if valid else None
+
+
+def _balanced(M: Any, a: Any, b: Any, max_iter: int | None, threads: int, start: Any) -> Result:
+    """Solve a balanced problem as :func:`ot.solve` does, by `emd2`."""
+    limit = 1_000_000 if max_iter is None else max_iter
+    options = {"numItermax": limit, "numThreads": threads, "potentials_init": start}
+    value, log = emd2(a, b, M, log=True, return_matrix=True, **options)
+    return Result(value, value, sparse.csr_array(log["G"]), (log["u"], log["v"]), log["warning"] or "Converged")
+
+
+def _unbalanced(
+    kind: Callable[..., Cost], arguments: Any, weights: Any, unbalanced: Any, unbalanced_type: str, dtype: Any
+) -> Result | None:
+    """Solve a problem exactly, or return None if POT is to solve it: other types, invalid input, no optimum."""
+    a, b = (x.astype(np.float64) for x in weights)
+    penalties = 0.0, 0.0
+    options: dict[str, Any] = {}
+    try:
+        cost = kind(*arguments)
+        if unbalanced is None:
+            if abs(a.sum() - b.sum()) > 1e-6:
+                return None
+        elif unbalanced_type.lower() == "partial":
+            options["mass"] = float(unbalanced)
+        elif unbalanced_type.lower() == "tv":
+            first, second = (float(x) for x in np.broadcast_to(np.ravel(unbalanced), (2,)))
+            # otherwise it may pay to make mass on the cheaper side, which is no partial transport
+            if not 0 <= abs(first - second) <= cost.least() or not 0 <= first + second < np.inf:
+                return None
+            options["penalty"] = (first + second) / 2
+            penalties = first - options["penalty"], second - options["penalty"]
+        else:
+            return None
+        found = exact_solve(a, b, cost, **options)
+    except (TypeError, ValueError):
+        if "mass" in options:  # which POT does not solve
+            raise
+        return None
+    if found.status != "optimal":
+        return None
+    plan, (f, g) = sparse.csr_array(found.plan), found.potentials
+    i, j = plan.tocoo().coords
+    linear = float(plan.tocoo().data @ cost.at(i, j)) if unbalanced is not None else found.value
+    value = found.value + penalties[0] * a.sum() + penalties[1] * b.sum()
+    potentials = (f + penalties[0]).astype(dtype), (g + penalties[1]).astype(dtype)
+    return Result(float(value), linear, plan.astype(dtype), potentials)
 
 
 def pot_emd(*args: Any) -> Any:
