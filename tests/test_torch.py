@@ -324,10 +324,18 @@ def test_a_first_batch_that_fits_perfectly():
     assert 1.0 < value.mean().item() / W.mean() < 1.5
 
 
-def test_negative_costs_have_no_scale_to_follow():
+@pytest.mark.parametrize(("factor", "constant"), [(1.0, -0.3), (1e155, 0.0), (1e-200, 0.0), (2.0**900, -(2.0**900))])
+def test_a_temperature_follows_negative_costs_and_those_of_any_scale(factor, constant):
+    p, q = (x.double() for x in batch(zeros=0))
+    usual, loss = WassersteinLoss(GRID, tau=100), WassersteinLoss(factor * GRID.matrix() + constant, tau=100)
+    for _ in range(5):
+        values = [one(p, q, torch.arange(6)).item() for one in (usual, loss)]
+        np.testing.assert_allclose((values[1] - constant) / factor, values[0], rtol=1e-6)
+        np.testing.assert_allclose(loss.temperature / factor, usual.temperature, rtol=1e-6)
+
+
+def test_negative_costs():
     cost = GRID.matrix() - 0.3
-    with pytest.raises(ValueError, match="temperature: 'auto' needs costs >= 0"):
-        WassersteinLoss(cost)
     p, q = batch(zeros=0)
     loss = WassersteinLoss(cost, temperature=1e-4, tau=100)
     for _ in range(5):

@@ -49,7 +49,7 @@ class WassersteinLoss(torch.nn.Module):
     temperature : "auto" or float
         "auto" follows the loss: it is chosen at the first call, as for the models. From then on it rises where V(z) and
         the lower bound of W by its potentials are close, and falls where they are far apart, so that V(z) stays
-        somewhat above W. A number is the temperature itself, which stays constant; negative costs need one.
+        somewhat above W. A number is the temperature itself, which stays constant.
     from_logits : bool
         Whether p comes as logits, of which the softmax is taken.
     reduction : {"mean", "sum", "none"}
@@ -122,10 +122,9 @@ class WassersteinLoss(torch.nn.Module):
         super().__init__()
         self.cost = as_cost(cost)
         self._T = validation.initial_temperature(temperature)
-        if self._T is None and self.cost.row_min(np.zeros((1, self.cost.shape[1]), self.cost.dtype)).min() < 0:
-            raise ValueError("temperature: 'auto' needs costs >= 0, and some are negative; expected a number")
         self.cooling = 1.0
         self._follows = self._T is None
+        self._least, self._T_min = self.cost.least(), temperatures.minimum(self.cost)
         validation.choice(reduction, "reduction", ("mean", "sum", "none"))
         self.from_logits, self.reduction, self.by_position = from_logits, reduction, by_position
         self.tau = validation.count(tau, "tau")
@@ -260,12 +259,12 @@ class WassersteinLoss(torch.nn.Module):
         some = evaluation.sample(len(pair))
         oracle = Oracle(self.cost, pair.q[some], seed=self.chains.seed, n_jobs=self.n_jobs)
         _, T = evaluation.initial_temperatures(oracle, pair.p[some])
-        return max(float(T.mean()), temperatures.minimum(self.cost))
+        return max(float(T.mean()), self._T_min)
 
     def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:
         L = lower_potential(pair, info.U, self.n_jobs)
         V, lower = float(info.value.mean()), float(dual_value(pair, info.U, L).mean())
-        return _TRACKING.update(T, V, lower, temperatures.minimum(self.cost), self.cooling)
+        return _TRACKING.update(T, V - self._least, lower - self._least, self._T_min, self.cooling)
 
 
 def _centred(potential: NDArray[np.floating]) -> NDArray[np.float64]:

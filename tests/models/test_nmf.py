@@ -369,8 +369,8 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
             WassersteinNMF.load(path)
     for name in arrays.keys() - {"format"}:
         np.savez(path, **{key: x for key, x in arrays.items() if key != name})
-        # parameters have defaults, and files of earlier versions have no spacing
-        optional = name.startswith("parameter_") or name.endswith("cost_spacing")
+        # parameters have defaults, and files of earlier versions have no spacing and no unit
+        optional = name.startswith("parameter_") or name.endswith(("cost_spacing", "run_unit"))
         if not optional or name == "parameter_step_size":
             with pytest.raises(ValueError, match=r"path: .*model\.npz is incomplete"):
                 WassersteinNMF.load(path)

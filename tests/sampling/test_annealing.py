@@ -178,11 +178,6 @@ def test_epoch_decay_is_the_papers():
     assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0).T
 
 
-def test_what_a_progress_bar_shows():
-    assert start().describe(7.0) == "cost 7, T 5.0e-01"
-    assert ADAPTIVE.record(start(), 3.0)[0].describe(7.0) == "cost 3, T 5.0e-01"
-
-
 # serialisation
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import costs
-from ..core.costs import Cost
+from ..core.costs import Units
 from ..distributed import checkpoints
 from ..distributed.shard import Array, precision
 from ..distributed.shards import LocalShards, Shards, load_shards
@@ -34,7 +34,7 @@ class FitState:
     n: int  # number of measures with mass
     support: float  # mean number of bins with mass
     dtype: str  # of the data
-    cost: Cost  # in the precision of the chains
+    units: Units  # the cost in the precision of the chains
     log_components: Array
     best_components: Array  # logarithms
     control: ModelState
@@ -43,7 +43,7 @@ class FitState:
 
     def __post_init__(self) -> None:
         # both read all of a dense cost, which is too slow for every epoch
-        self.scale, self.precision = costs.mean_cost(self.cost), precision(self.cost, self.n)
+        self.scale, self.precision = costs.mean_cost(self.units.cost), precision(self.units.cost, self.n)
 
 
 def save(model: WassersteinNMF, path: str | os.PathLike[str]) -> None:
@@ -98,7 +98,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
     arrays["parameter_step_size"] = model._step_sizes()
     arrays |= {"n_seen": model.n_seen_, "n_shards": 0}
     if state is not None:
-        arrays["n_shards"] = len(state.shards)
+        arrays |= {"n_shards": len(state.shards), "run_unit": state.units.unit}
         arrays |= {f"run_{name}": getattr(state, name) for name in _SAVED}
         arrays |= {f"control_{name}": value for name, value in state.control.to_arrays().items()}
         arrays["run_history"] = np.array(state.history, np.float64).reshape(-1, len(Epoch._fields))
@@ -126,6 +126,8 @@ def _model(
     values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _SAVED}
     control = ModelState.from_arrays(npz.with_prefix(arrays, "control_"))
     history = [Epoch(*row) for row in saved["history"].tolist()]
-    model._run = FitState(shards, cost=costs.single(cost), control=control, history=history, **values)
+    # before there were units, chains had the cost as it is
+    units = costs.in_units(cost) if "unit" in saved else Units(cost, 0.0, 1.0)
+    model._run = FitState(shards, units=units.single(), control=control, history=history, **values)
     model._publish(model._run)
     return model

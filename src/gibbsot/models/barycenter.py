@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import costs, validation
-from ..core.costs import Cost
+from ..core.costs import Cost, Units
 from ..distributed import fixed_point
 from ..distributed.shard import Array, EpochSums, Indices, Sample, Shard, command, precision, query
 from ..distributed.shards import Shards
@@ -159,26 +159,25 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         return self
 
     def _fit(self, shards: Shards[BarycenterShard], started: float) -> None:
-        cost = self.cost_
-        weights = self._weights(shards)
-        single, seed = costs.single(cost), _base.seed(self.random_state)
-        shards.initialise(single, self.tau, seed, self.n_jobs)
-        shards.reduce(BarycenterShard.set_weights, weights, cost.astype(np.float64))
-        descent = _Descent(self, shards, single)
+        units, weights = costs.in_units(self.cost_), self._weights(shards)
+        shards.initialise(units.single().cost, self.tau, _base.seed(self.random_state), self.n_jobs)
+        shards.reduce(BarycenterShard.set_weights, weights, units.cost.astype(np.float64))
+        descent = _Descent(self, shards, units.single())
         self.history_: list[Epoch] = []
-        self.objective_, self.lower_bound_ = np.inf, -np.inf
+        self.objective_ = np.inf
         dtype = np.result_type(*(one.dtype for one in shards.metadata))
 
         def publish() -> None:
             p = np.where(descent.average < _NEGLIGIBLE * descent.average.max(), 0, descent.average)
             self.barycenter_ = (p / p.sum()).astype(dtype)
-            self.n_iter_ = len(self.history_)
+            self.n_iter_, self.lower_bound_ = len(self.history_), units.lower(descent.lower)
 
         publish()
         run_epochs("Wasserstein barycenter", self, descent.epochs(), self.history_, publish, started)
         descent.improve_bound(_ROUNDS[1])
+        publish()
         p = self.barycenter_.astype(np.float64)
-        self.objective_ = descent.objective(p / p.sum())
+        self.objective_ = units.value(descent.objective(p / p.sum()))
         self.history_[-1] = self.history_[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
 
     def _weights(self, shards: Shards[BarycenterShard]) -> Array | None:
@@ -195,8 +194,9 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
 class _Descent:
     """Mirror descent from the mean of the measures."""
 
-    def __init__(self, model: WassersteinBarycenter, shards: Shards[BarycenterShard], cost: Cost) -> None:
-        self.model, self.shards, self.cost = model, shards, cost
+    def __init__(self, model: WassersteinBarycenter, shards: Shards[BarycenterShard], units: Units) -> None:
+        cost = units.cost
+        self.model, self.shards, self.units, self.lower = model, shards, units, -np.inf
         self.sizes = shards.reduce(BarycenterShard.sizes)
         self.precision = precision(cost, self.sizes.n)
         m = cost.shape[0]
@@ -206,12 +206,12 @@ class _Descent:
         if T is None:
             sample = Sample(evaluation.sample(self.sizes.n), self.average)
             _, temperatures = shards.reduce(BarycenterShard.initial_temperatures, sample)
-            T = max(_INITIAL * float(temperatures.mean()), T_min)
-        self.state = _COOLING.init(T, T_min, m + self.sizes.support / self.sizes.n)
+            T = max(_INITIAL * float(temperatures.mean()), T_min) * units.unit
+        self.state = _COOLING.init(T / units.unit, T_min, m + self.sizes.support / self.sizes.n)
 
     def epochs(self) -> Iterator[tuple[Epoch, str]]:
         """Run epochs until the cooling has finished."""
-        log_p, scale = logarithms(self.average), costs.mean_cost(self.cost)
+        log_p, scale = logarithms(self.average), costs.mean_cost(self.units.cost)
         _, quantum, value_quantum = self.precision
         for epoch in range(1, self.model.max_epochs + 1):
             T, step = self.state.T, self.state.step
@@ -224,9 +224,10 @@ class _Descent:
             self.state = _COOLING.observe(self.state, estimate)
             due = _COOLING.due(self.state)
             gain = self.improve_bound(_ROUNDS[0]) if due else 0.0
-            lower = self.model.lower_bound_ if due else np.nan
-            record = Epoch(estimate, lower, np.nan, T, step, sums.sweeps / self.sizes.n)
-            yield record, f"cost {estimate:.3g}, T {T:.1e}"
+            cost, T = self.units.value(estimate), T * self.units.unit
+            lower = self.units.lower(self.lower) if due else np.nan
+            record = Epoch(cost, lower, np.nan, T, step, sums.sweeps / self.sizes.n)
+            yield record, f"cost {cost:.3g}, T {T:.1e}"
             trend = _COOLING.trend(self.state, self.model.tol, gain) if due else Trend.FALLING
             self.state = _COOLING.update(self.state, trend)
             if self.state.finished:
@@ -235,10 +236,10 @@ class _Descent:
                 log_p = logarithms(self.average)
 
     def improve_bound(self, rounds: int) -> float:
-        """Improve the model's lower bound by the mean potentials; return the gain."""
-        old = self.model.lower_bound_
-        self.model.lower_bound_ = max(old, lower_bound(self.shards, self.cost, rounds))
-        return self.model.lower_bound_ - old
+        """Improve the lower bound by the mean potentials; return the gain."""
+        old = self.lower
+        self.lower = max(old, lower_bound(self.shards, self.units.cost, rounds))
+        return self.lower - old
 
     def objective(self, p: Array) -> float:
         """Return the exact objective of p."""

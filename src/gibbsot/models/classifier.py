@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from threadpoolctl import threadpool_limits
 
 from ..core import costs, validation
-from ..core.costs import Cost, as_cost
+from ..core.costs import Cost, Units, as_cost
 from ..sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
 from ..solvers import evaluation
 from ..solvers.oracle import Oracle
@@ -44,9 +44,9 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         + \alpha \bar M \|A\|^2, \qquad p_i = \mathrm{softmax}(A x_i + b)
 
     as in *Learning with a Wasserstein loss* (Frogner et al. 2015), where y_i is one label or a histogram over labels
-    and :math:`\bar M` the mean cost. Gradients of W come from warm-started Gibbs samplers (`Oracle`), steps are Adam's.
-    Features are standardised internally, so that neither their units nor those of the cost matter; A in the penalty is
-    that of standardised features.
+    and :math:`\bar M` the mean cost above the least. Gradients of W come from warm-started Gibbs samplers (`Oracle`),
+    steps are Adam's. Features are standardised internally, so that neither their units nor those of the cost matter; A
+    in the penalty is that of standardised features.
 
     W alone is bounded and not convex: it neglects outliers and has local minima; therefore the fit starts with some
     epochs of cross-entropy. Also, W does not rank the labels that a sample does not have, and for a single label it is
@@ -188,12 +188,13 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError("y: has 1 class; expected at least two")
         self.cost_ = _between_labels(self.cost, self.classes_, self.label_vectors)
         seed, Y = _base.seed(self.random_state), self._histograms(y)
-        oracle = Oracle(costs.single(self.cost_), Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
+        units = costs.in_units(self.cost_).single()
+        oracle = Oracle(units.cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
         model, rng = _Linear(X, len(self.classes_)), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
             self._pretrain(model, Y, rng)
             self.history_: list[Epoch] = []
-            epochs = self._epochs(_Data(oracle, Y), model, rng)
+            epochs = self._epochs(_Data(oracle, Y, units), model, rng)
             run_epochs("Wasserstein classifier", self, epochs, self.history_, lambda: self._publish(model), started)
         return self
 
@@ -299,16 +300,16 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Minimise the objective, from the model of `_pretrain`, until the cooling has finished."""
         T0 = validation.initial_temperature(self.temperature)
         automatic = float(_INITIAL_BIAS * data.mean_cost * len(data.oracle) / data.oracle.targets.nnz)
-        state = _COOLING.init(automatic if T0 is None else T0)
+        state = _COOLING.init(automatic if T0 is None else T0 / data.units.unit)
         for _ in range(self.max_epochs):
             self._epoch(data, model, state, rng)
             objective = float(data.losses.mean() + self.alpha * (model.A**2).sum())
             state = _COOLING.observe(state, objective)
-            self.objective_ = _COOLING.level(state) * data.mean_cost
-            T, step = state.T, state.step
+            self.objective_ = data.units.value(_COOLING.level(state) * data.mean_cost)
+            T, step = state.T * data.units.unit, state.step
             state, bounds = self._cool(data, model, state)
-            value, sweeps = float(data.values.mean()), float(data.sweeps.mean())
-            yield Epoch(value, *bounds, T, step, sweeps), f"cost {value:.3g}, T {T:.1e}"
+            value, lower, upper = map(data.units.value, (float(data.values.mean()), *bounds))
+            yield Epoch(value, lower, upper, T, step, float(data.sweeps.mean())), f"cost {value:.3g}, T {T:.1e}"
             if state.finished:
                 return
 
@@ -348,8 +349,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 class _Data:
     """The training data, and what the last epoch has shown of each sample."""
 
-    def __init__(self, oracle: Oracle, Y: Array) -> None:
-        self.oracle, self.Y, self.mean_cost = oracle, Y, costs.mean_cost(oracle.cost)
+    def __init__(self, oracle: Oracle, Y: Array, units: Units) -> None:
+        self.oracle, self.Y, self.units, self.mean_cost = oracle, Y, units, costs.mean_cost(oracle.cost)
         self.losses, self.values, self.sweeps = np.empty((3, len(oracle)))
 
 
@@ -420,7 +421,7 @@ def _between_labels(cost: Any, labels: NDArray[Any], vectors: Any) -> Cost:
                 f"cost: is for {found.shape[0]} x {found.shape[1]} labels; expected {K} x {K}, as there are in y "
                 "(which may be histograms, with columns for labels that do not occur)"
             )
-    checked, even = feature_cost(found, K), np.full((1, K), 1 / K)
-    if not checked.mean(even, even)[0] > 0:
-        raise ValueError("cost: has no positive mean; expected costs, larger for labels that are further apart")
+    checked = feature_cost(found, K)
+    if not checked.spread() > 0:
+        raise ValueError("cost: all costs are equal; expected larger ones for labels that are further apart")
     return checked

@@ -125,7 +125,7 @@ class MembershipSolver:
 
     def __init__(self, D: Array, cost: Cost, batch_size: int, step_size: float = _STEP, **options: Any) -> None:
         self.components = fixed_point.components(D / D.sum(axis=1, keepdims=True))
-        self.basis, self.cost = basis(self.components), costs.single(cost)
+        self.basis, self.cost = basis(self.components), costs.in_units(cost).single().cost
         self.batch_size, self.step_size, self.options = batch_size, step_size, options
 
     def __call__(self, X: Any) -> NDArray[np.floating]:

@@ -261,7 +261,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             )
             if cost != self.cost_:
                 raise ValueError("cost: differs from that of the fit, cost_; expected the same")
-            shards.initialise(run.cost, self.tau, self.seed_, self.n_jobs)
+            shards.initialise(run.units.cost, self.tau, self.seed_, self.n_jobs)
             same = shards.collect(MixtureShard.checksum) == run.shards.collect(MixtureShard.checksum)
         if not same:
             raise ValueError("X: differs from the data of the fit; expected the same measures, in the same shards")
@@ -433,8 +433,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
 
     def _start(self, shards: Shards[MixtureShard], log_D: Array | None, n_seen: int = 0) -> FitState:
         """Start the chains and memberships; components that are not given are found from a sample of the measures."""
-        cost, n = costs.single(self.cost_), sum(one.n_measures for one in shards.metadata)
-        shards.initialise(cost, self.tau, self.seed_, self.n_jobs, n_seen)
+        units, n = costs.in_units(self.cost_).single(), sum(one.n_measures for one in shards.metadata)
+        shards.initialise(units.cost, self.tau, self.seed_, self.n_jobs, n_seen)
         indices, W = np.empty(0, np.intp), np.empty((0, self.n_components))
         if log_D is None:
             indices = evaluation.sample(n, _START_SAMPLE)
@@ -444,15 +444,16 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             indices = indices if isinstance(self.init, str) else np.arange(n)
         shards.reduce(MixtureShard.start, basis(fixed_point.components(np.exp(log_D))), indices, W)
         initial = shards.reduce(MixtureShard.initial_temperatures, _sample(n, np.exp(log_D), best=False))
-        T = validation.initial_temperature(self.temperature)
-        control = AdaptiveCooling().init(initial.values, initial.temperatures, temperature.minimum(cost), T)
+        T, T_min = validation.initial_temperature(self.temperature), temperature.minimum(units.cost)
+        T = None if T is None else T / units.unit
+        control = AdaptiveCooling().init(initial.values, initial.temperatures, T_min, T)
         support = shards.reduce(MixtureShard.support_size) / n
         dtype = np.result_type(*(one.dtype for one in shards.metadata)).str
-        return FitState(shards, n, support, dtype, cost, log_D, log_D, control)
+        return FitState(shards, n, support, dtype, units, log_D, log_D, control)
 
     def _policy(self, run: FitState) -> ModelCooling:
         """Return the policy for temperature and steps."""
-        return AdaptiveCooling() if self.cooling == "adaptive" else EpochDecay(m=run.cost.shape[0], m_bar=run.support)
+        return AdaptiveCooling() if self.cooling == "adaptive" else EpochDecay(m=self.n_features_in_, m_bar=run.support)
 
     def _descend(self, run: FitState, started: float) -> None:
         """Run the loop over epochs, write the last checkpoint, and warn of unused components."""
@@ -481,7 +482,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             if policy.due(run.control, epoch) or epoch == self.max_epochs:
                 bounds = self._evaluate(run, policy)
                 run.control = replace(run.control, evaluated=epoch)
-            yield Epoch(estimate, *bounds, T, step, sweeps), run.control.describe(estimate)
+            estimate, lower, upper = map(run.units.value, (estimate, *bounds))
+            cost = run.units.value(run.control.best) if run.control.past else estimate
+            T *= run.units.unit
+            yield Epoch(estimate, lower, upper, T, step, sweeps), f"cost {cost:.3g}, T {T:.1e}"
 
     def _epoch(self, run: FitState, learn: bool = True) -> tuple[float, float, float]:
         """Update all memberships and, if `learn`, the components; return the means of V(z), sweeps and changes."""
@@ -531,7 +535,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     def _publish(self, run: FitState) -> None:
         """Set the public attributes to the best model so far."""
         self.components_ = np.exp(run.best_components).astype(run.dtype)
-        self.reconstruction_err_ = run.control.best
+        self.reconstruction_err_ = run.units.value(run.control.best)
         self.n_iter_ = len(run.history)
         self.history_ = run.history
 

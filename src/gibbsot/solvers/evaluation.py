@@ -55,5 +55,6 @@ def initial_temperatures(oracle: Oracle, P: Any, indices: ArrayLike | None = Non
     pair, state = oracle.problem(P, indices)
     n_jobs = oracle.n_jobs
     cold = GibbsSolver(_ANNEALING, schedules.Adaptive(0.3), seed=state.seed, ids=state.ids, n_jobs=n_jobs)(pair)
-    value = cold.info.value
-    return value, theory.sampled_temperature(cold.state, pair, (1 + INITIAL_BIAS) * value, n_jobs)
+    value, least = cold.info.value, oracle.cost.least()  # the bias is relative to what exceeds the least cost
+    target = least + (1 + INITIAL_BIAS) * (value - least)
+    return value, theory.sampled_temperature(cold.state, pair, target, n_jobs)

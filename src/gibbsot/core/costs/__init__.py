@@ -9,7 +9,7 @@ matrix. `Cost` in ``base.py`` says how to add one.
 """
 
 from .base import Cost
-from .conversion import as_cost, from_arrays, mean_cost, single
+from .conversion import Units, as_cost, from_arrays, in_units, mean_cost, single
 from .dense import DenseCost, coulomb
 from .grid import GridCost
 from .points import PointCost
@@ -19,9 +19,11 @@ __all__ = [
     "DenseCost",
     "GridCost",
     "PointCost",
+    "Units",
     "as_cost",
     "coulomb",
     "from_arrays",
+    "in_units",
     "mean_cost",
     "single",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +12,7 @@ from numpy.typing import ArrayLike
 from .base import Array, Cost
 from .dense import DenseCost
 from .grid import GridCost
-from .points import PointCost
+from .points import MATRIX_BYTES, PointCost
 
 
 def as_cost(cost: Cost | ArrayLike) -> Cost:
@@ -62,7 +64,72 @@ def single(cost: Cost) -> Cost:
         return cost
 
 
+class Units(NamedTuple):
+    """A cost that starts at zero, in units of its spread: ``M = shift + unit * cost``.
+
+    Attributes
+    ----------
+    cost : Cost
+        The cost in units.
+    shift : float
+        The least cost.
+    unit : float
+        A power of four, so that scaling rounds nothing; the largest cost is from a quarter to one.
+    """
+
+    cost: Cost
+    shift: float
+    unit: float
+
+    def single(self) -> Units:
+        """Return the same in single precision, where the cost has it."""
+        return self._replace(cost=single(self.cost))
+
+    def value(self, x: float) -> float:
+        """Return a transport cost, for one in units."""
+        return self.shift + self.unit * x
+
+    def lower(self, x: float) -> float:
+        """Return a lower bound, for one in units: less what rounding of the shift could add."""
+        rounding = 4 * np.finfo(np.float64).eps * (abs(self.shift) + self.unit) if self.shift else 0.0
+        return self.value(x) - rounding
+
+
+def in_units(cost: Cost) -> Units:
+    """Return a cost in units of its spread, so that models do not depend on the units of the user.
+
+    Costs between points that only their metric can compute, and whose matrix is too large, stay as they are.
+
+    Parameters
+    ----------
+    cost : Cost
+        A finite cost.
+
+    Returns
+    -------
+    Units
+
+    Examples
+    --------
+    >>> in_units(DenseCost([[-1.0, 7.0], [3.0, -1.0]]))[1:]
+    (-1.0, 16.0)
+    """
+    shift, spread = cost.least(), cost.spread()
+    root = math.ldexp(1.0, math.ceil(math.frexp(spread)[1] / 2)) if spread > 0 else 1.0
+    unit = root * root
+    if isinstance(cost, PointCost) and cost.geometric:
+        side = root if cost.metric == "sqeuclidean" else unit
+        Y = None if cost.Y is cost.X else cost.Y / side
+        return Units(PointCost(cost.X / side, Y, cost.metric, cost.dtype), shift, unit)
+    if isinstance(cost, GridCost):
+        axes = [(axis.astype(np.float64) - float(axis.min())) / unit for axis in cost.axes]
+        return Units(GridCost(matrices=axes, dtype=cost.dtype), shift, unit)
+    if isinstance(cost, PointCost) and 8 * cost.shape[0] * cost.shape[1] > MATRIX_BYTES:
+        return Units(cost, 0.0, 1.0)
+    return Units(DenseCost((cost.matrix().astype(np.float64) - shift) / unit, cost.dtype), shift, unit)
+
+
 def mean_cost(cost: Cost) -> float:
-    """Return the mean of all costs, one if that is zero: the unit of step sizes."""
+    """Return the mean of all costs above the least, one if that is zero: the unit of step sizes."""
     p, q = (np.full((1, m), 1 / m) for m in cost.shape)
-    return float(cost.mean(p, q)[0]) or 1.0
+    return float(cost.mean(p, q)[0]) - cost.least() or 1.0

@@ -115,6 +115,11 @@ class PointCost(Cost):
         precision = "" if self.dtype == np.float64 else f", dtype={self.dtype.name!r}"
         return f"PointCost(<{counts} in {d} dimension{'s' * (d > 1)}>, metric={self.metric!r}{precision})"
 
+    @property
+    def geometric(self) -> bool:
+        """Whether the costs are plain or squared Euclidean distances."""
+        return self._power is not None
+
     def geometry(self) -> Geometry | None:
         return None if self._power is None or self.X.shape[1] > 3 else Geometry(self.X, self.Y, self._power)
 

@@ -85,10 +85,6 @@ class ModelState(SavedState):
     levels: tuple[float, ...] = ()
     finished: bool = False
 
-    def describe(self, estimate: float) -> str:
-        """Return the text of a progress bar: the best cost, or V(z) before the first evaluation."""
-        return f"cost {self.best if self.past else estimate:.3g}, T {self.T:.1e}"
-
 
 @dataclass(frozen=True)
 class ModelCooling(ABC):
