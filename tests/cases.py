@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+from scipy.optimize import linprog
 
 from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, coulomb, problem
 
@@ -53,11 +56,24 @@ def batch(kind: str, n: int = 3, dtype: DTypeLike = np.float64, seed: int = 0, z
 
 @st.composite
 def problems(draw: Any) -> Problem:
-    """A small batch of any kind and precision."""
-    return batch(
+    """A small batch of any kind and precision; infinite costs leave a plan."""
+    pair = batch(
         draw(st.sampled_from(KINDS)),
         n=draw(st.integers(1, 3)),
         dtype=draw(st.sampled_from([np.float32, np.float64])),
         seed=draw(st.integers(0, 10_000)),
         zeros=draw(st.sampled_from([0.0, 0.4])),
     )
+    assume(pair.cost.finite or all(_feasible(*one, pair.cost.matrix()) for one in zip(pair.p, pair.q, strict=True)))
+    return pair
+
+
+def _feasible(p: Any, q: Any, M: Any) -> bool:
+    """Tell whether a plan avoids infinite costs, by a linear program."""
+    i, j = np.nonzero(np.isfinite(M))
+    arcs, ones = np.arange(len(i)), np.ones(len(i))
+    balance = sparse.vstack(
+        [sparse.csr_array((ones, (end, arcs)), (m, len(i))) for end, m in zip((i, j), M.shape, strict=True)]
+    )
+    found = linprog(np.zeros(len(i)), A_eq=balance[:-1], b_eq=np.concatenate([p, q])[:-1])
+    return found.status == 0
