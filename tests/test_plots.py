@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from scipy import sparse
 
 from gibbsot import plots
 from gibbsot.models.nmf import Epoch
+from gibbsot.plots.style import label
 
 RNG = np.random.default_rng(0)
 NAN = np.nan
@@ -49,6 +51,24 @@ def test_components_choose_their_columns(figure):
     assert 1 < width / height < 2.5
 
 
+def test_components_have_numbers(figure):
+    plots.components(figure, RNG.random((5, 6)), (2, 3), columns=3, numbers=[4, 0, 2, 1, 3])
+    texts = figure.axes[0].texts
+    assert [text.get_text() for text in texts] == ["4", "0", "2", "1", "3"]
+    assert [text.xy for text in texts][3] == (-0.5, 3.5)  # the first of the second row
+    drawn(figure)
+
+
+def test_profiles_of_measures_that_are_no_images(figure):
+    rows = RNG.random((5, 8))
+    plots.profiles(figure, rows, numbers=[4, 0, 2, 1, 3])
+    shown = [ax for ax in figure.axes if ax.get_visible()]
+    assert [ax.get_title(loc="left") for ax in shown] == ["4", "0", "2", "1", "3"]
+    for ax, row in zip(shown, rows, strict=True):
+        np.testing.assert_array_equal(ax.patches[0].get_data().values, row)
+    assert drawn(figure).std() > 0.05
+
+
 def test_one_empty_component_is_drawn(figure):
     plots.components(figure, np.zeros((1, 6)), (2, 3))
     assert tiles(figure).max() == 0
@@ -81,6 +101,21 @@ def test_convergence_shows_estimate_evaluations_and_temperature(figure):
     assert drawn(figure).std() > 0.02
 
 
+def test_convergence_survives_an_outlier(figure):
+    values = [1e6 if k == 7 else np.inf if k == 12 else 1 + 1 / k for k in range(1, 30)]
+    plots.convergence(figure.subplots(), [Epoch(x, NAN, NAN, 1e-3, 1, 50, 1) for x in values])
+    left = figure.axes[0]
+    assert 2 <= left.get_ylim()[1] < 5
+    assert [text.get_text() for text in left.texts] == ["1 above, up to 1e+06"]
+    assert drawn(figure).std() > 0.02
+
+
+def test_convergence_keeps_a_steep_start(figure):
+    plots.convergence(figure.subplots(), [Epoch(100 / k, NAN, NAN, 1e-3, 1, 50, 1) for k in range(1, 30)])
+    assert figure.axes[0].get_ylim()[1] >= 100
+    assert not figure.axes[0].texts
+
+
 def test_convergence_of_one_epoch_without_an_evaluation(figure):
     plots.convergence(figure.subplots(), [Epoch(1.0, NAN, NAN, 1e-3, 1.0, 50.0, 0.1)])
     assert drawn(figure).std() > 0
@@ -103,8 +138,102 @@ GOOD = np.ones((2, 6))
         (lambda f: plots.reconstruction(f, GOOD, np.ones((2, 5)), (2, 3)), "mixtures"),
         (lambda f: plots.reconstruction(f, GOOD, np.ones((3, 6)), (2, 3)), "mixtures"),
         (lambda f: plots.convergence(f.subplots(), []), "history"),
+        (lambda f: plots.profiles(f, np.ones(5)), "rows"),
     ],
 )
 def test_wrong_shapes_name_the_argument(figure, draw, name):
     with pytest.raises(ValueError, match=f"^{name}:"):
         draw(figure)
+
+
+# plans
+
+
+def test_a_plan_carries_its_marginals_and_names(figure):
+    Z = np.array([[0.1, 0.2, 0.0], [0.0, 0.3, 0.4]])
+    plots.plan(figure.subplots(), Z, names=("a.png", "$b$.png"))
+    (ax,) = figure.axes
+    top, right = ax.child_axes
+    np.testing.assert_allclose(top.patches[0].get_data().values, [0.3, 0.7])
+    np.testing.assert_allclose(right.patches[0].get_data().values, [0.1, 0.5, 0.4])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a.png", r"\$b\$.png")
+    assert ax.get_legend() is None  # there is nothing to tell apart
+    assert drawn(figure).std() > 0.05
+
+
+def test_a_plan_between_points_on_a_line(figure):
+    x, y = np.array([3.0, 1.0]), np.array([[5.0], [9.0]])
+    plots.plan(figure.subplots(), np.eye(2) / 2, points=(x, y))
+    (ax,) = figure.axes
+    np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[3, 5], [1, 9]])
+    assert (ax.get_xlim(), ax.get_ylim()) == ((1, 3), (5, 9))
+    drawn(figure)
+
+
+def test_a_plan_of_many_entries_is_an_image(figure):
+    n = 6000
+    plots.plan(figure.subplots(), sparse.eye_array(n) / n, sparse.eye_array(n) / n)
+    (ax,) = figure.axes
+    assert not ax.collections
+    for image in ax.images:
+        pixels = image.get_array()
+        np.testing.assert_array_equal(~pixels.mask, np.eye(len(pixels), dtype=bool))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["exact", "Gibbs-OT"]
+    drawn(figure)
+
+
+def test_few_arcs_are_lines_between_dots(figure):
+    X, Y = RNG.random((5, 2)), RNG.random((4, 2))
+    Z = np.zeros((5, 4))
+    Z[0, 1], Z[3, 2] = 0.6, 0.4
+    plots.displacements(figure.subplots(), Z, X, Y, ("a", "_b"))
+    (ax,) = figure.axes
+    first, second, lines = ax.collections
+    np.testing.assert_array_equal(first.get_offsets(), X[[0, 3]])
+    np.testing.assert_array_equal(second.get_offsets(), Y[[1, 2]])
+    np.testing.assert_allclose(lines.get_segments(), np.stack([X[[0, 3]], Y[[1, 2]]], axis=1))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", " _b"]
+    assert drawn(figure).std() > 0.02
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_many_arcs_are_a_field(figure, grid):
+    """All mass moves by (3, 1): so does every arrow."""
+    X = np.indices((40, 30))[::-1].reshape(2, -1).T.astype(float)
+    n = len(X)
+    shape = (41, 33) if grid else None
+    plots.displacements(figure.subplots(), sparse.eye_array(n) / n, X, X + np.array([3, 1]), ("a", "b"), shape=shape)
+    (ax,) = figure.axes
+    field = ax.collections[-1]
+    assert field.N <= 14 * 14
+    np.testing.assert_allclose(field.U, 3)
+    np.testing.assert_allclose(field.V, 1)
+    assert len(ax.images) == grid
+    assert ax.yaxis_inverted() == grid
+    if grid:  # green, both, pink and nothing
+        pixels = ax.images[0].get_array()
+        assert pixels[0, 0].argmax() == 1
+        assert pixels[40, 32].argmax() == 0
+        assert pixels[10, 10].max() < pixels[0, 0].max()
+        np.testing.assert_array_equal(pixels[0, 32], 1)
+    drawn(figure)
+
+
+def test_a_plan_in_space_has_three_projections(figure):
+    weights = RNG.random((3, 4, 5))
+    X = np.indices(weights.shape)[::-1].reshape(3, -1).T.astype(float)
+    Z = sparse.diags_array(weights.ravel())
+    plots.projections(figure, Z, X, X, ("a", "b"), shape=weights.shape)
+    assert [ax.images[0].get_array().shape[:2] for ax in figure.axes] == [(4, 5), (3, 5), (3, 4)]
+    assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes] == [("x", "y"), ("x", "z"), ("y", "z")]
+    assert drawn(figure).std() > 0.05
+    other = Figure()
+    plots.projections(other, Z, X, X + 1, ("a", "b"))
+    assert drawn(other).std() > 0.02
+
+
+def test_names_are_drawn_as_they_are_or_as_boxes(figure):
+    ax = figure.subplots()
+    ax.set_title(label("$\\frac{1$ \u5730\x1b\U0001f600"))
+    drawn(figure)  # would warn of missing glyphs, or fail to parse
+    assert label("a\u5730$") == "a\u25a1\\$"

@@ -318,7 +318,9 @@ def test_names_with_escape_sequences_do_not_reach_the_terminal(capfd):
         )
 
 
-@pytest.mark.parametrize("stem", ["$a^b", "$a^b$", "a_b & <i>", "[red]x[/]"])
+@pytest.mark.parametrize(
+    "stem", ["$a^b", "$a^b$", "$\\frac{1$", "\u5730\u56fe", "_under", "\x1b[2J", "a_b & <i>", "[red]x[/]"]
+)
 def test_names_do_not_break_pictures(capfd, stem):
     Image.fromarray(RNG.integers(0, 200, (6, 5), dtype=np.uint8)).save(f"{stem.replace('/', '-')}.png")
     name = f"{stem.replace('/', '-')}.png"

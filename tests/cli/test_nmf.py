@@ -44,7 +44,8 @@ def test_nmf_of_a_matrix_on_a_line(tmp_path, capfd):
     words = ["nmf", tmp_path / "rows.csv", "--components", "2", "--epochs", "2", "--out"]
     assert main([*map(str, words), str(tmp_path / "line")]) == 0
     assert "9 measures as mixtures of 2 components" in capfd.readouterr().out
-    assert set(os.listdir(tmp_path / "line")) == NMF_FILES | {"convergence.png"}
+    assert set(os.listdir(tmp_path / "line")) == NMF_FILES | {"convergence.png", "components.png"}
+    check_picture(tmp_path / "line" / "components.png")
     report = succeeds(capfd, *words, tmp_path / "images", "--shape", "3", "4", "--size", "2", "2", "--limit", "5")
     assert (report["measures"], report["shape"]) == (5, [2, 2])
 

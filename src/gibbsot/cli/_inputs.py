@@ -6,13 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.costs import Cost
 from ..core.problems import Problem
 from ..io.readers import Measure
-from ..solvers.exact import methods
+from ..solvers.exact import memory_needed, methods
 
 _SLOW, _LARGE = 20.0, 2e9  # seconds and bytes from which a problem counts as huge
-_STORED = 512e6  # bytes of the largest matrix of distances that is kept
 _SPACES = {1: "on a line", 2: "in the plane", 3: "in space"}
 
 
@@ -58,37 +56,42 @@ class Estimate(NamedTuple):
 
 
 def estimate(problem: Problem) -> Estimate:
-    """Return what the exact solver will need for the first problem, from its size and the method alone.
+    """Return what the exact solver will need for one problem, from its size and the method alone.
 
-    The figures were measured by benchmarks/exact_engine.py on one core with AVX2, and are scaled by powers of the size.
+    The times were measured by benchmarks/exact_engine.py on one core with AVX2, and are scaled by powers of the size.
     """
-    sizes = [float(np.count_nonzero(x[0])) for x in problem.given]
-    return _of_sizes(methods(problem)[0], max(sizes), sizes[0] * sizes[1], problem.cost)
+    sizes = _sizes(problem)
+    return Estimate(_seconds(methods(problem)[0], max(sizes), sizes[0] * sizes[1]), memory_needed(problem))
 
 
-def _of_sizes(method: str, m: float, pairs: float, cost: Cost) -> Estimate:
-    """Return the estimate for m points with weight on the larger side and a number of pairs."""
-    stored = 18 * pairs if type(cost).__name__ == "DenseCost" or 8 * pairs <= _STORED else 2 * _STORED + 2000 * m
+def _sizes(problem: Problem) -> tuple[int, int]:
+    """Return the numbers of points with weight."""
+    p, q = problem.given
+    return int(np.count_nonzero(p[0])), int(np.count_nonzero(q[0]))
+
+
+def _seconds(method: str, m: float, pairs: float) -> float:
+    """Return the time of a method with m points with weight on the larger side and a number of pairs."""
     return {
-        "all arcs": Estimate(0.8 * (pairs / 9e6) ** 1.2, 18 * pairs),
-        "line": Estimate(2.4 * m / 1e6, 500 * m),
-        "multiscale": Estimate(10 * (m / 65536) ** 1.4, 2200 * m),
-        "pyramid": Estimate(5 * (m / 16384) ** 1.8, 3000 * m),
-        "crossover": Estimate(2.4 * (pairs / 25e6) ** 1.3, stored),
+        "all arcs": 0.8 * (pairs / 9e6) ** 1.2,
+        "line": 2.4 * m / 1e6,
+        "multiscale": 10 * (m / 65536) ** 1.4,
+        "pyramid": 5 * (m / 16384) ** 1.8,
+        "crossover": 2.4 * (pairs / 25e6) ** 1.3,
     }[method]
 
 
 def advice(problem: Problem, first: Measure) -> str | None:
     """Return what a huge problem takes and what a smaller one would, or None for other problems."""
-    needs = estimate(problem)
+    needs, method = estimate(problem), methods(problem)[0]
     if not needs.huge:
         return None
-    sizes = [np.count_nonzero(x[0]) for x in problem.given]
-    text = f"{sizes[0]:,} and {sizes[1]:,} points with weight: {needs}"
-    factor, method = 1, methods(problem)[0]
-    while needs.huge and max(sizes) // (2 * factor) ** 2 >= 256:
+    m1, m2 = _sizes(problem)
+    text = f"{m1:,} and {m2:,} points with weight: {needs}"
+    factor = 1
+    while needs.huge and max(m1, m2) // (2 * factor) ** 2 >= 256:
         factor *= 2
-        needs = _of_sizes(method, max(sizes) / factor**2, sizes[0] * sizes[1] / factor**4, problem.cost)
+        needs = Estimate(_seconds(method, max(m1, m2) / factor**2, m1 * m2 / factor**4), needs.bytes / 4)
     if first.shape is not None and len(first.shape) == 2:
         return f"{text}; --size {first.shape[0] // factor} {first.shape[1] // factor} takes {needs}"
-    return f"{text}; a sample of {max(sizes) // factor**2:,} points takes {needs}"
+    return f"{text}; a sample of {max(m1, m2) // factor**2:,} points takes {needs}"

@@ -36,8 +36,9 @@ EPILOG = (
     "  gibbsot nmf shards/ --shape 28 28 --components 40 --scheduler tcp://head:8786 --out run"
 )
 
-_FILES = ("components.npy", "memberships.npy", "model.npz", "report.json", "convergence.png")
-_IMAGE_FILES = ("components.png", "reconstruction.png")
+_FILES = ("components.npy", "memberships.npy", "model.npz", "report.json", "convergence.png", "components.png")
+_IMAGE_FILES = ("reconstruction.png",)
+_MAX_PROFILES = 64  # components of measures that are no images, in one figure
 _SHARDS_PER_THREAD = 3
 
 
@@ -131,7 +132,7 @@ def nmf(
             message = f"stopped after {model.n_iter_} epochs, the model is in {options.model_path}"
             words = [*ctx.obj, *([] if resume else ["--resume"])]
             return _common.interrupted(console, message, words, report if as_json else None)
-        _write(model, shape, report, out)
+        _write(model, shape, invert, report, out)
     if as_json:
         _common.print_json(report)
     elif not quiet:
@@ -288,14 +289,14 @@ def _report(model: Any, shape: tuple[int, int] | None, data: str) -> dict[str, A
     }
 
 
-def _write(model: Any, shape: tuple[int, int] | None, report: dict[str, Any], out: Path) -> None:
+def _write(model: Any, shape: tuple[int, int] | None, invert: bool, report: dict[str, Any], out: Path) -> None:
     """Write all files of a fit; they are renamed after all of them are written."""
     with atomic.FileGroup() as files:
         with files.open(out / "components.npy") as file:
             np.save(file, model.components_)
         with files.open(out / "memberships.npy") as file:
             _write_rows(file, model.memberships_)
-        for name, figure in _figures(model, shape):
+        for name, figure in _figures(model, shape, invert):
             _common.save_png(files, out / name, figure)
         with files.open(out / "report.json") as file:
             file.write(strict_json.dumps(report, indent=1).encode() + b"\n")
@@ -311,19 +312,27 @@ def _write_rows(file: BinaryIO, matrix: Any) -> None:
         file.write(np.ascontiguousarray(block).tobytes())
 
 
-def _figures(model: Any, shape: tuple[int, int] | None) -> Iterator[tuple[str, Figure]]:
-    """Draw the convergence and, of images, the components by decreasing usage and some data with their mixtures."""
+def _figures(model: Any, shape: tuple[int, int] | None, invert: bool) -> Iterator[tuple[str, Figure]]:
+    """Draw the convergence, the components by decreasing usage, and some images with their mixtures.
+
+    Images are drawn as they were read: dark ink if they were inverted, else light on dark. The number of a component is
+    its row in components.npy.
+    """
     figure = plots.new_figure(8, 4.5)
     plots.convergence(figure.subplots(), model.history_)
     yield "convergence.png", figure
-    if shape is None:
-        return
-    X, P = model._reconstructions()
-    cmap = "gray_r" if np.median(X) == 0 else "gray"  # ink on an empty background, or light everywhere
+    order = np.argsort(-model.usage_, kind="stable")
     figure = plots.new_figure(10, 6)
-    plots.components(figure, model.components_[np.argsort(-model.usage_)], shape, cmap=cmap)
+    if shape is None:
+        order = order[:_MAX_PROFILES]
+        plots.profiles(figure, model.components_[order], numbers=order.tolist())
+        yield "components.png", figure
+        return
+    cmap = "gray_r" if invert else "gray"
+    plots.components(figure, model.components_[order], shape, cmap=cmap, numbers=order.tolist())
     yield "components.png", figure
     figure = plots.new_figure(10, 6)
+    X, P = model._reconstructions()
     plots.reconstruction(figure, X, P, shape, cmap=cmap)
     yield "reconstruction.png", figure
 

@@ -57,6 +57,9 @@ def ot(
     ] = None,
     method: Annotated[Method, typer.Option(help="The optimum, or the estimate of the paper's sampler.")] = Method.exact,
     gap: Annotated[float | None, typer.Option(help="Stop at this certified relative gap.")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop after this time, with the bounds proved by then.")
+    ] = None,
     sweeps: Annotated[int | None, typer.Option(help="Sweeps of --method gibbs: more are more precise.")] = None,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the plan: .npz (scipy.sparse), or .csv with i,j,mass.")
@@ -74,6 +77,8 @@ def ot(
     begun = time.perf_counter()
     native.threads(jobs)
     _check_method(method, gap, sweeps, seed)
+    if max_seconds is not None:
+        validation.positive(max_seconds, "--max-seconds")
     if weighted and not points:
         raise ValueError("--weighted: needs --points; the weight is the last column of the points")
     _check_target(plan, ".npz", ".csv")
@@ -102,6 +107,7 @@ def ot(
         method=method.value,
         gap=gap,
         normalize=True,
+        max_seconds=max_seconds,
         n_sweeps=sweeps,
         seed=seed,
         n_jobs=jobs,
@@ -113,7 +119,7 @@ def ot(
             with files.open(plan) as file:
                 _write_plan(file, plan.suffix.lower(), result.plan)
         if plan_picture is not None:
-            names = (a.name, b.name) if a.name != b.name else (str(a), str(b))
+            names = _names(a, b, rows)
             measures = (first, second) if cost_file is None else None
             _draw_plan(files, plan_picture, result.plan, measures, names)
     if as_json:
@@ -163,23 +169,47 @@ def _write_plan(file: BinaryIO, suffix: str, Z: Any) -> None:
 def _draw_plan(
     files: atomic.FileGroup, path: Path, Z: Any, measures: tuple[Measure, Measure] | None, names: tuple[str, str]
 ) -> None:
-    """Draw a plan: in the plane where both measures have points there, else as a matrix."""
-    figure = plots.new_figure(6, 6)
-    X, Y = map(_plane_points, measures) if measures is not None else (None, None)
-    if measures is None or X is None or Y is None:
-        plots.plan(figure.subplots(), sparse.csr_array(Z))
+    """Draw a plan: in the plane or in space where both measures have points there, else as a matrix."""
+    X, Y = (None, None) if measures is None else map(_positions, measures)
+    if measures is None or X is None or Y is None or X.shape[1] == 1:
+        figure = plots.new_figure(6, 6)
+        plots.plan(figure.subplots(), Z, names=names, points=None if X is None or Y is None else (X, Y))
+    elif X.shape[1] == 3:
+        shape: Any = measures[0].shape
+        figure = plots.new_figure(13, 5)
+        plots.projections(figure, Z, X, Y, names, shape=shape)
     else:
-        plots.displacements(figure.subplots(), Z, X, Y, names, y_down=measures[0].shape is not None)
+        figure = plots.new_figure(7, 7)
+        ax = figure.subplots()
+        if X.shape[1] > 3:
+            X, Y = _principal_plane(X, Y)
+            ax.set(xlabel="first principal axis", ylabel="second principal axis")
+        shape = measures[0].shape
+        plots.displacements(ax, Z, X, Y, names, shape=shape)
     _common.save_png(files, path, figure)
 
 
-def _plane_points(measure: Measure) -> NDArray[np.float64] | None:
-    """Return the points (x, y) of a measure in the plane, or None for other measures."""
+def _names(a: Path, b: Path, rows: tuple[int, int] | None) -> tuple[str, str]:
+    """Return what the measures are called in a picture."""
+    first, second = (a.name, b.name) if a.name != b.name or a == b else (str(a), str(b))
+    return (first, second) if rows is None else (f"{first} [{rows[0]}]", f"{second} [{rows[1]}]")
+
+
+def _positions(measure: Measure) -> NDArray[np.float64] | None:
+    """Return the points of a measure, x first, or None for weights on a line."""
     if measure.points is not None:
-        return measure.points if measure.points.shape[1] == 2 else None
-    if measure.shape is None or len(measure.shape) != 2:
+        return measure.points
+    if measure.shape is None or len(measure.shape) == 1:
         return None
-    return np.indices(measure.shape)[::-1].reshape(2, -1).T.astype(np.float64)
+    return np.indices(measure.shape)[::-1].reshape(len(measure.shape), -1).T.astype(np.float64)
+
+
+def _principal_plane(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Return points in the coordinates of the two axes along which both clouds together vary most."""
+    both = np.concatenate([X, Y])
+    both = both - both.mean(axis=0)
+    axes = np.linalg.eigh(both.T @ both)[1][:, :-3:-1]
+    return tuple(np.split(both @ axes, [len(X)]))
 
 
 def _report(result: OTResult, begun: float) -> dict[str, Any]:

@@ -1,0 +1,26 @@
+"""Figures with matplotlib (the extra ``plots``), and the colours that all figures of the package use."""
+
+from .fits import components, convergence, profiles, reconstruction
+from .plans import displacements, plan, projections
+from .runs import diagnostics
+from .style import DARK_GREY, GREEN, GREY, PALE_GREEN, PALE_GREY, PALE_PINK, PINK, hide_spines, new_figure
+
+__all__ = [
+    "DARK_GREY",
+    "GREEN",
+    "GREY",
+    "PALE_GREEN",
+    "PALE_GREY",
+    "PALE_PINK",
+    "PINK",
+    "components",
+    "convergence",
+    "diagnostics",
+    "displacements",
+    "hide_spines",
+    "new_figure",
+    "plan",
+    "profiles",
+    "projections",
+    "reconstruction",
+]

@@ -1,0 +1,221 @@
+"""Transport plans: as a matrix with its marginals, or as what moves where in the plane and in space."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from .style import DARK_GREY, GREEN, PALE_GREEN, PINK, label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MAX_ARCS = 600  # that are drawn one by one
+_MAX_DOTS = 5000  # of a matrix that are drawn one by one
+_BINS = 200  # on either axis of a matrix with more dots
+_CELLS = 14  # of the displacement field along the longer side
+
+Points = NDArray[np.float64]
+
+
+def plan(
+    ax: Axes,
+    Z: Any,
+    exact: Any | None = None,
+    title: str = "",
+    names: tuple[str, str] = ("source", "target"),
+    points: tuple[ArrayLike, ArrayLike] | None = None,
+) -> None:
+    """Draw a plan between measures on a line as a matrix, with the measures at its sides.
+
+    A larger dot moves more mass. Beyond 5,000 entries, darker pixels have more mass.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        Where to draw.
+    Z : array or sparse matrix of shape (m1, m2)
+        The plan.
+    exact : array or sparse matrix of shape (m1, m2), optional
+        An exact plan, drawn below in green, as in the paper.
+    title : str
+        The title of the axes.
+    names : pair of str
+        What the axes are called.
+    points : pair of arrays of shape (m1,) and (m2,), optional
+        The points of both measures, by default equally spaced on [0, 1].
+
+    Examples
+    --------
+    >>> from gibbsot.plots import new_figure
+    >>> figure = new_figure(4, 4)
+    >>> plan(figure.subplots(), [[0.5, 0.0], [0.0, 0.5]])
+    """
+    entries = sparse.coo_array(Z)
+    given = [(np.arange(m) + 0.5) / m for m in entries.shape] if points is None else [np.ravel(x) for x in points]
+    limits = [(0.0, 1.0) if points is None else (float(x.min()), float(x.max())) for x in given]
+    limits = [(low, high) if high > low else (low - 0.5, low + 0.5) for low, high in limits]
+    for matrix, colour, area, text in ((exact, PALE_GREEN, 90, "exact"), (entries, PINK, 14, "Gibbs-OT")):
+        if matrix is not None:
+            _dots(ax, sparse.coo_array(matrix), given, limits, colour, area, text)
+    ax.set(xlabel=label(names[0]), ylabel=label(names[1]), xlim=limits[0], ylim=limits[1], box_aspect=1)
+    if points is None:
+        ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+    top, right = ax.inset_axes((0, 1.02, 1, 0.15), sharex=ax), ax.inset_axes((1.02, 0, 0.15, 1), sharey=ax)
+    for k, (side, colour) in enumerate(((top, GREEN), (right, PINK))):
+        bins = min(_BINS, len(given[k])) if points is None else 50
+        weights, edges = np.histogram(given[k], bins, limits[k], weights=entries.sum(axis=1 - k))
+        side.stairs(weights, edges, fill=True, color=colour, orientation="horizontal" if k else "vertical")
+        side.axis("off")
+    top.set_title(title)
+    if exact is not None:
+        ax.legend(frameon=False, markerscale=1.5)
+
+
+def _dots(ax: Axes, entries: Any, points: Any, limits: Any, colour: str, area: float, text: str) -> None:
+    """Draw the entries of a matrix as dots, or many of them as pixels."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    x, y = points[0][entries.row], points[1][entries.col]
+    if entries.nnz <= _MAX_DOTS:
+        size = area * np.sqrt(entries.data / entries.data.max())
+        ax.scatter(x, y, s=size, c=colour, marker="s", linewidths=0, label=text)
+        return
+    mass, _, _ = np.histogram2d(x, y, _BINS, limits, weights=entries.data)
+    shades = LinearSegmentedColormap.from_list(text, ["white", colour]).with_extremes(bad=(1, 1, 1, 0))
+    pixels = np.where(mass > 0, 0.3 + 0.7 * np.sqrt(mass / mass.max()), np.nan).T
+    extent = (*limits[0], *limits[1])
+    ax.imshow(
+        pixels, cmap=shades, vmin=0, vmax=1, origin="lower", extent=extent, interpolation="nearest", aspect="auto"
+    )
+    ax.plot([], [], "s", color=colour, label=text)
+
+
+def displacements(
+    ax: Axes, Z: Any, X: Points, Y: Points, names: tuple[str, str], *, shape: tuple[int, int] | None = None
+) -> None:
+    """Draw a plan in the plane: both measures, and what moves where.
+
+    Up to 600 arcs are lines, darker for more mass. More arcs are drawn as a field: an arrow for each of at most 14 x 14
+    cells shows the mean displacement of the mass in it, darker for more mass.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        Where to draw.
+    Z : array or sparse matrix of shape (m1, m2)
+        The plan.
+    X, Y : arrays of shape (m1, 2) and (m2, 2)
+        The points of both measures, x and y.
+    names : pair of str
+        The names of both measures in the legend.
+    shape : (height, width), optional
+        The points are pixels of images of this shape; y increases downwards.
+
+    Examples
+    --------
+    >>> from gibbsot.plots import new_figure
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> displacements(new_figure(4, 4).subplots(), [[0.5, 0.0], [0.0, 0.5]], X, X + 1, ("a", "b"))
+    """
+    from matplotlib.collections import PathCollection
+
+    entries = sparse.coo_array(Z)
+    sides = ((X, entries.sum(axis=1), GREEN, names[0]), (Y, entries.sum(axis=0), PINK, names[1]))
+    if shape is None:
+        for points, weights, colour, name in sides:
+            support = weights > 0
+            size = np.maximum(30 * weights[support] / weights.max() * min(1, 300 / support.sum()), 0.5)
+            x, y = points[support].T
+            ax.scatter(x, y, s=size, c=colour, linewidths=0, label=label(name))
+    else:
+        _overlay(ax, sides, shape)
+    _arcs(ax, X[entries.row], Y[entries.col], entries.data)
+    ax.set_aspect("equal")
+    legend = ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    for handle in legend.legend_handles:
+        if isinstance(handle, PathCollection):
+            handle.set_sizes([40])
+
+
+def _overlay(ax: Axes, sides: Any, shape: tuple[int, int]) -> None:
+    """Draw two images over each other, each in its colour."""
+    from matplotlib.colors import to_rgb
+
+    pixels = np.ones((*shape, 3))
+    for points, weights, colour, name in sides:
+        image = np.zeros(shape)
+        np.add.at(image, tuple(points.astype(int).T[::-1]), weights)
+        full = np.quantile(image[image > 0], 0.95)  # a few outlying pixels would make all others pale
+        pixels -= 0.6 * np.clip(image / full, 0, 1)[..., None] * (1 - np.array(to_rgb(colour)))
+        ax.plot([], [], "s", color=colour, label=label(name))
+    ax.imshow(np.clip(pixels, 0, 1), interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
+
+
+def _arcs(ax: Axes, start: Points, end: Points, mass: NDArray[np.float64]) -> None:
+    """Draw arcs one by one, or many of them as the mean displacements of cells."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    shades = 0.15 + 0.85 * mass / mass.max()
+    if len(mass) <= _MAX_ARCS:
+        lines = np.stack([start, end], axis=1).tolist()
+        ax.add_collection(LineCollection(lines, colors=DARK_GREY, alpha=shades, linewidth=0.8))
+        return
+    low, wide = start.min(axis=0), np.ptp(start, axis=0).max() or 1.0
+    cell = np.minimum((start - low) / wide * _CELLS, _CELLS - 1).astype(int)
+    index = cell[:, 0] * _CELLS + cell[:, 1]
+    total = np.bincount(index, mass, _CELLS**2)
+    used = total > 1e-2 * total.max()
+    tail, head = (
+        np.stack([np.bincount(index, mass * x, _CELLS**2)[used] / total[used] for x in points.T])
+        for points in (start, end)
+    )
+    colours = [to_rgba(DARK_GREY, 0.3 + 0.7 * share) for share in np.sqrt(total[used] / total.max())]
+    ax.quiver(*tail, *(head - tail), color=colours, angles="xy", scale_units="xy", scale=1, width=0.003)
+    ax.update_datalim(head.T)
+    ax.autoscale_view()
+
+
+def projections(
+    figure: Figure,
+    Z: Any,
+    X: Points,
+    Y: Points,
+    names: tuple[str, str],
+    *,
+    shape: tuple[int, int, int] | None = None,
+) -> None:
+    """Draw a plan in space as three projections, each along one axis.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        An empty figure.
+    Z : array or sparse matrix of shape (m1, m2)
+        The plan.
+    X, Y : arrays of shape (m1, 3) and (m2, 3)
+        The points of both measures, x, y and z.
+    names : pair of str
+        The names of both measures in the legends.
+    shape : (depth, height, width), optional
+        The points are voxels of volumes of this shape.
+
+    Examples
+    --------
+    >>> from gibbsot.plots import new_figure
+    >>> X = np.eye(3)
+    >>> projections(new_figure(9, 3), X / 3, X, X + 1, ("a", "b"))
+    """
+    panels = figure.subplots(1, 3)
+    for ax, (first, second) in zip(panels, combinations(range(3), 2), strict=True):
+        axes = [first, second]
+        side = None if shape is None else (shape[2 - second], shape[2 - first])
+        displacements(ax, Z, X[:, axes], Y[:, axes], names, shape=side)
+        ax.set(xlabel="xyz"[first], ylabel="xyz"[second])

@@ -1,0 +1,83 @@
+"""What all figures share: colours, empty figures, and names as labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Pink is what was computed, green what is exact; the pale shades are for areas and dots.
+PINK, PALE_PINK = "#d6176f", "#ee9ac0"
+GREEN, PALE_GREEN = "#2a7f4f", "#7fd6a3"
+DARK_GREY, GREY, PALE_GREY = "#5c5c5c", "#9a9a9a", "#d9d9d9"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure without a window.
+
+    Parameters
+    ----------
+    width, height : float
+        Its size in inches.
+
+    Returns
+    -------
+    matplotlib Figure
+        With constrained layout.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("figures need matplotlib: pip install 'gibbsot[plots]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def hide_spines(axes: Iterable[Axes]) -> None:
+    """Hide the top and right spines.
+
+    Parameters
+    ----------
+    axes : iterable of matplotlib Axes
+        The axes to change.
+    """
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+
+
+def label(name: str) -> str:
+    r"""Return a name as text for a figure: it is no formula, and what the font cannot draw becomes a box.
+
+    Parameters
+    ----------
+    name : str
+        Any text, such as the name of a file.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(label("$a^b$.png"))
+    \$a^b\$.png
+    """
+    glyphs = _font().get_char_index
+    drawn = "".join(c if c.isprintable() and glyphs(ord(c)) else "\N{WHITE SQUARE}" for c in name)
+    return f"{' ' * drawn.startswith('_')}{drawn}".replace("$", r"\$")  # legends leave out what starts with "_"
+
+
+@cache
+def _font() -> Any:
+    """Return the font that text is drawn with."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    return get_font(findfont(FontProperties()))
