@@ -17,7 +17,7 @@ import ot
 import pytest
 
 from cases import measures
-from gibbsot import DenseCost, GridCost, PointCost, coulomb
+from gibbsot import DenseCost, GridCost, PointCost, coulomb, solve_batch
 from gibbsot.sampling import sampler
 
 torch = pytest.importorskip("torch")
@@ -820,3 +820,44 @@ def test_distributed_data_parallel(tmp_path):
     trained(network, torch.arange(4))
     np.testing.assert_allclose(first["weight"], network.weight.detach().numpy(), atol=1e-5)
     np.testing.assert_allclose(first["grad"], network.weight.grad.numpy(), atol=1e-5)
+
+
+# mass that may be left over
+
+
+@pytest.mark.parametrize(("cost", "penalty"), [(GRID.matrix(), 0.05), (GRID.matrix() - 0.3, -0.1)])
+def test_a_penalty(cost, penalty):
+    """Values and gradients are those of `solve` with the penalty, for weights of any sums."""
+    p, q = (x.detach().double() for x in batch(zeros=0))
+    p = (1.7 * p).requires_grad_()
+    q.requires_grad_()
+    expected = solve_batch(p.detach(), q.detach(), cost, penalty=penalty)
+    loss = WassersteinLoss(cost, temperature=1e-2, penalty=penalty, tau=300, max_sweeps=1000, reduction="none")
+    for T in np.geomspace(1e-2, 1e-5, 15):
+        loss.temperature = T
+        value = loss(p, q, torch.arange(6))
+    value.sum().backward()
+    np.testing.assert_allclose(value.detach(), expected.value, atol=1e-3)
+    for x, potentials in zip((p, q), expected.potentials, strict=True):
+        np.testing.assert_allclose(x.grad, potentials, atol=0.03)
+        assert np.abs(x.grad.numpy() - potentials).mean() < 0.003
+    copy = WassersteinLoss(cost, penalty=penalty, tau=300, max_sweeps=1000, reduction="none")
+    copy.load_state_dict(loss.state_dict())
+    assert torch.equal(copy(p, q, torch.arange(6)), loss(p, q, torch.arange(6)))
+
+
+@pytest.mark.parametrize(("factor", "constant"), [(1.0, 0.0), (1.0, -0.3), (4.0**50, 0.0)])
+def test_a_temperature_follows_partial_transport(factor, constant):
+    """The penalty is shifted by half of the constant; the value by half of it for each unit of mass of both."""
+    p, q = (x.detach().double() for x in batch(zeros=0))
+    cost, penalty = factor * GRID.matrix() + constant, factor * 0.05 + constant / 2
+    exact = solve_batch(2 * p, q, cost, penalty=penalty).value.mean() - 1.5 * constant
+    loss = WassersteinLoss(cost, penalty=penalty, tau=100)
+    for _ in range(100):
+        value = loss(2 * p, q, torch.arange(6)).item() - 1.5 * constant
+    assert 1.0 < value / exact < 1.5
+
+
+def test_bad_penalties():
+    with pytest.raises(ValueError, match="penalty: expected a finite number, got nan"):
+        WassersteinLoss(GRID, penalty=np.nan)

@@ -24,6 +24,7 @@ from .sampling.annealing.tracking import GapTracking, GeometricDecay
 from .solvers import evaluation
 from .solvers.chains import Chains
 from .solvers.oracle import Oracle
+from .solvers.partial import least_value, penalty_cost, penalty_problem
 
 _SUM_TOLERANCE = 1e-3  # how far a sum of weights may be from one
 _NEW = 2**62  # ids of chains that are used once start here, far from those of examples
@@ -41,6 +42,9 @@ class WassersteinLoss(torch.nn.Module):
 
     Both gradients are centred, so that their entries sum to zero and a step along them stays on the simplex. The chain
     of every example continues from its state in the last call with that example.
+
+    With a penalty c, mass may be left over and costs c for each unit, on either side, as in `solve` with ``penalty=c``:
+    weights may have any sums, and gradients are not centred, as they tell what more mass costs.
 
     Parameters
     ----------
@@ -67,6 +71,8 @@ class WassersteinLoss(torch.nn.Module):
         The seed of the chains' noise.
     n_jobs : int, optional
         Threads over the rows; results are bit-identical for every number.
+    penalty : float, optional
+        The cost of a unit of mass that is not transported, on either side.
 
     Attributes
     ----------
@@ -77,7 +83,7 @@ class WassersteinLoss(torch.nn.Module):
         The factor by which a scheduler has lowered a given temperature, or the gap that "auto" keeps; 1 at first.
     chains : Chains
         The chains of the examples.
-    cost, from_logits, reduction, tau, max_sweeps, by_position, n_jobs
+    cost, from_logits, reduction, tau, max_sweeps, by_position, n_jobs, penalty
         The parameters.
 
     Notes
@@ -118,19 +124,21 @@ class WassersteinLoss(torch.nn.Module):
         by_position: bool = False,
         seed: int = 0,
         n_jobs: int | None = None,
+        penalty: float | None = None,
     ) -> None:
         super().__init__()
-        self.cost = as_cost(cost)
+        self.cost, self.penalty = as_cost(cost), penalty
+        self._cost = self.cost if penalty is None else penalty_cost(self.cost, penalty)  # of the chains
         self._T = validation.initial_temperature(temperature)
         self.cooling = 1.0
         self._follows = self._T is None
-        self._least, self._T_min = self.cost.least(), temperatures.minimum(self.cost)
+        self._least, self._T_min = least_value(self.cost, penalty), temperatures.minimum(self._cost)
         validation.choice(reduction, "reduction", ("mean", "sum", "none"))
         self.from_logits, self.reduction, self.by_position = from_logits, reduction, by_position
         self.tau = validation.count(tau, "tau")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
         self.n_jobs = n_jobs
-        self.chains = Chains(self.cost, capacity, seed)
+        self.chains = Chains(self._cost, capacity, seed)
         self._fresh = _NEW
         self._handle = next(_handles)
         _losses[self._handle] = self
@@ -213,8 +221,11 @@ class WassersteinLoss(torch.nn.Module):
         T = self._initial_temperature(pair) if self.temperature is None else self.temperature
         state = self.chains.state(ids, pair)
         after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=self.tau, n_jobs=self.n_jobs)
-        value, of_p = (torch.as_tensor(x).to(p) for x in (info.value, _centred(info.U)))
-        of_q = torch.as_tensor(-_centred(info.L)).to(q)
+        values, U, L = info.value, _centred(info.U), _centred(info.L)
+        if self.penalty is not None:  # the weight of each additional point is the mass of the other measure
+            values = pair.mass * values
+            U, L = info.U[:, :-1] - info.L[:, -1:], info.L[:, :-1] - info.U[:, -1:]
+        value, of_p, of_q = torch.as_tensor(values).to(p), torch.as_tensor(U).to(p), torch.as_tensor(-L).to(q)
         if self._follows:
             self._T = self._next_temperature(T, pair, info) if training else T
         if ids[0] >= _NEW:
@@ -227,17 +238,22 @@ class WassersteinLoss(torch.nn.Module):
         arrays = [self._weights(x, name, size) for x, name, size in zip((p, q), "pq", self.cost.shape, strict=True)]
         if len(arrays[0]) != len(arrays[1]):
             raise ValueError(f"q: expected as many rows as p has ({len(arrays[0])}), got {len(arrays[1])}")
+        if self.penalty is not None:
+            weights = [(x, x.sum(axis=1)) for x in arrays]
+            return penalty_problem(weights[0], weights[1], self._cost)
         return problem(arrays[0], arrays[1], self.cost, ("p", "q"))
 
     def _weights(self, x: Tensor, name: str, size: int) -> NDArray[np.float64]:
-        """Return a tensor as rows of weights that sum to one; half precision may miss that by a little."""
+        """Return a tensor as rows of weights that sum to one, unless there is a penalty."""
         if x.ndim != 2 or x.shape[1] != size:
             raise ValueError(f"{name}: expected shape (B, {size}) to match the cost, got {tuple(x.shape)}")
         # one layout, for bit-identical sums
         array: NDArray[np.float64] = x.detach().cpu().double().contiguous().numpy()
         try:
             sums = validation.check_weights(array, name)
-            if (np.abs(sums - 1) > _SUM_TOLERANCE).any():
+            if self.penalty is not None:
+                return array
+            if (np.abs(sums - 1) > _SUM_TOLERANCE).any():  # half precision may miss that by a little
                 b = np.flatnonzero(np.abs(sums - 1) > _SUM_TOLERANCE)[0]
                 raise ValueError(f"{name}: row {b} sums to {sums[b]:.6g}; expected weights that sum to one")
         except ValueError as error:
@@ -257,8 +273,10 @@ class WassersteinLoss(torch.nn.Module):
 
     def _initial_temperature(self, pair: Problem) -> float:
         some = evaluation.sample(len(pair))
-        oracle = Oracle(self.cost, pair.q[some], seed=self.chains.seed, n_jobs=self.n_jobs)
-        _, T = evaluation.initial_temperatures(oracle, pair.p[some])
+        m1, m2 = self.cost.shape
+        options: dict[str, Any] = {"seed": self.chains.seed, "n_jobs": self.n_jobs, "penalty": self.penalty}
+        oracle = Oracle(self.cost, pair.q[some, :m2], **options)
+        _, T = evaluation.initial_temperatures(oracle, pair.p[some, :m1])
         return max(float(T.mean()), self._T_min)
 
     def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:

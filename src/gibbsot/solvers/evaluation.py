@@ -11,6 +11,7 @@ from ..sampling import schedules, theory
 from ..sampling.temperature import INITIAL_BIAS
 from .gibbs import GibbsSolver
 from .oracle import Oracle
+from .partial import least_value
 
 Array = NDArray[np.float64]
 
@@ -55,6 +56,6 @@ def initial_temperatures(oracle: Oracle, P: Any, indices: ArrayLike | None = Non
     pair, state = oracle.problem(P, indices)
     n_jobs = oracle.n_jobs
     cold = GibbsSolver(_ANNEALING, schedules.Adaptive(0.3), seed=state.seed, ids=state.ids, n_jobs=n_jobs)(pair)
-    value, least = cold.info.value, oracle.cost.least()  # the bias is relative to what exceeds the least cost
+    value, least = cold.info.value, least_value(oracle.cost, oracle.penalty)  # the bias is relative to what exceeds it
     target = least + (1 + INITIAL_BIAS) * (value - least)
     return value, theory.sampled_temperature(cold.state, pair, target, n_jobs)

@@ -12,11 +12,12 @@ from scipy import sparse
 
 from ..core import costs, validation
 from ..core.costs import Cost, as_cost
-from ..core.problems import Problem, problem
+from ..core.problems import Problem, pairs, problem
 from ..io import npz, schemas
 from ..sampling import sampler
 from . import certificates
 from .exact import cross, methods
+from .partial import penalty_cost, penalty_problem, without_points
 from .solution import Solution
 
 Array = NDArray[np.floating]
@@ -52,6 +53,9 @@ class Oracle:
     The oracle keeps one chain per target. A call resumes each chain from its last state and runs it until its mixing
     test holds. A call that fails or is interrupted does not change the chains.
 
+    With a penalty c, mass may be left over and costs c for each unit, on either side, as in `solve` with ``penalty=c``:
+    the masses of models and targets need not agree, and they matter.
+
     Parameters
     ----------
     cost : Cost or array of shape (m1, m2)
@@ -68,14 +72,16 @@ class Oracle:
         The ids of the targets, which with the seed determine their noise; by default 0 to n - 1.
     n_jobs : int, optional
         Threads over the problems; results are bit-identical for every number.
+    penalty : float, optional
+        The cost of a unit of mass that is not transported, on either side.
 
     Attributes
     ----------
     cost : Cost
         The cost.
     targets : scipy.sparse.csr_array of shape (n, m2)
-        The normalised targets.
-    tau, max_sweeps, seed, n_jobs
+        The targets, normalised unless there is a penalty.
+    tau, max_sweeps, seed, n_jobs, penalty
         The parameters.
     ids : array of uint64, shape (n,)
         The ids of the targets.
@@ -102,15 +108,18 @@ class Oracle:
         seed: int = 0,
         ids: ArrayLike | None = None,
         n_jobs: int | None = None,
+        penalty: float | None = None,
     ) -> None:
-        self.cost = as_cost(cost)
+        self.cost, self.penalty = as_cost(cost), penalty
+        self._cost = self.cost if penalty is None else penalty_cost(self.cost, penalty)  # of the chains
         self.tau = validation.count(tau, "tau")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
         self.n_jobs = n_jobs
-        self.targets = _target_rows(targets, self.cost)
+        self.targets = _target_rows(targets, self.cost, penalty is None)
         self.seed, self.ids = validation.seed(seed), validation.ids(ids, len(self))
         self.sweep = np.zeros(len(self), np.int64)
-        self._h = np.zeros(self.targets.nnz, self.cost.dtype)  # one for each weight of the targets
+        self._points = self.targets if penalty is None else _with_column(self.targets)  # with weight, of the chains
+        self._h = np.zeros(self._points.nnz, self.cost.dtype)  # one for each of them
 
     def __len__(self) -> int:
         return int(self.targets.shape[0])
@@ -142,16 +151,23 @@ class Oracle:
         """
         rows, pair = self._pair(P, indices)
         schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
-        before = self._state(rows)
+        before = self._state(rows, pair)
         state, info = sampler.run(before, pair, schedule, tau=self.tau, n_jobs=self.n_jobs)
         sweeps = state.sweep - before.sweep
         lower = upper = None
         if bounds:
             crossings = cross(pair, info.U, max_rounds=1, n_jobs=self.n_jobs)
+            if self.penalty is None:
+                lower = certificates.lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
+            else:
+                crossings = without_points(pair, crossings)
+                lower = np.array([crossing.lower for crossing in crossings])
             upper = np.array([crossing.upper for crossing in crossings])
-            lower = certificates.lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
         self._set_state(rows, state)
-        return info.value, info.U, OracleInfo(sweeps, sweeps < self.max_sweeps, -info.L, lower, upper)
+        value, U, L = info.value, info.U, info.L
+        if self.penalty is not None:  # the weight of each additional point is the mass of the other measure
+            value, U, L = pair.mass * value, U[:, :-1] - L[:, -1:], L[:, :-1] - U[:, -1:]
+        return value, U, OracleInfo(sweeps, sweeps < self.max_sweeps, -L, lower, upper)
 
     def exact(self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None) -> list[Solution]:
         """Return the exact optima for models P; problems that cross over do so from cooled copies of the chains.
@@ -172,10 +188,11 @@ class Oracle:
         """
         rows, pair = self._pair(P, indices)
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
-        if "crossover" not in methods(pair):
-            return cross(pair, n_jobs=self.n_jobs)
-        _, info = sampler.run(self._state(rows), pair, T, n_jobs=self.n_jobs)
-        return cross(pair, info.U, n_jobs=self.n_jobs)
+        U = None
+        if "crossover" in methods(pair):
+            U = sampler.run(self._state(rows, pair), pair, T, n_jobs=self.n_jobs)[1].U
+        solutions = cross(pair, U, n_jobs=self.n_jobs)
+        return solutions if self.penalty is None else without_points(pair, solutions)
 
     def load_potentials(self, L: ArrayLike, indices: ArrayLike | slice | None = None) -> None:
         """Set the state of chains to potentials, such as the exact ones.
@@ -190,7 +207,9 @@ class Oracle:
         rows, potentials = self._indices(indices), validation.real(L, "L").astype(self.cost.dtype)
         if potentials.shape != (len(rows), self.cost.shape[1]):
             raise ValueError(f"L: expected shape {(len(rows), self.cost.shape[1])}, got {potentials.shape}")
-        h = np.where(self.targets[rows].toarray() > 0, potentials, np.inf)
+        if self.penalty is not None:
+            potentials = np.column_stack([potentials, np.zeros_like(potentials, shape=len(rows))])
+        h = np.where(self._points[rows].toarray() > 0, potentials, np.inf)
         self._set_state(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
 
     def problem(self, P: Any, indices: ArrayLike | slice | None = None) -> tuple[Problem, sampler.State]:
@@ -208,7 +227,7 @@ class Oracle:
         Problem, sampler.State
         """
         rows, pair = self._pair(P, indices)
-        return pair, self._state(rows)
+        return pair, self._state(rows, pair)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write targets, cost and chains to a file, from which `load` resumes bit-identically.
@@ -264,6 +283,7 @@ class Oracle:
             "seed": np.uint64(self.seed),
             "tau": self.tau,
             "max_sweeps": self.max_sweeps,
+            **({} if self.penalty is None else {"penalty": self.penalty}),
         }
 
     @classmethod
@@ -285,10 +305,19 @@ class Oracle:
         shape = (len(arrays["starts"]) - 1, cost.shape[1])
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
         tau, max_sweeps, seed = (int(arrays[name]) for name in ("tau", "max_sweeps", "seed"))
-        oracle = cls(cost, targets, tau=tau, max_sweeps=max_sweeps, seed=seed, ids=arrays["ids"], n_jobs=n_jobs)
+        penalty = float(arrays["penalty"]) if "penalty" in arrays else None
+        options: dict[str, Any] = {
+            "tau": tau,
+            "max_sweeps": max_sweeps,
+            "seed": seed,
+            "n_jobs": n_jobs,
+            "penalty": penalty,
+        }
+        oracle = cls(cost, targets, ids=arrays["ids"], **options)
         oracle.targets = targets  # bit-identical: normalising again could change the last bit
+        oracle._points = targets if penalty is None else oracle._points
         oracle.sweep, oracle._h = arrays["sweep"], arrays["h"]
-        for name, x, like in (("sweep", oracle.sweep, oracle.ids), ("h", oracle._h, targets.data)):
+        for name, x, like in (("sweep", oracle.sweep, oracle.ids), ("h", oracle._h, oracle._points.data)):
             if x.shape != like.shape:
                 raise ValueError(f"{name}: expected shape {like.shape}, got {x.shape}")
         return oracle
@@ -309,7 +338,11 @@ class Oracle:
     def _pair(self, P: Any, indices: ArrayLike | slice | None) -> tuple[NDArray[np.intp], Problem]:
         """Return which targets are meant and the problems from models P to them."""
         rows = self._indices(indices)
-        pair = problem(P, self.targets[rows].toarray(), self.cost, ("P", "targets"))
+        targets, names = self.targets[rows].toarray(), ("P", "targets")
+        if self.penalty is None:
+            pair = problem(P, targets, self.cost, names)
+        else:
+            pair = penalty_problem(*pairs(P, targets, self.cost, names), self._cost)
         if len(pair) != len(rows):
             raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
         return rows, pair
@@ -323,29 +356,32 @@ class Oracle:
 
     def _entries(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
         """Return the positions of the weights of some targets: row and column in a batch, and index in ``_h``."""
-        starts, counts = self.targets.indptr[rows], np.diff(self.targets.indptr)[rows]
+        starts, counts = self._points.indptr[rows], np.diff(self._points.indptr)[rows]
         position = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return np.repeat(np.arange(len(rows)), counts), self.targets.indices[position], position
+        return np.repeat(np.arange(len(rows)), counts), self._points.indices[position], position
 
-    def _state(self, rows: NDArray[np.intp]) -> sampler.State:
-        """Return the states of some chains."""
-        h = np.full((len(rows), self.cost.shape[1]), np.inf, self.cost.dtype)
+    def _state(self, rows: NDArray[np.intp], pair: Problem) -> sampler.State:
+        """Return the states of some chains; points whose weights are negligible beside the masses have none."""
+        h = np.full((len(rows), self._cost.shape[1]), np.inf, self.cost.dtype)
         row, column, position = self._entries(rows)
         h[row, column] = self._h[position]
+        if self.penalty is not None:
+            h[pair.q == 0] = np.inf
         return sampler.State(h, self.sweep[rows], self.seed, self.ids[rows])
 
     def _set_state(self, rows: NDArray[np.intp], state: sampler.State) -> None:
         """Replace the states of some chains."""
         row, column, position = self._entries(rows)
-        self._h[position] = state.h[row, column]
+        h = state.h[row, column]
+        self._h[position] = np.where(np.isfinite(h), h, self._h[position])
         self.sweep[rows] = state.sweep
 
 
-def _target_rows(targets: Any, cost: Cost) -> sparse.csr_array:
-    """Return target measures as normalised CSR rows; weights below the cost's precision are dropped."""
+def _target_rows(targets: Any, cost: Cost, normalise: bool) -> sparse.csr_array:
+    """Return target measures as CSR rows; weights below the cost's precision are dropped."""
     m2 = cost.shape[1]
-    pairs = isinstance(targets, Sequence) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in targets)
-    if pairs and len(targets):
+    supports = isinstance(targets, Sequence) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in targets)
+    if supports and len(targets):
         matrix = _from_supports(targets, m2)
     elif sparse.issparse(targets):
         matrix = validation.sparse_rows(targets, "targets").astype(np.float64)  # a copy
@@ -354,11 +390,18 @@ def _target_rows(targets: Any, cost: Cost) -> sparse.csr_array:
     if matrix.shape[1] != m2 or matrix.shape[0] == 0:
         raise ValueError(f"targets: expected at least one row of {m2} weights to match the cost, got {matrix.shape}")
     mass = validation.check_weights(matrix, "targets")
-    matrix.data /= np.repeat(mass, np.diff(matrix.indptr))
-    matrix.data[matrix.data < np.finfo(cost.dtype).tiny] = 0
+    masses = np.repeat(mass, np.diff(matrix.indptr))
+    if normalise:
+        matrix.data /= masses
+    matrix.data[matrix.data < np.finfo(cost.dtype).tiny * (1 if normalise else masses)] = 0
     matrix.eliminate_zeros()
     _ = matrix.has_canonical_format  # SciPy stores the answer in the matrix, which later only reads must not change
     return matrix
+
+
+def _with_column(rows: sparse.csr_array) -> sparse.csr_array:
+    """Return rows with one more column, of ones."""
+    return sparse.csr_array(sparse.hstack([rows, np.ones((rows.shape[0], 1))], format="csr"))
 
 
 def _from_supports(pairs: Sequence[tuple[ArrayLike, ArrayLike]], m2: int) -> sparse.csr_array:

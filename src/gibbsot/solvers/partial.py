@@ -6,6 +6,7 @@ new points; with a given mass they are 0, and infinite between the two.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..core import validation
 from ..core.costs import Cost, DenseCost
 from ..core.problems import Problem
 from .results import OTResult
+from .solution import Solution
 
 Weights = NDArray[np.float64]
 
@@ -53,16 +55,48 @@ def partial_problem(
         least = min(a_sum.min(), b_sum.min())
         if validation.nonnegative(mass, "mass") > least * (1 + 1e-12) or mass == 0:
             raise ValueError(f"mass: expected a positive number of at most {least:.9g}, the least mass; got {mass!r}")
-        outer, corner = 0.0, np.inf
+        more = _with_points(cost, 0.0, np.inf)
     else:
-        outer, corner = validation.number(penalty, "penalty"), 0.0
-        if not np.isfinite(outer):
-            raise ValueError(f"penalty: expected a finite number, got {penalty!r}")
+        more = penalty_cost(cost, penalty)
+    return _spare_problem((a, b), [np.maximum(x - (mass or 0.0), 0.0) for x in (b_sum, a_sum)], more)
+
+
+def penalty_cost(cost: Cost, penalty: Any) -> DenseCost:
+    """Return a cost with one more point on either side, which costs the penalty, and nothing to the other one."""
+    if not np.isfinite(validation.number(penalty, "penalty")):
+        raise ValueError(f"penalty: expected a finite number, got {penalty!r}")
+    return _with_points(cost, penalty, 0.0)
+
+
+def penalty_problem(p: tuple[Weights, Weights], q: tuple[Weights, Weights], cost: Cost) -> Problem:
+    """Return balanced problems for the weights and masses of measures, and a cost that `penalty_cost` made."""
+    return _spare_problem((p[0], q[0]), [q[1], p[1]], cost)
+
+
+def least_value(cost: Cost, penalty: float | None) -> float:
+    """Return the least value of problems of mass one, or a lower bound of it."""
+    return cost.least() if penalty is None else min(cost.least(), 2 * penalty) / 2
+
+
+def without_points(problem: Problem, solutions: list[Solution]) -> list[Solution]:
+    """Return the solutions of `penalty_problem` for the masses given, without the additional points."""
+    result = PartialResult(problem, solutions, None, 0.0)
+    states, rounds = ([getattr(solution, name) for solution in solutions] for name in ("status", "rounds"))
+    bounds = (x.tolist() for x in (result.value, result.lower_bound, result.upper_bound))
+    return [Solution(*one) for one in zip(*bounds, states, *result.potentials, result._plans, rounds, strict=True)]
+
+
+def _with_points(cost: Cost, outer: float, corner: float) -> DenseCost:
+    """Return a cost with one more point on either side, the costs to it, and the cost between the two."""
     C = np.full((cost.shape[0] + 1, cost.shape[1] + 1), outer)
     C[:-1, :-1], C[-1, -1] = cost.matrix(), corner
-    spare = [np.maximum(x - (mass or 0.0), 0.0) for x in (b_sum, a_sum)]
-    given = [np.column_stack([x, y]) for x, y in zip((a, b), spare, strict=True)]
-    return Problem.checked(given[0], given[1], DenseCost(C, cost.dtype), given[0].sum(axis=1))
+    return DenseCost(C, cost.dtype)
+
+
+def _spare_problem(weights: tuple[Weights, Weights], spare: Sequence[Weights], cost: Cost) -> Problem:
+    """Return problems with one more point on either side that has the spare mass."""
+    p, q = (np.column_stack([x, y]) for x, y in zip(weights, spare, strict=True))
+    return Problem.checked(p, q, cost, p.sum(axis=1))
 
 
 class PartialResult(OTResult):
