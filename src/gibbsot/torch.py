@@ -161,7 +161,7 @@ class WassersteinLoss(torch.nn.Module):
         return f"{m1} x {m2}, temperature={self.temperature}, chains={len(self.chains)}"
 
     def forward(self, p: Tensor, q: Tensor, index: Tensor | None = None) -> Tensor:
-        """Return V(z) of each row, or their mean or sum.
+        """Return V(z) of each row, or their mean or sum: estimates of W, which are not certified.
 
         Parameters
         ----------
@@ -175,7 +175,8 @@ class WassersteinLoss(torch.nn.Module):
         Returns
         -------
         tensor
-            Of shape (B,) for ``reduction="none"``, otherwise a scalar.
+            Of shape (B,) for ``reduction="none"``, otherwise a scalar, over the rows of this batch. With the
+            temperature "auto" it is somewhat above W; `solve_batch` has certified values.
         """
         if not p.is_floating_point():
             raise TypeError(f"p: expected floating-point numbers, got {p.dtype}")

@@ -82,7 +82,8 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     barycenter_ : array of shape (m,)
         The weights p, with sum one.
     objective_ : float
-        The exact objective of the barycenter over all measures; infinite during the fit and after an interrupt.
+        The exact objective of the barycenter over all measures of the fit, from optimal plans; infinite during the fit
+        and after an interrupt.
     lower_bound_ : float
         A certified lower bound of the objective of all weights p: ``objective_ / lower_bound_ - 1`` bounds the relative
         suboptimality of the barycenter.

@@ -102,7 +102,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     intercept_ : array of shape (K,)
         b, for the same.
     objective_ : float
-        The objective, with V(z) for W, as a mean over the last epochs.
+        The objective over the training data, as a mean over the last epochs: an estimate, with V(z) for W.
     n_iter_ : int
         The number of epochs.
     history_ : list of Epoch
@@ -250,6 +250,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy for labels; for histograms minus the mean exact transport cost to the predicted ones.
+
+        The mean is over all rows of X, and the cost of each is certified (see `solve_batch`).
 
         Parameters
         ----------

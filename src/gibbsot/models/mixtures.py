@@ -48,8 +48,9 @@ def mixture_coordinates(
 
     .. math:: \min_w W\Big(\sum_k w_k D_k, \, x\Big)
 
-    over weights w. The descent starts from nonnegative least squares and follows the gradients of a Gibbs sampler. The
-    exact cost of the result is never larger than that of the start. A measure without mass has uniform memberships.
+    over weights w. The descent starts from nonnegative least squares and follows the gradients of a Gibbs sampler. So
+    the memberships are estimates of the best ones; what is certified for each measure is that the exact cost of the
+    result is no larger than that of the start. A measure without mass has uniform memberships.
 
     Parameters
     ----------

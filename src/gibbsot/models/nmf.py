@@ -110,8 +110,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     memberships_ : array of shape (n, K)
         The memberships of the training data in the best model; with a client, a Dask array.
     reconstruction_err_ : float
-        The mean exact cost of the sample, at most 20 measures, in the best model; infinite before the first exact
-        evaluation.
+        The mean cost of a sample of at most 20 measures of the training data in the best model. It is certified, an
+        upper bound of W that is exact up to rounding in single precision, but for the sample only: `score` is for all
+        measures. Infinite before the first exact evaluation.
     usage_ : array of shape (K,)
         The mean membership in each component.
     n_iter_ : int
@@ -321,6 +322,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     def transform(self, X: Any) -> Any:
         """Return the memberships of measures in the components (see `mixture_coordinates`).
 
+        They are estimates of the best ones, by a descent with sampled gradients. Their cost is not certified to be the
+        least; it is certified to be no larger than that of the start from least squares.
+
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
@@ -346,7 +350,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         return solver(_base.measures(self, X))
 
     def inverse_transform(self, W: ArrayLike) -> NDArray[np.floating]:
-        """Return the mixtures of the components.
+        """Return the mixtures of the components: a product of matrices, without any transport.
 
         Parameters
         ----------
@@ -365,7 +369,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         return memberships @ self.components_
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the mean transport cost of measures to their mixtures, computed exactly.
+        """Return minus the mean transport cost of measures to their mixtures.
+
+        The mean is over all rows of X that have mass. The cost of each to its mixture, by `transform`, is exact and
+        certified (see `solve_batch`), in double precision.
 
         Parameters
         ----------

@@ -37,7 +37,7 @@ class OracleInfo(NamedTuple):
     target_gradients : array of shape (n, m2)
         -L: the gradients of the values with respect to the targets.
     lower, upper : arrays of shape (n,), or None
-        Certified bounds of the exact values; None unless the call had ``bounds=True``.
+        Certified bounds of W of each model and target; None unless the call had ``bounds=True``.
     """
 
     sweeps: NDArray[np.int64]
@@ -143,9 +143,10 @@ class Oracle:
         Returns
         -------
         values : array of shape (n,)
-            V(z), the estimates of W(p, q).
+            V(z), estimates of W(p_b, q_b) for the models and targets of this call; they may be above or below it. Only
+            the bounds of ``bounds=True`` are certified.
         gradients : array of shape (n, m1)
-            U, the gradients with respect to P, centred: ``<p, U> = 0``.
+            U, estimates of the gradients with respect to P, centred, ``<p, U> = 0``, unless there is a penalty.
         info : OracleInfo
             Diagnostics of the call.
         """
@@ -184,7 +185,8 @@ class Oracle:
         Returns
         -------
         list of Solution
-            One per problem. The chains themselves do not change.
+            One per problem. Each is certified: ``lower <= W <= upper``, for the costs as they are stored and the model
+            and target of this call, normalised unless there is a penalty. The chains themselves do not change.
         """
         rows, pair = self._pair(P, indices)
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
