@@ -124,6 +124,48 @@ def test_resume_with_more_epochs_keeps_the_rest(blobs, tmp_path, capfd):
     succeeds(capfd, *words, "--components", "2", "--seed", "4", "--power", "2", "--epochs", "5", "--resume")
 
 
+def test_nmf_with_a_metric_between_words(tmp_path, capfd):
+    rng = np.random.default_rng(0)
+    counts, vectors = rng.poisson(2, (20, 9)), rng.normal(size=(9, 3))
+    np.savetxt(tmp_path / "counts.csv", counts, delimiter=",")
+    np.save(tmp_path / "vectors.npy", vectors)
+    words = ["nmf", tmp_path / "counts.csv", "--components", "2", "--epochs", "2", "--out"]
+    metric = ["--cost", "cosine", "--vectors", tmp_path / "vectors.npy"]
+    out = tmp_path / "out"
+    succeeds(capfd, *words, out, *metric)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    found = WassersteinNMF.load(out / "model.npz").cost_
+    np.testing.assert_allclose(found.matrix(), 1 - unit @ unit.T, atol=1e-12)
+    succeeds(capfd, *words, out, *metric, "--resume", "--epochs", "3")
+    assert "--cost: the model in" in fails(capfd, *words, out, "--cost", "euclidean", "--resume")
+    succeeds(capfd, *words, tmp_path / "columns", "--cost", "euclidean")
+    found = WassersteinNMF.load(tmp_path / "columns" / "model.npz").cost_
+    assert found.at(0, 1) == pytest.approx(np.linalg.norm(counts[:, 0] - counts[:, 1]))
+    new = tmp_path / "new"
+    assert "'cosin' is no file and no metric; expected a file, or one of" in fails(
+        capfd, *words, new, "--cost", "cosin"
+    )
+    assert "--vectors: needs a metric" in fails(capfd, *words, new, *metric[2:])
+    np.save(tmp_path / "vectors.npy", vectors[:5])
+    assert "--cost: --vectors: expected 9 rows" in fails(capfd, *words, new, *metric)
+
+
+def test_nmf_says_that_bins_lie_on_a_line(blobs, tmp_path, capfd):
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((5, 6)))
+    for data, options, said in (
+        (tmp_path / "rows.npy", (), f"{tmp_path / 'rows.npy'}: the 6 bins are taken to lie on a line; --shape is"),
+        (tmp_path / "rows.npy", ("--cost", "line"), ""),
+        (tmp_path / "rows.npy", ("--shape", "2", "3"), ""),
+        (blobs, (), ""),
+    ):
+        out = tmp_path / f"{data.name} {options}"
+        words = ["nmf", data, "--components", "2", "--epochs", "1", "--out", out, *options]
+        assert main([str(word) for word in words]) == 0
+        printed = capfd.readouterr().err
+        assert printed.startswith(said)
+        assert printed.count("\n") == bool(said)
+
+
 def test_a_model_is_never_written_over_unasked(blobs, tmp_path, capfd):
     words = ["nmf", blobs, "--components", "2", "--epochs", "2", "--out", tmp_path]
     (tmp_path / "model.npz").write_text("mine")

@@ -66,6 +66,10 @@ def test_ot_of_points(tmp_path, capfd):
     check_picture(tmp_path / "a.png")
     report = succeeds(capfd, "ot", a, b, "--points", "--power", "1")
     assert report["value"] == pytest.approx(3)
+    np.savetxt(b, X + np.array([3, 4, 0]), delimiter=",")
+    report = succeeds(capfd, "ot", a, b, "--points", "--cost", "euclidean", "--plan-picture", tmp_path / "b.png")
+    assert report["value"] == pytest.approx(5)
+    check_picture(tmp_path / "b.png")
 
 
 def test_ot_with_a_matrix_of_costs(pair, tmp_path, capfd):
@@ -104,6 +108,9 @@ def test_the_seed_decides(pair, capfd):
         (("p.npy", "fake.png"), "fake.png: is damaged or not an image"),
         (("p.npy", "broken.npz"), "broken.npz: is damaged"),
         (("p.npy", "q.npy", "--cost", "short.npy"), "short.npy: expected costs of shape (20, 20), got (7,)"),
+        (("p.npy", "q.npy", "--cost", "euclid"), "--cost: 'euclid' is no file and no metric"),
+        (("p.npy", "q.npy", "--cost", "euclidean"), "--cost: euclidean is a metric between points; expected --points"),
+        (("p.npy", "q.npy", "--max-seconds", "0"), "--max-seconds: expected a positive number"),
         (("p.npy", "q.npy", "--power", "0.5"), "power: expected a number of at least 1"),
         (("p.npy", "q.npy", "--points", "--power", "3"), "--power: expected 1 or 2"),
         (("p.npy", "q.npy", "--weighted"), "--weighted: needs --points"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -19,6 +18,7 @@ from ..core.costs import Cost, DenseCost, GridCost, PointCost
 from ..io import atomic, readers, strict_json
 from ..io.images import shrink
 from ..io.readers import Collection, Measure
+from ..models._costs import ALIASES, METRICS, feature_cost
 from ._text import printable
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", 
 Key = Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an .npz file.")]
 Size = Annotated[tuple[int, int] | None, typer.Option(metavar="HEIGHT WIDTH", help="Shrink images to this size.")]
 Invert = Annotated[bool, typer.Option("--invert", help="Dark pixels have the weight, for ink on paper.")]
+CostOption = Annotated[
+    str | None,
+    typer.Option("--cost", metavar="FILE or METRIC", help="A cost matrix, or a metric such as euclidean or cosine."),
+]
 Power = Annotated[float, typer.Option(help="The cost is |x - y|^POWER, summed over the axes.")]
-CostFile = Annotated[Path | None, typer.Option("--cost", metavar="FILE", help="A cost matrix (.npy, .npz, .csv).")]
 
 
 def check_seed(seed: int) -> None:
@@ -71,41 +74,48 @@ def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> 
 # Costs
 
 
-def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], file: Path | None, power: float) -> Cost:
+def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], cost: str | None, power: float) -> Cost:
     """Return the cost between two measures: that of a file, or of their points, or of their grid."""
-    if file is not None:
-        return _dense_cost(file, (len(first.weights), len(second.weights)))
+    if cost is not None and cost not in METRICS:
+        return _dense_cost(cost, (len(first.weights), len(second.weights)))
     if first.points is not None and second.points is not None:
-        metric = {1.0: "cityblock", 2.0: "sqeuclidean"}.get(power)
+        metric = cost or {1.0: "cityblock", 2.0: "sqeuclidean"}.get(power)
         if metric is None:
             raise ValueError(f"--power: expected 1 or 2 for points, got {power:g}")
         (_, d1), (_, d2) = first.points.shape, second.points.shape
         if d1 != d2:
             raise ValueError(f"{names[1]}: has points with {d2} coordinates; expected {d1} as in {names[0]}")
-        return PointCost(first.points, second.points, metric)
+        return PointCost(first.points, second.points, ALIASES.get(metric, metric))
+    if cost is not None:
+        raise ValueError(f"--cost: {cost} is a metric between points; expected --points, or a file")
     if first.shape is None or first.shape != second.shape:
         sides = [" x ".join(map(str, one.shape or ())) for one in (first, second)]
         raise ValueError(f"{names[1]}: is {sides[1]}, {names[0]} is {sides[0]}; expected one size (or --size, --cost)")
     return GridCost(first.shape, power=power)
 
 
-def cost_of_bins(m: int, shape: tuple[int, int] | None, file: Path | None, power: float) -> Cost:
-    """Return the cost between m bins: that of a file, or of a grid, or of a line."""
-    return GridCost(shape or (m,), power=power) if file is None else _dense_cost(file, (m, m))
+def cost_of_bins(
+    X: Any, m: int, shape: tuple[int, int] | None, cost: str | None, vectors: Path | None, power: float
+) -> Cost:
+    """Return the cost between m bins: that of a file, or of a metric, or of a grid, or of a line."""
+    if cost is not None and (cost == "line" or cost in METRICS):
+        try:
+            return feature_cost(cost, m, None if vectors is None else readers.array(vectors), X)
+        except ValueError as error:
+            raise ValueError(f"--cost: {str(error).replace('feature_vectors', '--vectors')}") from None
+    if vectors is not None:
+        raise ValueError(f"--vectors: needs a metric such as --cost cosine, got {cost or 'none'}")
+    return GridCost(shape or (m,), power=power) if cost is None else _dense_cost(cost, (m, m))
 
 
-def _dense_cost(file: Path, shape: tuple[int, int]) -> Cost:
+def _dense_cost(file: str, shape: tuple[int, int]) -> Cost:
     """Read a cost matrix of a given shape."""
+    if not Path(file).suffix and not Path(file).exists():
+        raise ValueError(f"--cost: {file!r} is no file and no metric; expected a file, or one of {', '.join(METRICS)}")
     matrix = readers.array(file)
     if matrix.shape != shape:
         raise ValueError(f"{file}: expected costs of shape {shape}, got {matrix.shape}")
     return DenseCost(matrix)
-
-
-def same_cost(first: Cost, second: Cost) -> bool:
-    """Return whether two costs have equal arrays."""
-    a, b = first.arrays(), second.arrays()
-    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
 # Output

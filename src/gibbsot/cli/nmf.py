@@ -18,7 +18,7 @@ from ..core.costs import Cost
 from ..io import atomic, readers, strict_json
 from ..solvers import evaluation
 from . import _common
-from ._common import CostFile, Interrupt, Invert, Jobs, Json, Key, Power, Quiet, Seed, Size
+from ._common import CostOption, Interrupt, Invert, Jobs, Json, Key, Power, Quiet, Seed, Size
 from ._text import printable
 
 if TYPE_CHECKING:
@@ -66,7 +66,10 @@ def nmf(
     label: Annotated[int | None, typer.Option(help="Only measures with this label; digits have labels.")] = None,
     labels: Annotated[Path | None, typer.Option(metavar="FILE", help="The labels, one per measure.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N measures.")] = None,
-    cost_file: CostFile = None,
+    cost_option: CostOption = None,
+    vectors: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An embedding of each bin as a row, for a metric in --cost.")
+    ] = None,
     power: Power = 2.0,
     invert: Invert = False,
     key: Key = None,
@@ -101,7 +104,8 @@ def nmf(
         epochs=epochs,
         resume=resume,
         checkpoint=checkpoint,
-        cost_file=cost_file,
+        cost=cost_option,
+        vectors=vectors,
         power=power,
         scheduler=scheduler,
         workers=workers,
@@ -114,6 +118,9 @@ def nmf(
     X, shape, cost = _read(options)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     console = _common.stderr_console(quiet)
+    if shape is None and cost_option is None and not as_json:
+        hint = "--shape is for images, --cost for others"
+        console.print(printable(f"{data}: the {cost.shape[0]:,} bins are taken to lie on a line; {hint}"))
     with (
         atomic.output_folder(out),
         _client(options) as client,
@@ -152,7 +159,8 @@ class Options:
     epochs: int | None
     resume: bool
     checkpoint: float
-    cost_file: Path | None
+    cost: str | None
+    vectors: Path | None
     power: float
     scheduler: str | None
     workers: int | None
@@ -203,7 +211,8 @@ def _read(options: Options) -> tuple[Any, tuple[int, int] | None, Cost]:
         raise ValueError("--components: expected the number of components")
     if K is not None and not 1 <= K <= (n or K):
         raise ValueError(f"--components: expected a number from 1 to {n}, the number of measures, got {K}")
-    return X, shape, _common.cost_of_bins(m, shape, options.cost_file, options.power)
+    data = None if isinstance(X, list) else X
+    return X, shape, _common.cost_of_bins(data, m, shape, options.cost, options.vectors, options.power)
 
 
 # Fitting
@@ -250,8 +259,8 @@ def _check_same(options: Options, cost: Cost, model: Any) -> None:
     for name, saved in (("components", model.n_components), ("seed", model.random_state)):
         if name in options.given and (value := getattr(options, name)) != saved:
             raise ValueError(f"--{name}: the model in {path} has {saved}, not {value}")
-    for name, option in (("cost_file", "--cost"), ("power", "--power")):
-        if name in options.given and not _common.same_cost(cost, model.cost):
+    for name, option in (("cost_option", "--cost"), ("vectors", "--vectors"), ("power", "--power")):
+        if name in options.given and cost != model.cost_:
             raise ValueError(f"{option}: the model in {path} has another cost")
 
 

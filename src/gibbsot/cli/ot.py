@@ -20,7 +20,7 @@ from ..io.readers import Measure
 from ..solvers.results import OTResult
 from ..solvers.solve import solve
 from . import _common, _inputs
-from ._common import CostFile, Invert, Jobs, Json, Key, Power, Quiet, Size
+from ._common import CostOption, Invert, Jobs, Json, Key, Power, Quiet, Size
 from ._text import printable
 
 EPILOG = (
@@ -43,7 +43,7 @@ def ot(
     b: Annotated[Path, typer.Argument(metavar="B", help="Another one, on the same grid or in the same dimension.")],
     points: Annotated[bool, typer.Option("--points", help="Rows are points: x, y, ...")] = False,
     weighted: Annotated[bool, typer.Option("--weighted", help="The last column of the points is a weight.")] = False,
-    cost_file: CostFile = None,
+    cost_option: CostOption = None,
     power: Power = 2.0,
     size: Size = None,
     invert: Invert = False,
@@ -91,7 +91,7 @@ def ot(
         readers.measure(path, **options, size=size, columns=chosen, row=row)
         for path, row in zip((a, b), rows or (None, None), strict=True)
     )
-    cost = _common.cost_between(first, second, (a, b), cost_file, power)
+    cost = _common.cost_between(first, second, (a, b), cost_option, power)
     about = [_inputs.describe(one, weighted) for one in (first, second)]
     console = _common.stderr_console(quiet)
     if not as_json:
@@ -120,7 +120,7 @@ def ot(
                 _write_plan(file, plan.suffix.lower(), result.plan)
         if plan_picture is not None:
             names = _names(a, b, rows)
-            measures = (first, second) if cost_file is None else None
+            measures = (first, second) if cost_option is None or points else None
             _draw_plan(files, plan_picture, result.plan, measures, names)
     if as_json:
         _common.print_json(report)

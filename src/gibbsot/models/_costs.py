@@ -21,7 +21,7 @@ METRICS = (
     *("jensenshannon", "l1", "l2", "mahalanobis", "manhattan", "minkowski", "seuclidean", "sqeuclidean"),
 )
 _LINE = "line"
-_ALIASES = {"l1": "cityblock", "l2": "euclidean", "manhattan": "cityblock"}
+ALIASES = {"l1": "cityblock", "l2": "euclidean", "manhattan": "cityblock"}
 _SPARSE = ("cityblock", "cosine", "euclidean")  # of sparse matrices without a dense copy
 _NO_COST = (
     "cost: none was given, so the bins are taken to lie on a line; expected cost='line' if they do, GridCost((h, w)) "
@@ -106,7 +106,7 @@ def metric_cost(metric: Any, vectors: Any, size: int, name: str) -> Cost:
     if points.shape[0] != size:
         raise ValueError(f"{name}: expected {size} rows, one for each bin or label; got shape {points.shape}")
     dense = not sparse.issparse(points)
-    metric = _ALIASES.get(metric, metric) if isinstance(metric, str) else metric
+    metric = ALIASES.get(metric, metric) if isinstance(metric, str) else metric
     if dense and metric in ("euclidean", "sqeuclidean"):
         found = PointCost(points, metric=metric, dtype=np.float64)
         return DenseCost(found.matrix()) if name == "X" else found  # all of the data would be stored with it
