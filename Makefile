@@ -58,6 +58,7 @@ nightly: test-all sanitize bench bench-nmf bench-models bench-scaling
 bench: $(VENV)/bench
 	$(RUN) benchmarks/engine.py
 	$(RUN) benchmarks/accuracy.py
+	$(RUN) benchmarks/solve.py
 	$(RUN) benchmarks/exact_engine.py
 
 bench-nmf: $(VENV)/bench

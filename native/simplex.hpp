@@ -72,6 +72,16 @@ public:
         std::vector<Flow> left(a_);
         left.insert(left.end(), b_.begin(), b_.end());
         std::vector<char> done(n);
+        std::vector<Index> above(n, kNone);  // shortcuts on the way up
+        const auto topmost = [&](Index v) {
+            while (done[at(v)]) {
+                if (above[at(v)] == kNone) above[at(v)] = basis_[v].parent;
+                Index& up = above[at(v)];
+                if (done[at(up)]) up = above[at(up)] == kNone ? basis_[up].parent : above[at(up)];
+                v = up;
+            }
+            return v;
+        };
         if (greedy) {
             std::vector<std::pair<float, Index>> order(list_.size());
             for (std::size_t k = 0; k < order.size(); ++k) {
@@ -81,7 +91,13 @@ public:
             std::sort(order.begin(), order.end());
             for (const auto& [reduced, k] : order) {
                 const Index u = list_[k].tail, v = list_[k].head;
-                if (done[at(u)] || done[at(v)]) continue;
+                if (done[at(u)]) continue;
+                if (done[at(v)]) {  // a row with nothing left joins another tree
+                    if (is_positive(left[at(u)]) || topmost(v) == u) continue;
+                    basis_.hang(u, v, k, left[at(u)]);
+                    done[at(u)] = 1;
+                    continue;
+                }
                 const bool row_done = left[at(u)] < left[at(v)];  // of two equals the row stays, with nothing left
                 const Index child = row_done ? u : v, parent = row_done ? v : u;
                 basis_.hang(child, parent, k, left[at(child)]);

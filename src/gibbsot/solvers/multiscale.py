@@ -110,6 +110,9 @@ class _Cells:
             f = self._carry(n + 1, g, n)
             g = oracle.column_min(-f)
             f = oracle.row_min(-g)
+            if _dual_value(a, b, f, g) < 0:  # distances to the nearest points give a better bound
+                f = oracle.row_min(np.zeros(len(b)))
+                g = oracle.column_min(-f)
             # a bound that is good at this level may be good at the finest
             if self.gap and problem.value - _dual_value(a, b, f, g) <= self.gap * problem.value:
                 answer = self._of_level(n + 1, *coarse)
@@ -184,13 +187,14 @@ def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
 
 
 def _solve_all_arcs(level: _Level) -> tuple[Array, Array, ArcProblem]:
-    """Solve a small problem; return potentials and the problem."""
+    """Solve a small problem; return potentials and the problem on the arcs of its basis."""
     i, j = np.indices(level.oracle.shape).reshape(2, -1)
-    C = level.oracle.at(i, j)
-    answer = solve_dense(C.reshape(level.oracle.shape), level.a, level.b, plan=False)
+    C = level.oracle.at(i, j).reshape(level.oracle.shape)
+    answer = solve_dense(C, level.a, level.b)
     f, g = answer.f[0], answer.g[0]
+    i, j = (x[x >= 0].astype(np.int64) for x in answer.basis)
     problem = ArcProblem(level.a, level.b)
-    problem.add(i, j, C)
+    problem.add(i, j, C[i, j])
     problem.start(f, g, max(float(C.max()), 1e-300))
     problem.optimise()
     return f, g, problem

@@ -180,8 +180,10 @@ class OTResult:
     @cached_property
     def _bounds(self) -> tuple[list[float], list[float]]:
         """Bounds for the masses given, rounded outwards."""
-        least = self.problem.cost.least()  # no plan costs less than the least cost
-        lower, upper = [max(s.lower, least) for s in self.solutions], [s.upper for s in self.solutions]
+        lower, upper = [s.lower for s in self.solutions], [s.upper for s in self.solutions]
+        if self.sample is not None or min(lower) < 0:
+            least = self.problem.cost.least()  # no plan costs less; it may take as long as a small problem
+            lower = [max(bound, least) for bound in lower]
         for b, mass in enumerate(self.problem.mass.tolist()):
             if mass != 1:
                 mass = math.fsum(self.problem.given[0][b].tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -83,14 +84,14 @@ class GridCost(Cost):
             if shape is not None and validation.sides(shape) != tuple(len(axis) for axis in axes):
                 raise ValueError(f"shape: {shape} differs from the rows of matrices, {tuple(len(a) for a in axes)}")
         self.dtype = validation.precision(dtype, *(axes if matrices is not None else ()))
-        for a, axis in enumerate(axes):
-            validation.check_costs(axis, "power, spacing" if matrices is None else f"matrices[{a}]", self.dtype)
+        names = [f"matrices[{a}]" if matrices is not None else "power, spacing" for a in range(len(axes))]
+        finite = [validation.check_costs(axis, name, self.dtype) for axis, name in zip(axes, names, strict=True)]
         # copies, as the arrays of the caller stay writeable
         self._axes = tuple(frozen(np.array(axis, self.dtype, order="C")) for axis in axes)
         self.row_shape = tuple(len(axis) for axis in axes)
         self.col_shape = tuple(axis.shape[1] for axis in axes)
-        self.shape = (int(np.prod(self.row_shape)), int(np.prod(self.col_shape)))
-        self.finite = all(np.isfinite(axis).all() for axis in axes)
+        self.shape = (math.prod(self.row_shape), math.prod(self.col_shape))
+        self.finite = all(finite)
         self.depth = len(axes)
         self.work = sum(self.row_shape) * self.shape[0] + sum(self.col_shape) * self.shape[1]
         self._definition = None if matrices is not None else (np.array(spacings), float(power))
@@ -173,6 +174,15 @@ class GridCost(Cost):
         rows = (r.reshape(i.shape) for r in np.unravel_index(i.ravel(), self.row_shape))
         columns = (c.reshape(j.shape) for c in np.unravel_index(j.ravel(), self.col_shape))
         return sum((axis[r, c] for axis, r, c in zip(self.axes, rows, columns, strict=True)), np.zeros((), self.dtype))
+
+    def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
+        if rows is not None or columns is not None:
+            return super().matrix(rows, columns)
+        total = np.zeros((), self.dtype)
+        for a, axis in enumerate(self.axes):
+            before, after = (1,) * a, (1,) * (len(self.axes) - a - 1)
+            total = total + axis.reshape(*before, len(axis), *after, *before, axis.shape[1], *after)
+        return total.reshape(self.shape)
 
     def spread(self) -> float:
         return sum(map(spread_of, self.axes))
