@@ -182,6 +182,21 @@ def test_the_log_tells_stages(caplog):
     assert caplog.text == ""
 
 
+@compiled
+def test_a_batch_reports_its_problems(caplog):
+    rng = np.random.default_rng(6)
+    P, Q, M = rng.dirichlet(np.ones(20), size=60), rng.dirichlet(np.ones(20), size=60), rng.random((20, 20))
+    quiet = solve_batch(P, Q, M)
+    with caplog.at_level(logging.INFO, "gibbsot"):
+        seen = solve_batch(P, Q, M)
+    assert "24 of 60 problems" in caplog.text
+    assert "60 of 60 problems" in caplog.text
+    np.testing.assert_array_equal(quiet.value, seen.value)
+    np.testing.assert_array_equal(quiet.potentials[0], seen.potentials[0])
+    again = solve_batch(P, Q, M, warm_start=seen)
+    np.testing.assert_allclose(again.value, seen.value, rtol=1e-12)
+
+
 PROGRAM = """
     import warnings
     import numpy as np

@@ -49,7 +49,7 @@ def reproduce(
     n_jobs : int, optional
         Threads.
     verbose : bool
-        Show a progress bar on a terminal.
+        Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere.
 
     Returns
     -------

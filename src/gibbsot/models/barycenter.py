@@ -66,7 +66,7 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     n_jobs : int, optional
         The number of threads over the measures; results are bit-identical for every number.
     verbose : bool
-        Whether to show a progress bar on a terminal.
+        Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
     client : dask.distributed.Client, optional

@@ -85,7 +85,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     n_jobs : int, optional
         Threads over the samples; results are bit-identical for every number.
     verbose : bool
-        Show a progress bar, on a terminal.
+        Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
     label_vectors : array of shape (K, d), optional

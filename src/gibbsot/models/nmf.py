@@ -85,7 +85,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     n_jobs : int, optional
         The number of threads over the measures; results are bit-identical for every number.
     verbose : bool
-        Whether to show a progress bar on a terminal.
+        Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
     client : dask.distributed.Client, optional

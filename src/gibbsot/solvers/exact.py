@@ -225,10 +225,17 @@ def _all_arcs_of_batch(
     p, q = problem.given if len(which) == len(problem) else (x[which] for x in problem.given)
     C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
     basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
-    answers = solve_dense(C, p, q, threads=native.threads(n_jobs), basis=basis, run=run)
-    if "infeasible" in answers.status:
-        raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
-    return [answers[k] for k in range(len(which))]
+    threads, found = native.threads(n_jobs), []
+    step = max(8 * threads, len(which) // 50) if run.reports else len(which)
+    for start in range(0, len(which), step):
+        some = slice(start, start + step)
+        own = None if basis is None else (basis[0][some], basis[1][some])
+        answers = solve_dense(C, p[some], q[some], threads=threads, basis=own, run=run)
+        if "infeasible" in answers.status:
+            raise ValueError(f"{INFEASIBLE} (problem {which[start + answers.status.index('infeasible')]})")
+        found += [answers[k] for k in range(len(answers))]
+        run.report("%d of %d problems", len(found), len(which))
+    return found
 
 
 def _bases(solutions: list[Solution], most: int) -> Basis:

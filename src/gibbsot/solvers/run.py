@@ -72,9 +72,14 @@ class Run:
             self.stop()
         return nbytes <= self.max_memory
 
+    @property
+    def reports(self) -> bool:
+        """Whether somebody sees the reports."""
+        return self.advance is not progress.silent
+
     def report(self, message: str, *values: Any) -> None:
         """Report what was done: in the log, and shown in verbose use."""
-        if self.advance is not progress.silent:
+        if self.reports:
             self.advance(0.0, message % values)
 
     @contextmanager
