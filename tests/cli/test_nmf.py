@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from cli_runs import Image, check_picture, fails, installed, start, succeeds, wait_for
 from gibbsot.cli import main
@@ -245,8 +246,22 @@ def test_a_disk_that_fills_up_later_leaves_what_was_there(blobs, tmp_path, monke
         fsync(file)
 
     monkeypatch.setattr(os, "fsync", nearly_full)
-    fails(capfd, *words, "--epochs", "4", "--resume")
+    assert f"{out / 'reconstruction.png'}: No space left on device" in fails(capfd, *words, "--epochs", "4", "--resume")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_checkpoint_on_a_full_disk_is_named(blobs, tmp_path, full_disk, capfd):
+    words = ["nmf", blobs, "--components", "2", "--epochs", "2", "--checkpoint", "0", "--out", tmp_path / "out"]
+    assert f"{tmp_path / 'out' / 'model.npz'}: No space left on device" in fails(capfd, *words)
+
+
+def test_a_crafted_sparse_matrix_is_refused(tmp_path, capfd):
+    (tmp_path / "shards").mkdir()
+    matrix = sparse.csr_array(np.ones((4, 5)))
+    matrix.indices = matrix.indices + 10**7
+    sparse.save_npz(tmp_path / "shards" / "a.npz", matrix)
+    line = fails(capfd, "nmf", tmp_path / "shards", "--components", "2", "--out", tmp_path / "out")
+    assert "a.npz: is no valid sparse matrix (indices must be < 5)" in line
 
 
 def test_an_output_that_is_a_file_or_not_writable(blobs, tmp_path, monkeypatch, capfd):

@@ -38,9 +38,16 @@ def test_a_file_is_replaced_after_the_block(folder):
 def test_a_failed_write_leaves_the_old_file(folder, monkeypatch, name):
     with monkeypatch.context() as patch:
         patch.setattr(os, name, full)
-        with pytest.raises(OSError, match="No space left"), atomic.replace_file(folder / "a") as file:
+        with pytest.raises(OSError, match="No space left") as failed, atomic.replace_file(folder / "a") as file:
             file.write(b"new")
+    assert failed.value.filename == str(folder / "a")
     assert contents(folder) == {"a": "old", "b": "old"}
+
+
+def test_errors_about_other_files_keep_their_name(folder):
+    with pytest.raises(FileNotFoundError) as failed, atomic.replace_file(folder / "a"):
+        (folder / "none").read_bytes()
+    assert failed.value.filename == str(folder / "none")
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -484,3 +484,20 @@ def test_a_file_with_columns_out_of_range_is_refused():
     arrays = {key: np.asarray(x) for key, x in some().arrays().items()}
     with pytest.raises(ValueError, match="targets: is no valid sparse matrix"):
         Oracle.from_arrays(arrays | {"columns": arrays["columns"] + 10**7})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("h", lambda x: x * np.nan, "h: expected finite numbers"),
+        ("h", lambda x: x.astype(str), "h: expected finite numbers"),
+        ("sweep", lambda x: x + 0.5, "sweep: expected integers"),
+        ("sweep", lambda x: x - 10**6, "sweep: expected integers of at least 0"),
+        ("max_sweeps", lambda x: x + 2**40, "max_sweeps: expected at most 1,000,000"),
+        ("tau", lambda x: np.repeat(x, 3), "size 1"),
+    ],
+)
+def test_a_file_with_impossible_chains_is_refused(name, change, message):
+    arrays = {key: np.asarray(x) for key, x in some().arrays().items()}
+    with pytest.raises(ValueError, match=message):
+        Oracle.from_arrays(arrays | {name: change(arrays[name])})

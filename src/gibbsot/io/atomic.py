@@ -45,14 +45,26 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(path)
     temporary = _temporary(target)
     try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        with _naming(target, temporary):
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def _naming(target: Path, temporary: Path) -> Iterator[None]:
+    """Make errors about a temporary file, or about no file such as a full disk, name the target."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(temporary), temporary):
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from None
 
 
 class FileGroup:
@@ -92,12 +104,8 @@ class FileGroup:
         """Yield the temporary path to write a target to; an OSError in the block names the target."""
         check_target(target)
         temporary = self._temporary[target] = _temporary(target)
-        try:
+        with _naming(target, temporary):
             yield temporary
-        except OSError as error:
-            if error.errno is None:
-                raise
-            raise OSError(error.errno, error.strerror, str(target)) from None
 
     @contextmanager
     def open(self, target: Path) -> Iterator[BinaryIO]:

@@ -22,6 +22,7 @@ from .solution import Solution
 
 Array = NDArray[np.floating]
 
+_MOST_SWEEPS = 1_000_000  # of a call, whose values are recorded
 _COOLING_SWEEPS, _COOLING_RATIO = 50, 0.01  # before a crossover: sweeps, and last over first temperature
 
 
@@ -114,6 +115,8 @@ class Oracle:
         self._cost = self.cost if penalty is None else penalty_cost(self.cost, penalty)  # of the chains
         self.tau = validation.count(tau, "tau")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
+        if self.max_sweeps > _MOST_SWEEPS:
+            raise ValueError(f"max_sweeps: expected at most {_MOST_SWEEPS:,}, got {self.max_sweeps}")
         self.n_jobs = n_jobs
         self.targets = _target_rows(targets, self.cost, penalty is None)
         self.seed, self.ids = validation.seed(seed), validation.ids(ids, len(self))
@@ -306,7 +309,7 @@ class Oracle:
         cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
         shape = (len(arrays["starts"]) - 1, cost.shape[1])
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
-        tau, max_sweeps, seed = (int(arrays[name]) for name in ("tau", "max_sweeps", "seed"))
+        tau, max_sweeps, seed = (int(arrays[name].item()) for name in ("tau", "max_sweeps", "seed"))
         penalty = float(arrays["penalty"]) if "penalty" in arrays else None
         options: dict[str, Any] = {
             "tau": tau,
@@ -322,6 +325,10 @@ class Oracle:
         for name, x, like in (("sweep", oracle.sweep, oracle.ids), ("h", oracle._h, oracle._points.data)):
             if x.shape != like.shape:
                 raise ValueError(f"{name}: expected shape {like.shape}, got {x.shape}")
+        if oracle.sweep.dtype.kind not in "iu" or (oracle.sweep < 0).any():
+            raise ValueError(f"sweep: expected integers of at least 0, got {oracle.sweep.dtype}")
+        if oracle._h.dtype != cost.dtype or not np.isfinite(oracle._h).all():
+            raise ValueError(f"h: expected finite numbers of {cost.dtype}, got {oracle._h.dtype}")
         return oracle
 
     def _indices(self, indices: ArrayLike | slice | None) -> NDArray[np.intp]:
