@@ -262,6 +262,11 @@ def test_a_crafted_sparse_matrix_is_refused(tmp_path, capfd):
     sparse.save_npz(tmp_path / "shards" / "a.npz", matrix)
     line = fails(capfd, "nmf", tmp_path / "shards", "--components", "2", "--out", tmp_path / "out")
     assert "a.npz: is no valid sparse matrix (indices must be < 5)" in line
+    line = fails(capfd, "nmf", tmp_path / "shards" / "a.npz", "--components", "2", "--out", tmp_path / "out")
+    assert "a.npz: is no valid sparse matrix (indices must be < 5)" in line
+    sparse.save_npz(tmp_path / "good.npz", sparse.csr_array(np.eye(5)))
+    words = ["nmf", tmp_path / "good.npz", "--components", "2", "--epochs", "2", "--out", tmp_path / "out"]
+    assert succeeds(capfd, *words)["measures"] == 5
 
 
 def test_an_output_that_is_a_file_or_not_writable(blobs, tmp_path, monkeypatch, capfd):

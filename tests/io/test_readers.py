@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from gibbsot.io import readers
 
@@ -228,6 +229,28 @@ def test_a_matrix_and_the_shape_of_its_images(tmp_path):
         readers.collection(tmp_path / "a.npy", shape=(5, 2))
     with pytest.raises(ValueError, match="only images can be resized"):
         readers.collection(tmp_path / "a.npy", size=(1, 1))
+
+
+def test_a_sparse_matrix_is_a_collection(tmp_path):
+    dense = np.where(RNG.random((6, 12)) < 0.5, RNG.random((6, 12)), 0)
+    sparse.save_npz(tmp_path / "a.npz", sparse.csc_array(dense))
+    found = readers.collection(tmp_path / "a.npz", limit=4)
+    assert sparse.issparse(found.rows)
+    np.testing.assert_array_equal(found.rows.toarray(), dense[:4])
+    assert found.shape is None
+    images = readers.collection(tmp_path / "a.npz", shape=(4, 3))
+    np.testing.assert_array_equal(images.rows, dense)
+    assert images.shape == (4, 3)
+    labels = write_idx(tmp_path / "labels-idx1-ubyte", [5, 1, 5, 2, 5, 5])
+    assert readers.collection(tmp_path / "a.npz", labels=labels, label=5).rows.shape == (4, 12)
+    with pytest.raises(ValueError, match=r"expected shape \(n, height, width\) or \(n, m\)"):
+        readers.collection(tmp_path / "a.npz", key="data")
+
+
+def test_a_table_with_an_index_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text(",x,y\n0,1,2\n1,3,4\n2,5,6\n")
+    with pytest.warns(UserWarning, match=r"a\.csv: the first column looks like an index .* leave it out of the file"):
+        assert readers.collection(tmp_path / "a.csv").rows.shape == (3, 3)
 
 
 def test_labels_select(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import validation
@@ -49,13 +50,13 @@ class Collection(NamedTuple):
 
     Attributes
     ----------
-    rows : array of shape (n, m)
+    rows : array or csr_array of shape (n, m)
         The weights, not normalised.
     shape : (height, width) or None
         The shape of images.
     """
 
-    rows: Array
+    rows: Any
     shape: tuple[int, int] | None
 
 
@@ -162,7 +163,7 @@ def collection(
     ----------
     path : path
         A folder, whose images are read in the order of their names, with those in subfolders; or an array of shape
-        (n, height, width) or (n, m).
+        (n, height, width) or (n, m); or a file of ``scipy.sparse.save_npz``.
     key : str, optional
         The name of the array in an npz file; by default ``images``, or the only array.
     shape : (height, width), optional
@@ -202,44 +203,72 @@ def collection(
         raise ValueError("labels: expected both a label and a file of labels, or neither")
     if limit is not None:
         validation.count(limit, "limit")
-    values: Array
+    values: Any
     if where.is_dir():
         if labels is not None:
             raise ValueError(f"{where}: is a folder; labels need a file of measures")
-        values, shape, size = _folder(where, invert, size, limit), None, None
+        values = _folder(where, invert, size, limit)
     else:
         if is_image(where) and where.exists():
             raise ValueError(f"{where}: is one image; expected a folder of them")
-        found = table(where, key)
-        values = found.values
-        _warn_of_index(found, where)
-        if values.size == 0 or values.ndim not in (2, 3):
-            raise ValueError(f"{where}: expected shape (n, height, width) or (n, m), got {values.shape}")
+        values = _file_of_measures(where, key, shape is not None)
         if labels is not None:
-            known = array(labels)
-            if known.shape != (len(values),):
-                raise ValueError(f"{labels}: expected {len(values)} labels as {where} has measures, got {known.shape}")
-            values = values[known == label]
-            if not len(values):
-                raise ValueError(f"{labels}: none of the {len(known)} labels is {label}")
-        values = values[:limit]
-        if shape is not None and values.ndim == 2:
-            (height, width), m = shape, values.shape[1]
-            if m != height * width:
-                expected = f"{height * width} for images of {height} x {width}"
-                raise ValueError(f"{where}: has rows of {m}; expected {expected}")
-            values = values.reshape(-1, *shape)
-        elif shape is not None and values.shape[1:] != tuple(shape):
-            raise ValueError(f"{where}: expected images of {shape[0]} x {shape[1]}, got shape {values.shape}")
-    if size is not None:
-        if values.ndim != 3:
-            raise ValueError(f"{where}: has rows of {values.shape[1]}, and only images can be resized; give a shape")
-        values = _shrunk(values, size, where)
-    rows = values.reshape(len(values), -1)
+            values = values[_with_label(labels, label, values.shape[0], where)]
+        values = _as_images(values[:limit], shape, where)
+        if size is not None:
+            if values.ndim != 3:
+                hint = "only images can be resized; give a shape"
+                raise ValueError(f"{where}: has rows of {values.shape[1]}, and {hint}")
+            values = _shrunk(values, size, where)
+    rows = values if sparse.issparse(values) else values.reshape(len(values), -1)
     if not validation.check_weights(rows, str(where), empty_rows=True).any():
         raise ValueError(f"{where}: has no mass in any measure")
     sides = None if values.ndim == 2 else (values.shape[1], values.shape[2])
     return Collection(rows, sides)
+
+
+def _file_of_measures(path: Path, key: str | None, dense: bool) -> Any:
+    """Read the measures of a file: a sparse matrix, unless it has to be dense, or an array of two or three axes."""
+    matrix = _sparse(path) if key is None else None
+    if matrix is not None:
+        return matrix.toarray() if dense else matrix
+    found = table(path, key)
+    _warn_of_index(found, path, hint="leave it out of the file if it is one")
+    if found.values.size == 0 or found.values.ndim not in (2, 3):
+        raise ValueError(f"{path}: expected shape (n, height, width) or (n, m), got {found.values.shape}")
+    return found.values
+
+
+def _with_label(labels: Source, label: int | None, n: int, path: Path) -> NDArray[np.bool_]:
+    """Return which measures of a file have a label."""
+    known = array(labels)
+    if known.shape != (n,):
+        raise ValueError(f"{labels}: expected {n} labels as {path} has measures, got {known.shape}")
+    if not (known == label).any():
+        raise ValueError(f"{labels}: none of the {len(known)} labels is {label}")
+    return known == label
+
+
+def _as_images(values: Any, shape: tuple[int, int] | None, path: Path) -> Any:
+    """Return the rows of a matrix as images of a shape, if one is given."""
+    if shape is not None and values.ndim == 2:
+        (height, width), m = shape, values.shape[1]
+        if m != height * width:
+            expected = f"{height * width} for images of {height} x {width}"
+            raise ValueError(f"{path}: has rows of {m}; expected {expected}")
+        return values.reshape(-1, *shape)
+    if shape is not None and values.shape[1:] != tuple(shape):
+        raise ValueError(f"{path}: expected images of {shape[0]} x {shape[1]}, got shape {values.shape}")
+    return values
+
+
+def _sparse(path: Path) -> Any:
+    """Return the sparse matrix that ``scipy.sparse.save_npz`` wrote, or None for other files."""
+    found = None
+    if path.suffix.lower() == ".npz" and path.is_file():
+        with suppress(*READ_ERRORS):  # not a sparse matrix; `array` reports damage
+            found = sparse.load_npz(path)
+    return None if found is None else validation.sparse_rows(found, str(path))
 
 
 def matrix(path: Source) -> Any:
@@ -257,12 +286,9 @@ def matrix(path: Source) -> Any:
     """
     where = Path(path)
     check_file(where)
-    if where.suffix.lower() == ".npz":
-        found = None
-        with suppress(*READ_ERRORS):  # not a sparse matrix; `array` reports damage
-            found = sparse.load_npz(where)
-        if found is not None:
-            return validation.sparse_rows(found, str(where))
+    found = _sparse(where)
+    if found is not None:
+        return found
     found = array(where)
     if found.ndim < 2:
         raise ValueError(f"{where}: expected a matrix with one measure per row, got shape {found.shape}")
@@ -351,7 +377,9 @@ def _point_measure(values: Array, path: Path, weighted: bool, names: tuple[str, 
     return Measure(_normalise(weights, path), None, points, names)
 
 
-def _warn_of_index(found: Table, path: Path, coordinates: int | None = None) -> None:
+def _warn_of_index(
+    found: Table, path: Path, coordinates: int | None = None, hint: str = "--columns chooses columns"
+) -> None:
     """Warn of a first column, or a first line, that looks like an index and is taken as data.
 
     Names tell, or numbers that count in a table without names, unless they are the only coordinate of points.
@@ -365,7 +393,6 @@ def _warn_of_index(found: Table, path: Path, coordinates: int | None = None) -> 
         what = (
             f"its name is {names[0]!r}" if names and names[0] else "it has no name" if names else "it counts the rows"
         )
-        hint = "--columns chooses columns"
         warnings.warn(
             f"{path}: the first column looks like an index ({what}), but is taken as data; {hint}", stacklevel=4
         )
