@@ -15,6 +15,7 @@ import pytest
 from scipy import sparse
 
 from cli_runs import Image, check_picture, fails, installed, start, succeeds, wait_for
+from gibbsot import GridCost
 from gibbsot.cli import main
 from gibbsot.core import native
 from gibbsot.models.nmf import WassersteinNMF
@@ -165,6 +166,17 @@ def test_nmf_says_that_bins_lie_on_a_line(blobs, tmp_path, capfd):
         printed = capfd.readouterr().err
         assert printed.startswith(said)
         assert printed.count("\n") == bool(said)
+
+
+def test_a_folder_of_stacks_of_images(tmp_path, capfd):
+    (tmp_path / "shards").mkdir()
+    for name in "ab":
+        np.save(tmp_path / "shards" / f"{name}.npy", np.random.default_rng(0).random((4, 5, 3)))
+    words = ["nmf", tmp_path / "shards", "--components", "2", "--epochs", "1", "--out", tmp_path / "out"]
+    report = succeeds(capfd, *words)
+    assert (report["shape"], report["measures"]) == ([5, 3], 8)
+    assert WassersteinNMF.load(tmp_path / "out" / "model.npz").cost_ == GridCost((5, 3))
+    assert "a.npy: expected images of 3 x 5" in fails(capfd, *words, "--shape", "3", "5", "--out", tmp_path / "new")
 
 
 def test_a_model_is_never_written_over_unasked(blobs, tmp_path, capfd):

@@ -484,7 +484,7 @@ def test_an_interrupt_reaches_the_client_alone(tmp_path):
         (("--workers", "0"), "--workers: expected at least 1"),
         (("--workers", "1", "--scheduler", "tcp://a:1"), "not together with --scheduler"),
         (("--limit", "3"), "--limit: is for a single file"),
-        (("--shape", "5", "7"), "--shape: expected the shape of rows of 36"),
+        (("--shape", "5", "7"), "has rows of 36; expected 35 for images of 5 x 7"),
     ],
 )
 def test_bad_options_of_the_command_line(tmp_path, capfd, options, message):

@@ -201,9 +201,8 @@ def _read(options: Options) -> tuple[Any, tuple[int, int] | None, Cost]:
         for name in ("size", "label", "labels", "limit", "invert", "key"):
             if name in options.given:
                 raise ValueError(f"--{name}: is for a single file; {options.data} is a folder of matrices")
-        (_, m), shape = readers.matrix(X[0]).shape, options.reading["shape"]
-        if shape is not None and m != shape[0] * shape[1]:
-            raise ValueError(f"--shape: expected the shape of rows of {m}, got {shape[0]} x {shape[1]}")
+        first, shape = readers.collection(X[0], shape=options.reading["shape"])  # the shards check the others
+        m = first.shape[1]
     else:
         X, shape = _common.read_collection(options.data, options.size, **options.reading)
         n, m = X.shape
