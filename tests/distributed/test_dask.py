@@ -366,12 +366,15 @@ def test_clones_share_the_client(client):
     assert other.cost is model.cost  # costs do not change, so that they are not copied
 
 
-def test_barycenters(client):
-    """With weights; the bounds are bit-identical too."""
-    options = {"cost": GridCost((SIDE, SIDE)), "weights": 1 + np.arange(30) % 4, "max_epochs": 12, "tau": 3}
-    alone = WassersteinBarycenter(**options, random_state=0).fit(X)
+@pytest.mark.filterwarnings("ignore:the certified gap")
+@pytest.mark.parametrize("memory", [1.0, None])
+def test_barycenters(client, memory):
+    """With weights; the bounds are bit-identical too. By descent alone, and by the linear programme."""
+    options = {"cost": GridCost((SIDE, SIDE)), "max_epochs": 12, "tau": 3, "max_memory": memory, "random_state": 0}
+    weights = 1 + np.arange(30) % 4
+    alone = WassersteinBarycenter(**options).fit(X, sample_weight=weights)
     for cuts, where in (("uneven, one empty", None), ("uneven, one empty", client), ("many", client)):
-        model = WassersteinBarycenter(**options, random_state=0, client=where).fit(shards(cuts))
+        model = WassersteinBarycenter(**options, client=where).fit(shards(cuts), sample_weight=weights)
         np.testing.assert_array_equal(model.barycenter_, alone.barycenter_)
         assert (model.objective_, model.lower_bound_) == (alone.objective_, alone.lower_bound_)
         for a, b in zip(model.history_, alone.history_, strict=True):

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from ..core import costs, validation
-from ..core.costs import Cost, Units
-from ..distributed import fixed_point
-from ..distributed.shard import Array, EpochSums, Indices, Sample, Shard, command, precision, query
+from ..core.costs import Cost
+from ..distributed.shard import Array, precision
 from ..distributed.shards import Shards
 from ..sampling import temperature
-from ..sampling.annealing.plateau import PlateauCooling, Trend
-from ..solvers import evaluation
+from ..solvers import linear_programme
+from ..solvers.free_measure import FreeMeasure, Optimum, relative_gap
+from ..solvers.line_barycenter import line_barycenter
 from ..solvers.mirror_descent import logarithms, mirror_step
+from ..solvers.run import Run
+from ..solvers.solution import RELATIVE_GAP
 from . import _base
+from ._barycenter_descent import MEMORY, Descent
+from ._barycenter_shard import FINE, BarycenterShard
 from ._costs import Metric, feature_cost
 from ._loop import Epoch, run_epochs
 
-_INITIAL = 0.2  # factor of the initial temperature of other models: chains follow one measure easily
-_MEMORY = 0.9  # of the running means of models and potentials, which vary less than the last ones
-_COOLING = PlateauCooling(window=10, stride=10, cooling=0.5, damping=0.85, relative=True, rise=1.05, final_bias=0.02)
 _NEGLIGIBLE = 1e-7  # weight threshold relative to the largest weight: smaller ones only cost time
 _ROUNDS = 3, 50  # of the ascent of the lower bound, during the fit and at its end
-_LARGEST = 8  # bound of the potentials in the ascent of the lower bound, as a multiple of the spread of the costs
-_FINE = _LARGEST * 2.0 ** (fixed_point.COMPONENT_BITS - 53)  # of the quantum of values: sums in double precision
+_ENOUGH = 30  # epochs after which potentials are good enough to choose the arcs of the linear programme
+_BYTES = 2e9  # of the linear programme, unless max_memory is given
+_EXACT_STALL = 10  # exact steps that must lower the gap by a tenth
+_REASONS = {
+    "time": "max_seconds are over",
+    "memory": "the linear programme needs more than max_memory, and steps with exact values have stalled",
+    "epochs": "max_epochs are over",
+    "precision": "rounding leaves the rest",
+}
 
 
 class WassersteinBarycenter(_base.MeasuresEstimator):
@@ -38,20 +49,23 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
 
     .. math:: \min_p \sum_i \lambda_i W(p, x_i)
 
-    over weights p. The problem is convex. Gradients come from warm-started Gibbs samplers (`Oracle`); steps are mirror
-    descent from the mean of the measures. When neither V(z) falls nor the certified lower bound rises, the chains are
-    cooled, and the descent continues from the average of the last models with shorter steps. The barycenter is such an
-    average.
+    over weights p, to a certified gap. The problem is a linear programme, and potentials choose its arcs. These come
+    from mirror descent with the gradients of warm-started Gibbs samplers (`Oracle`); small programmes have all arcs.
+    The programme is solved by an interior-point method and, for the optimum itself, HiGHS (see
+    `solvers.linear_programme`). On a line the barycenter has a closed form. Where the programme is too large for the
+    memory, the descent goes on to the end: when neither V(z) falls nor the certified lower bound rises, the chains are
+    cooled, and the descent continues from the average of the last models with shorter steps; then follow steps with
+    exact values.
 
     Parameters
     ----------
     cost : Cost, array of shape (m, m), str or callable, optional
         The cost between bins, such as ``GridCost((64, 64))``, "line", or a metric such as "cosine" between the rows of
         ``feature_vectors`` or the columns of X, as for `WassersteinNMF`. None is "line", with a warning.
-    weights : array of shape (n,), optional
-        The lambda, nonnegative. They are normalised, to about six digits; uniform by default.
+    gap : float
+        The certified relative gap at which the fit ends; 0 for the optimum, to a gap of 1e-10.
     max_epochs : int
-        The largest number of passes over the measures.
+        The largest number of passes over the measures by descent.
     step_size : float
         The step of the descent, relative to the mean cost.
     temperature : "auto" or float
@@ -59,8 +73,12 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     tau : int
         The lag of the chains' mixing test.
     tol : float
-        The gain of ten epochs, relative to the cost, below which the chains are cooled or, if they are cold, the fit
-        ends.
+        The gain of ten epochs, relative to the cost, below which the chains are cooled or, if they are cold, the
+        descent ends.
+    max_seconds : float, optional
+        The time after which the fit ends with what it has proved. A run of HiGHS gets what is left of it.
+    max_memory : float, optional
+        The bytes that the linear programme may take; 2e9 by default.
     random_state : int, RandomState or None
         The seed; results are bit-identical for the same integer.
     n_jobs : int, optional
@@ -68,7 +86,7 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     verbose : bool
         Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere.
     callbacks : sequence of functions
-        Each is called with the model after every epoch; the fit stops if one returns True.
+        Each is called with the model after every epoch and round; the fit stops if one returns True.
     client : dask.distributed.Client, optional
         Keeps the shards of the data on the client's workers, as in `WassersteinNMF`. Results are bit-identical to
         those without a client.
@@ -82,16 +100,20 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     barycenter_ : array of shape (m,)
         The weights p, with sum one.
     objective_ : float
-        The exact objective of the barycenter over all measures of the fit, from optimal plans; infinite during the fit
-        and after an interrupt.
+        The exact objective of the barycenter over all measures of the fit, from optimal plans, rounded up; infinite
+        during the descent and after an interrupt.
     lower_bound_ : float
-        A certified lower bound of the objective of all weights p: ``objective_ / lower_bound_ - 1`` bounds the relative
-        suboptimality of the barycenter.
+        A certified lower bound of the objective of all weights p.
+    gap_ : float
+        ``(objective_ - lower_bound_) / |objective_|``, which bounds the relative suboptimality of the barycenter.
+    status_ : str
+        "optimal" (a gap of at most 1e-10), "gap reached", "budget spent", with a `ConvergenceWarning`, or "stopped" by
+        a callback; "running" during the fit and after an interrupt.
     n_iter_ : int
-        The number of epochs.
+        The number of epochs and rounds.
     history_ : list of Epoch
-        The record of each epoch. ``lower`` is the lower bound so far, every ten epochs; ``upper`` is the objective, in
-        the last record only.
+        The record of each epoch and round. ``lower`` is the lower bound so far, every ten epochs; ``upper`` the
+        objective so far, from the first round on and in the last record. Rounds have temperature zero.
     n_features_in_ : int
         The number of bins m.
 
@@ -101,20 +123,27 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     >>> x = np.arange(20)
     >>> bumps = np.exp(-((x - np.array([[5], [13]])) ** 2) / 4)
     >>> model = WassersteinBarycenter("line", random_state=0).fit(bumps)
-    >>> int(model.barycenter_.argmax()), model.objective_ < 1.02 * model.lower_bound_
-    (9, True)
+    >>> int(model.barycenter_.argmax()), model.status_
+    (9, 'optimal')
     """
+
+    def __new__(cls, *_: Any, **parameters: Any) -> WassersteinBarycenter:
+        if "weights" in parameters:
+            raise TypeError("weights: was removed; expected fit(X, sample_weight=...)")
+        return super().__new__(cls)
 
     def __init__(
         self,
         cost: Cost | ArrayLike | str | Metric | None = None,
         *,
-        weights: ArrayLike | None = None,
+        gap: float = 1e-3,
         max_epochs: int = 1000,
         step_size: float = 20.0,
         temperature: float | str = "auto",
         tau: int = 20,
         tol: float = 2e-4,
+        max_seconds: float | None = None,
+        max_memory: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -123,12 +152,14 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         feature_vectors: Any = None,
     ) -> None:
         self.cost = cost
-        self.weights = weights
+        self.gap = gap
         self.max_epochs = max_epochs
         self.step_size = step_size
         self.temperature = temperature
         self.tau = tau
         self.tol = tol
+        self.max_seconds = max_seconds
+        self.max_memory = max_memory
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -136,8 +167,8 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         self.client = client
         self.feature_vectors = feature_vectors
 
-    def fit(self, X: Any, y: Any = None) -> WassersteinBarycenter:
-        """Find the barycenter of measures. A fit that is interrupted leaves the last average.
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinBarycenter:
+        """Find the barycenter of measures. A fit that is interrupted leaves the best so far.
 
         Parameters
         ----------
@@ -145,6 +176,9 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
             Measures as rows, which are normalised. Each item of a list, or block of a Dask array, is a shard.
         y : None
             Ignored.
+        sample_weight : array of shape (n,), optional
+            The lambda, nonnegative, which are normalised; uniform by default. Where the linear programme is not used,
+            they are rounded to about six digits.
 
         Returns
         -------
@@ -156,235 +190,191 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         validation.positive(self.step_size, "step_size")
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
-            self._fit(shards, started)
+            self._fit(shards, _weights(sample_weight, shards), started)
         return self
 
-    def _fit(self, shards: Shards[BarycenterShard], started: float) -> None:
-        units, weights = costs.in_units(self.cost_), self._weights(shards)
-        shards.initialise(units.single().cost, self.tau, _base.seed(self.random_state), self.n_jobs)
-        shards.reduce(BarycenterShard.set_weights, weights, units.cost.astype(np.float64))
-        descent = _Descent(self, shards, units.single())
+    def _fit(self, shards: Shards[BarycenterShard], weights: Array | None, started: float) -> None:
+        fit = _Fit(self, shards, weights)
         self.history_: list[Epoch] = []
-        self.objective_ = np.inf
+        self.status_ = "running"
         dtype = np.result_type(*(one.dtype for one in shards.metadata))
 
         def publish() -> None:
-            p = np.where(descent.average < _NEGLIGIBLE * descent.average.max(), 0, descent.average)
-            self.barycenter_ = (p / p.sum()).astype(dtype)
-            self.n_iter_, self.lower_bound_ = len(self.history_), units.lower(descent.lower)
+            self.barycenter_ = (fit.average() if fit.upper == np.inf else fit.p).astype(dtype)
+            self.objective_, self.lower_bound_, self.n_iter_ = fit.upper, fit.lower, len(self.history_)
+            self.gap_ = relative_gap(fit.lower, fit.upper)
 
         publish()
-        run_epochs("Wasserstein barycenter", self, descent.epochs(), self.history_, publish, started)
-        descent.improve_bound(_ROUNDS[1])
-        publish()
-        p = self.barycenter_.astype(np.float64)
-        self.objective_ = units.value(descent.objective(p / p.sum()))
+        run_epochs("Wasserstein barycenter", self, fit.stages(), self.history_, publish, started)
+        fit.complete(self.barycenter_)
+        self.objective_, self.lower_bound_, self.gap_ = fit.upper, fit.lower, relative_gap(fit.lower, fit.upper)
         self.history_[-1] = self.history_[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
-
-    def _weights(self, shards: Shards[BarycenterShard]) -> Array | None:
-        """Return the weights of measures with mass, divided by the largest; None if all are one."""
-        if self.weights is None:
-            return None
-        full = np.concatenate(shards.collect(BarycenterShard.has_mass))
-        weights = validation.weights(self.weights, "weights", len(full), count=1)[0]
-        if not weights[full].any():
-            raise ValueError("weights: are zero for every measure with mass; expected a positive one")
-        return np.asarray(weights[full] / weights[full].max())
+        self.status_ = fit.status()
 
 
-class _Descent:
-    """Mirror descent from the mean of the measures."""
-
-    def __init__(self, model: WassersteinBarycenter, shards: Shards[BarycenterShard], units: Units) -> None:
-        cost = units.cost
-        self.model, self.shards, self.units, self.lower = model, shards, units, -np.inf
-        self.sizes = shards.reduce(BarycenterShard.sizes)
-        self.precision = precision(cost, self.sizes.n)
-        m = cost.shape[0]
-        mean = shards.reduce(BarycenterShard.mean) / (self.sizes.mass * 2.0**self.precision.bits)
-        self.average = _base.smooth(mean, np.full(m, 1 / m))[0]
-        T, T_min = validation.initial_temperature(model.temperature), temperature.minimum(cost)
-        if T is None:
-            sample = Sample(evaluation.sample(self.sizes.n), self.average)
-            _, temperatures = shards.reduce(BarycenterShard.initial_temperatures, sample)
-            T = max(_INITIAL * float(temperatures.mean()), T_min) * units.unit
-        self.state = _COOLING.init(T / units.unit, T_min, m + self.sizes.support / self.sizes.n)
-
-    def epochs(self) -> Iterator[tuple[Epoch, str]]:
-        """Run epochs until the cooling has finished."""
-        log_p, scale = logarithms(self.average), costs.mean_cost(self.units.cost)
-        _, quantum, value_quantum = self.precision
-        for epoch in range(1, self.model.max_epochs + 1):
-            T, step = self.state.T, self.state.step
-            memory = min(_MEMORY, (epoch - 1) / (epoch + 1))
-            sums = self.shards.reduce(BarycenterShard.epoch, np.exp(log_p), T, memory)
-            gradient = sums.gradient[0] * (quantum / self.sizes.mass)
-            log_p = mirror_step(log_p, gradient, step * float(self.model.step_size) / scale)
-            self.average = memory * self.average + (1 - memory) * np.exp(log_p)
-            estimate = sums.value * value_quantum / self.sizes.mass
-            self.state = _COOLING.observe(self.state, estimate)
-            due = _COOLING.due(self.state)
-            gain = self.improve_bound(_ROUNDS[0]) if due else 0.0
-            cost, T = self.units.value(estimate), T * self.units.unit
-            lower = self.units.lower(self.lower) if due else np.nan
-            record = Epoch(cost, lower, np.nan, T, step, sums.sweeps / self.sizes.n)
-            yield record, f"cost {cost:.3g}, T {T:.1e}"
-            trend = _COOLING.trend(self.state, self.model.tol, gain) if due else Trend.FALLING
-            self.state = _COOLING.update(self.state, trend)
-            if self.state.finished:
-                return
-            if trend is not Trend.FALLING:  # from the average, as the model itself oscillates
-                log_p = logarithms(self.average)
-
-    def improve_bound(self, rounds: int) -> float:
-        """Improve the lower bound by the mean potentials; return the gain."""
-        old = self.lower
-        self.lower = max(old, lower_bound(self.shards, self.units.cost, rounds))
-        return self.lower - old
-
-    def objective(self, p: Array) -> float:
-        """Return the exact objective of p."""
-        total = self.shards.reduce(BarycenterShard.objective, p, self.state.T)
-        return total * (_FINE * self.precision.value) / self.sizes.mass
+def _weights(given: ArrayLike | None, shards: Shards[BarycenterShard]) -> Array | None:
+    """Return the weights of measures with mass, divided by the largest; None if all are one."""
+    if given is None:
+        return None
+    full = np.concatenate(shards.collect(BarycenterShard.has_mass))
+    weights = validation.weights(given, "sample_weight", len(full), count=1, empty_rows=True)[0]
+    if not weights[full].any():
+        raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
+    return np.asarray(weights[full] / weights[full].max())
 
 
-class _Sizes(NamedTuple):
-    """The number of measures, the sum of their weights in quanta, and the size of their supports."""
+class _Fit:
+    """The stages of a fit: descent, the linear programme, and steps with exact values where it does not fit.
 
-    n: int
-    mass: int
-    support: int
-
-
-class _Potentials(NamedTuple):
-    """The weighted sum of potentials in two parts: in quanta, and the remainder in quanta of ``2**-bits``."""
-
-    high: NDArray[np.int64]
-    low: NDArray[np.int64]
-
-
-class BarycenterShard(Shard[Array]):
-    """Measures, their weights, their chains, and running means of their potentials; a model is one measure p."""
-
-    @query
-    def has_mass(self) -> NDArray[np.bool_]:
-        """Return which rows have mass."""
-        mask = np.zeros(self._metadata.n_rows, bool)
-        mask[self.rows] = True
-        return mask
-
-    @command
-    def set_weights(self, weights: Array | None, cost: Cost) -> None:
-        """Set the weights of all measures, at most one, and the cost in double precision."""
-        own = np.ones(len(self)) if weights is None else weights[self.first : self.first + len(self)]
-        self.weights = fixed_point.quantise(own[:, None], 2.0**-self.bits)
-        self.cost, self.largest = cost, _LARGEST * cost.spread()
-        self.potentials: NDArray[Any] = np.zeros((len(self), cost.shape[0]), np.float32)
-
-    @query
-    def sizes(self) -> _Sizes:
-        """Return the number of measures, their total weight and the size of their supports."""
-        return _Sizes(len(self), int(self.weights.sum()), self.support_size())
-
-    @query
-    def mean(self) -> NDArray[np.int64]:
-        """Return the weighted sum of the measures, of shape (1, m), in products of two quanta."""
-        if not len(self):
-            return np.zeros((1, self._metadata.n_columns), np.int64)
-        targets = fixed_point.quantise(self.oracle.targets.toarray(), 2.0**-self.bits)
-        return fixed_point.product(self.weights, targets, self.bits)
-
-    @command
-    def epoch(self, p: Array, temperature: float, memory: float) -> EpochSums:
-        """Advance the chains for the model p, and the running means of potentials, which keep a share `memory`."""
-        if not len(self):
-            return EpochSums(np.zeros((1, len(p)), np.int64), 0, 0)
-        values, U, info = self.oracle(p, temperature)
-        self.potentials = (memory * self.potentials + (1 - memory) * U).astype(U.dtype)
-        gradient = fixed_point.product(self.weights, fixed_point.quantise(U, self.quantum), self.bits)
-        value = _weighted_sum(self.weights, fixed_point.quantise(values, self.value_quantum))
-        return EpochSums(gradient, value, int(info.sweeps.sum()))
-
-    @command
-    def ascend(self, mean: Array | None) -> _Potentials:
-        """Subtract the mean from the potentials and apply two c-transforms; return the weighted sum of the potentials.
-
-        Without a mean, the ascent of the lower bound starts from the running means of the potentials.
-        """
-        if mean is None:
-            self.U: NDArray[Any] = self.potentials.astype(np.float64)
-        elif len(self):
-            self.L = self.cost.col_max(np.clip(self.U - mean, -self.largest, self.largest), self.oracle.n_jobs)
-            self.U = self.cost.row_min(self.L, self.oracle.n_jobs)
-        quantum = _LARGEST * self.quantum
-        high = fixed_point.quantise(self.U, quantum)
-        low = fixed_point.quantise(self.U - high * quantum, quantum * 2.0**-self.bits)
-        return _Potentials(*(fixed_point.product(self.weights, x, self.bits) for x in (high, low)))
-
-    @query
-    def target_cost(self) -> int:
-        """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound, in fine quanta."""
-        if not len(self):
-            return 0
-        largest = np.abs(self.U).max(axis=1) + np.abs(self.L).max(axis=1)
-        slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
-        values = np.asarray(self.oracle.targets.multiply(self.L).sum(axis=1)).ravel()
-        return _weighted_sum(self.weights, np.ceil((values + slack) / (_FINE * self.value_quantum)))
-
-    @query
-    def objective(self, p: Array, temperature: float) -> int:
-        """Return the weighted sum of the costs of optimal plans, in the user's precision, in fine quanta."""
-        if not len(self):
-            return 0
-        plans = [sparse.coo_array(optimum.plan) for optimum in self.oracle.exact(p, temperature)]
-        values = np.array([(plan.data * self.cost.at(plan.row, plan.col)).sum() for plan in plans])
-        return _weighted_sum(self.weights, fixed_point.quantise(values, _FINE * self.value_quantum))
-
-    def models(self, rows: Indices, model: Array) -> Array:
-        return np.tile(model, (len(rows), 1))
-
-
-def _weighted_sum(weights: Array, values: Array) -> int:
-    """Return the sum of products of quantised numbers, in integers that cannot overflow."""
-    return sum(int(w) * int(v) for w, v in zip(weights.ravel().tolist(), values.tolist(), strict=True))
-
-
-def lower_bound(shards: Shards[BarycenterShard], cost: Cost, rounds: int = 50) -> float:
-    r"""Return a lower bound of the objective of every measure p, for any potentials U of the measures.
-
-    .. math::
-
-        \sum_i \lambda_i W(p, x_i) \ge \min_a \sum_i \lambda_i U_{ia} - \sum_i \lambda_i \langle x_i, L_i \rangle,
-        \qquad L_{ij} = \max_a (U_{ia} - M_{aj})
-
-    by the duality of each W. The bound is better the flatter the mean of the potentials is. So every round subtracts
-    the mean from them, which lowers L, and replaces U by the c-transform of this L; the bound never falls. What
-    rounding could add to it is subtracted.
-
-    Parameters
+    Attributes
     ----------
-    shards : Shards of BarycenterShard
-        The measures, their weights lambda and their mean potentials.
-    cost : Cost
-        The cost, in the precision of the chains.
-    rounds : int
-        The number of rounds.
-
-    Returns
-    -------
-    float
-        The bound.
+    p : array of shape (m,)
+        The best weights so far.
+    lower, upper : float
+        Their certified bounds; the upper one is infinite before the first exact objective.
+    ended : str
+        Why the stages ended.
     """
-    sizes = shards.reduce(BarycenterShard.sizes)
-    bits, quantum, value_quantum = precision(cost, sizes.n)
-    high, low = _LARGEST * quantum, _LARGEST * quantum * 2.0**-bits
 
-    def mean(sums: _Potentials) -> Array:
-        return np.asarray((sums.high[0] * high + sums.low[0] * low) / sizes.mass)
+    def __init__(self, model: WassersteinBarycenter, shards: Shards[BarycenterShard], weights: Array | None) -> None:
+        self.model, self.shards, self.weights, self.cost = model, shards, weights, model.cost_.astype(np.float64)
+        self.units = costs.in_units(model.cost_)
+        shards.initialise(self.units.single().cost, model.tau, _base.seed(model.random_state), model.n_jobs)
+        shards.reduce(BarycenterShard.set_weights, weights, self.units.cost.astype(np.float64))
+        self.sizes = shards.reduce(BarycenterShard.sizes)
+        self.run = Run(model.max_seconds or np.inf, model.max_memory or _BYTES)
+        self.p, self.lower, self.upper, self.ended = np.full(self.cost.shape[0], 1.0), -np.inf, np.inf, "stopped"
 
-    U = mean(shards.reduce(BarycenterShard.ascend, None))
-    for _ in range(rounds):
-        U = mean(shards.reduce(BarycenterShard.ascend, U))
-    rounding = low + 4 * np.finfo(np.float64).eps * float(np.abs(U).max())
-    total = shards.reduce(BarycenterShard.target_cost)
-    return float(U.min() - total * (_FINE * value_quantum) / sizes.mass - rounding)
+    def stages(self) -> Iterator[tuple[Epoch, str]]:
+        """Run the stages until the gap is reached or the budget is spent."""
+        problem = self._programme()
+        geometry = self.cost.geometry()
+        if problem is not None and geometry is not None and geometry.X.shape[1] == 1:
+            yield self._record(line_barycenter(problem.targets, problem.weights, geometry))
+        elif problem is not None and problem.small:
+            yield from self._rounds(linear_programme.stages(problem, self.model.gap, run=self.run))
+        else:
+            yield from self._large(problem)
+
+    def _large(self, problem: FreeMeasure | None) -> Iterator[tuple[Epoch, str]]:
+        """Descend until the potentials are good enough for the linear programme, and to the end if it does not fit."""
+        descent = Descent(self.model, self.shards, self.units.single(), self.sizes)
+        for epoch, note in descent.epochs():
+            if self.upper == np.inf:
+                self.p = descent.average
+            self.lower = max(self.lower, self.units.lower(descent.lower))
+            yield epoch, note
+            if self._reached(descent, epoch) or self.run.spent:
+                self.ended = "gap reached" if self.upper < np.inf else "time"
+                return
+            if problem is not None and len(self.model.history_) == min(_ENOUGH, self.model.max_epochs):
+                descent.improve_bound(_ROUNDS[0])
+                L = self.units.unit * np.concatenate(self.shards.collect(BarycenterShard.ascended))
+                used = L if self.weights is None else L[self.weights > 0]
+                start = used, self.average(), epoch.estimate
+                yield from self._rounds(linear_programme.stages(problem, self.model.gap, *start, self.run))
+                if self.ended != "memory":
+                    return
+                self.lower, self.upper = -np.inf, np.inf  # the descent goes on, with rounded weights
+        self.ended = "epochs"
+        descent.improve_bound(_ROUNDS[1])
+        self.lower = max(self.lower, self.units.lower(descent.lower))
+        if len(self.model.history_) < self.model.max_epochs:
+            yield from self._exact_steps(descent)
+
+    def _programme(self) -> FreeMeasure | None:
+        """Return the problem with all measures in this process, or None if that takes too much memory."""
+        sizes, m = self.sizes, self.cost.shape[0]
+        if 8 * (6.0 * sizes.n * m + sizes.support**2 / sizes.n) > self.run.max_memory:
+            return None
+        targets = sparse.vstack(self.shards.collect(BarycenterShard.targets, np.arange(sizes.n)), format="csr")
+        weights = np.ones(sizes.n) if self.weights is None else self.weights
+        used = np.flatnonzero(weights)
+        return FreeMeasure(targets[used], weights[used] / weights.sum(), self.cost, n_jobs=self.model.n_jobs)
+
+    def _rounds(self, stages: Iterator[Optimum]) -> Iterator[tuple[Epoch, str]]:
+        """Solve the linear programme."""
+        for best in stages:
+            yield self._record(best)
+
+    def _record(self, best: Optimum) -> tuple[Epoch, str]:
+        """Take over an optimum; return its record and a note."""
+        if best.upper < np.inf:
+            self.p, self.lower, self.upper = best.w, best.lower, best.upper  # of weights that are not rounded
+        self.ended = best.ended
+        record = Epoch(self.upper, self.lower, self.upper, 0.0, 0.0, 0.0)
+        return record, f"{best.stage}, cost {self.upper:.6g}, gap {relative_gap(self.lower, self.upper):.1e}"
+
+    def _reached(self, descent: Descent, epoch: Epoch) -> bool:
+        """Return whether the descent has reached the gap, after a look at its estimate."""
+        wanted = self.model.gap * abs(epoch.estimate)
+        if not epoch.estimate - epoch.lower <= wanted:
+            return False
+        p = self.average()
+        upper = self.units.upper(descent.objective(p))
+        if relative_gap(self.lower, upper) > self.model.gap:
+            return False
+        self.p, self.upper = p, upper
+        return True
+
+    def average(self) -> Array:
+        """Return the average of the descent without negligible weights."""
+        p = np.where(self.p < _NEGLIGIBLE * self.p.max(), 0, self.p)
+        return np.asarray(p / p.sum())
+
+    def _exact_steps(self, descent: Descent) -> Iterator[tuple[Epoch, str]]:
+        """Take steps with exact values towards a level between the bounds, until the gap is reached or stalls."""
+        self.p = self.average()
+        log_p, gaps = logarithms(self.p), [np.inf]
+        for step in range(self.model.max_epochs - len(self.model.history_)):
+            memory = min(MEMORY, step / (step + 2))
+            p = np.exp(log_p)
+            value, gradient = descent.exact(p, memory)
+            descent.improve_bound(_ROUNDS[0])
+            self.lower, upper = max(self.lower, self.units.lower(descent.lower)), self.units.upper(value)
+            if upper < self.upper:
+                self.p, self.upper = p, upper
+            gaps.append(relative_gap(self.lower, self.upper))
+            record = Epoch(upper, self.lower, self.upper, 0.0, 1.0, 0.0)
+            yield record, f"exact step {step + 1}, cost {upper:.6g}, gap {gaps[-1]:.1e}"
+            if gaps[-1] <= self.model.gap or self.run.spent:
+                self.ended = "gap reached" if gaps[-1] <= self.model.gap else "time"
+                return
+            if len(gaps) > _EXACT_STALL and gaps[-1] > 0.9 * gaps[-_EXACT_STALL]:
+                self.ended = "memory"
+                return
+            level = (descent.lower + (self.upper - self.units.shift) / self.units.unit) / 2
+            spread = float(p @ (gradient - p @ gradient) ** 2)
+            log_p = mirror_step(log_p, gradient, max(value - level, 0.0) / max(spread, 1e-300))
+
+    def complete(self, p: Array) -> None:
+        """Compute the exact objective of published weights, where it is not that of the best ones."""
+        exact = p.astype(np.float64)
+        exact /= exact.sum()
+        if self.upper == np.inf or p.dtype != np.float64:
+            value = self.shards.reduce(BarycenterShard.objective, exact, temperature.minimum(self.units.cost))
+            scale = precision(self.units.single().cost, self.sizes.n).value * FINE / self.sizes.mass
+            self.upper = self.units.upper(value * scale)
+
+    def status(self) -> str:
+        """Return the status of the fit, and warn if the gap stays open."""
+        gap, wanted = relative_gap(self.lower, self.upper), self.model.gap
+        if gap <= RELATIVE_GAP or (self.ended == "gap reached" and wanted == 0):
+            return "optimal"
+        if gap <= wanted:
+            return "gap reached"
+        if self.ended == "stopped":
+            return "stopped"
+        warnings.warn(
+            f"the certified gap of the barycenter is {gap:.1e} of its objective, and gap={wanted:g} was asked for: "
+            f"{_REASONS.get(self.ended, _REASONS['precision'])}. The bounds are valid",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+        return "budget spent"
+
+
+# what help shows: __new__ only refuses a parameter that was removed
+WassersteinBarycenter.__signature__ = inspect.signature(WassersteinBarycenter.__init__).replace(
+    parameters=list(inspect.signature(WassersteinBarycenter.__init__).parameters.values())[1:]
+)

@@ -91,8 +91,15 @@ class Units(NamedTuple):
 
     def lower(self, x: float) -> float:
         """Return a lower bound, for one in units: less what rounding of the shift could add."""
-        rounding = 4 * np.finfo(np.float64).eps * (abs(self.shift) + self.unit) if self.shift else 0.0
-        return self.value(x) - rounding
+        return self.value(x) - self._rounding()
+
+    def upper(self, x: float) -> float:
+        """Return an upper bound, for one in units: with what rounding of the shift could take."""
+        return self.value(x) + self._rounding()
+
+    def _rounding(self) -> float:
+        """Return what rounding of the shift could change."""
+        return 4 * np.finfo(np.float64).eps * (abs(self.shift) + self.unit) if self.shift else 0.0
 
 
 def in_units(cost: Cost) -> Units:
