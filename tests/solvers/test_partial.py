@@ -5,7 +5,9 @@ import ot
 import pytest
 from scipy.optimize import linprog
 
-from gibbsot import GridCost, PartialResult, PointCost, solve, solve_batch
+from gibbsot import DenseCost, GridCost, PartialResult, PointCost, solve, solve_batch
+from gibbsot.core import native
+from gibbsot.core.costs import BorderedCost, from_arrays
 
 
 def problems(n: int):
@@ -88,6 +90,60 @@ def test_all_costs_batches_and_estimates():
     assert estimate.lower_bound <= exact.value * (1 + 1e-12)
     own = solve_batch(P, Q, [GridCost((4, 5)), GridCost((2, 10)), GridCost(20)], mass=1.0)
     assert own[0].value == solve(P[0], Q[0], GridCost((4, 5)), mass=1.0).value
+
+
+CLOUDS = [(2, "sqeuclidean"), (2, "euclidean"), (1, "sqeuclidean"), (3, "euclidean")]
+
+
+@pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
+@pytest.mark.parametrize(("d", "metric"), CLOUDS)
+@pytest.mark.parametrize(
+    "options", [{"penalty": 0.3}, {"penalty": 0.002}, {"penalty": -0.1}, {"mass": 1.0}, {"mass": 0.01}]
+)
+def test_clouds_without_a_matrix_have_the_optimum_of_the_matrix(d, metric, options):
+    rng = np.random.default_rng(d)
+    X, Y, p, q = rng.random((500, d)), rng.random((420, d)) + 0.1, rng.random(500), rng.random(420)
+    p[rng.random(500) < 0.2] = q[rng.random(420) < 0.2] = 0
+    p, q = 1.4 * p / p.sum(), 1.1 * q / q.sum()
+    cost = PointCost(X, Y, metric)
+    result, reference = solve(p, q, cost, **options), solve(p, q, DenseCost(cost.matrix()), **options)
+    assert isinstance(result.problem.cost, BorderedCost)
+    assert isinstance(reference.problem.cost, DenseCost)
+    assert result.status == reference.status == "optimal"
+    assert result.value == pytest.approx(reference.value, rel=1e-9, abs=1e-12)
+    assert result.transported == pytest.approx(reference.transported, rel=1e-9, abs=1e-12)
+    assert (result.plan.sum(axis=1) <= p * (1 + 1e-12)).all()
+    assert (result.plan.sum(axis=0) <= q * (1 + 1e-12)).all()
+    f, g = result.potentials
+    assert (f[:, None] + g + result.multiplier <= cost.matrix() + 1e-12).all()
+    limit = options.get("penalty", 0.0) + 1e-12
+    assert max(f.max(), g.max()) <= limit
+    rough = solve(p, q, cost, **options, gap=0.05)
+    assert rough.lower_bound <= reference.upper_bound
+    assert reference.lower_bound <= rough.upper_bound
+
+
+def test_a_bordered_cost_is_its_matrix():
+    rng = np.random.default_rng(0)
+    inner = GridCost((4, 5), dtype="float32")
+    for corner in (0.0, np.inf):
+        cost = BorderedCost(inner, 0.3, corner)
+        M = cost.matrix()
+        dense = DenseCost(M)
+        assert M.dtype == np.float32
+        np.testing.assert_array_equal(M[:-1, :-1], inner.matrix())
+        h = rng.random((2, 21)).astype(np.float32)
+        for name in ("row_min", "col_max"):
+            np.testing.assert_allclose(getattr(cost, name)(h), getattr(dense, name)(h), rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(cost.row_nearest(h[0], 3), dense.row_nearest(h[0], 3))
+        p, q = rng.dirichlet(np.ones(21), size=(2, 3))
+        np.testing.assert_allclose(cost.mean(p, q), dense.mean(p, q), rtol=1e-5)
+        assert cost.least() == dense.least()
+        assert cost.spread() >= dense.spread() * (1 - 1e-6)
+        assert cost.finite == dense.finite
+        assert from_arrays(cost.arrays()) == cost
+        assert cost.astype(np.float64).dtype == np.float64
+        assert "BorderedCost(GridCost((4, 5)" in repr(cost)
 
 
 @pytest.mark.parametrize(

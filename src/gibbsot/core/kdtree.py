@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -74,3 +76,60 @@ class Points:
             x, queries=order, bound=bound, squared=self.squared, n_threads=self.threads, indices=indices, values=values
         )
         return indices, values
+
+
+class BorderedPoints:
+    """Distances with one more row and column, as `Points`: for mass that may be left over.
+
+    All other rows and columns have the new arcs among those of least sums.
+
+    Parameters
+    ----------
+    points : Points
+    outer : float
+        The cost to the new points.
+    corner : float
+        The cost between the two.
+    """
+
+    def __init__(self, points: Points, outer: float, corner: float) -> None:
+        self._points, self._outer, self._corner = points, outer, corner
+        self.X, self.Y, self.squared, self.threads = points.X, points.Y, points.squared, points.threads
+        m1, m2 = points.shape
+        self.shape = m1 + 1, m2 + 1
+        self.order_x, self.order_y = np.append(points.order_x, np.int32(m1)), np.append(points.order_y, np.int32(m2))
+
+    def at(self, i: Indices, j: Indices) -> Array:
+        """Return the costs of pairs of points."""
+        row, column = i == self.shape[0] - 1, j == self.shape[1] - 1
+        inside = self._points.at(np.where(row, 0, i), np.where(column, 0, j))
+        return np.where(row & column, self._corner, np.where(row | column, self._outer, inside))
+
+    def rows(self, h: Array, k: int, bound: Array | None = None) -> Indices:
+        """Return the columns of least sums of each row, and the last column, as `Points.rows`."""
+        return self._with_last(self._points.rows, h, k, bound, self.shape[0])
+
+    def columns(self, h: Array, k: int, bound: Array | None = None) -> Indices:
+        """Return the rows of least sums of each column, and the last row, as `Points.columns`."""
+        return self._with_last(self._points.columns, h, k, bound, self.shape[1])
+
+    def _with_last(self, search: Callable[..., Indices], h: Array, k: int, bound: Array | None, n: int) -> Indices:
+        last = np.full(n, self._outer + h[-1])
+        last[-1] = self._corner + h[-1]
+        allowed = np.isfinite(last) if bound is None else last < bound
+        found = np.full((n, k + 1), -1, np.int64)
+        found[:-1, :-1] = search(h[:-1], min(k, len(h) - 1), None if bound is None else bound[:-1])
+        found[:, -1] = np.where(allowed, len(h) - 1, -1)
+        return found
+
+    def row_min(self, h: Array) -> Array:
+        """Return ``min_j c_ij + h_j``."""
+        return self._least(self._points.row_min(h[:-1]), h)
+
+    def column_min(self, h: Array) -> Array:
+        """Return ``min_i c_ij + h_i``."""
+        return self._least(self._points.column_min(h[:-1]), h)
+
+    def _least(self, inside: Array, h: Array) -> Array:
+        last = min(h[:-1].min() + self._outer, h[-1] + self._corner)
+        return np.append(np.minimum(inside, h[-1] + self._outer), last)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import native
-from ..core.costs import Cost, DenseCost, GridCost, PointCost, single
+from ..core.costs import BorderedCost, Cost, DenseCost, GridCost, PointCost, single
 from ..core.costs.base import Geometry
 from ..core.costs.points import MATRIX_BYTES
 from ..core.problems import Problem
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
 # pairs of points with weight, up to which all arcs are used
-_STORED_PAIRS, _OTHER_PAIRS, _DISTANCE_PAIRS, _LINE_PAIRS = 9_000_000, 500_000, 160_000, 25_000
+_STORED_PAIRS, _OTHER_PAIRS, DISTANCE_PAIRS, _LINE_PAIRS = 9_000_000, 500_000, 160_000, 25_000
 _SHARED_ENTRIES = 9_000_000  # of the largest matrix that the problems of a batch share
 
 
@@ -74,9 +74,11 @@ def methods(problem: Problem) -> list[str]:
     most, other = _STORED_PAIRS if isinstance(problem.cost, DenseCost | PointCost) else _OTHER_PAIRS, "crossover"
     if native.kernels() is None:
         most = -1
+    elif isinstance(problem.cost, BorderedCost):
+        most, other = DISTANCE_PAIRS, "multiscale"
     elif pairs.max() > _LINE_PAIRS and (geometry := problem.cost.geometry()) is not None:
         line = geometry.X.shape[1] == 1
-        most, other = min(most, _LINE_PAIRS if line else _DISTANCE_PAIRS), "line" if line else "multiscale"
+        most, other = min(most, _LINE_PAIRS if line else DISTANCE_PAIRS), "line" if line else "multiscale"
     elif isinstance(problem.cost, GridCost):
         other = "pyramid"
     return ["all arcs" if k <= most else other for k in pairs.tolist()]
@@ -172,7 +174,9 @@ def cross(
             return answers
         found = dict(zip(direct, answers, strict=True))
     others = [b for b in range(len(problem)) if b not in found]
-    geometry = cost.geometry() if {"line", "multiscale"} & set(chosen) else None
+    border = (cost.outer, cost.corner) if isinstance(cost, BorderedCost) else None
+    points = cost.inner if isinstance(cost, BorderedCost) else cost
+    geometry = points.geometry() if {"line", "multiscale"} & set(chosen) else None
     annealed = {b: U[b] for b in others} if U is not None else _annealed(problem, chosen, n_jobs, run)
 
     def work(b: int) -> Solution:
@@ -181,7 +185,7 @@ def cross(
             if chosen[b] == "all arcs":
                 return _all_arcs_of_supports(p, q, cost, run)
             if chosen[b] in ("line", "multiscale") and geometry is not None:
-                return _of_points(p, q, geometry, gap, run)
+                return _of_points(p, q, geometry, gap, run, border)
             if chosen[b] == "pyramid" and isinstance(cost, GridCost):
                 return solve_pyramid(problem.p[b], problem.q[b], cost, gap, run)
             return crossover(p, q, cost, annealed[b], max_rounds=max_rounds, gap=gap, run=run)
@@ -247,12 +251,14 @@ def _bases(solutions: list[Solution], most: int) -> Basis:
     return i, j
 
 
-def _of_points(p: Array, q: Array, geometry: Geometry, gap: float, run: Run) -> Solution:
+def _of_points(
+    p: Array, q: Array, geometry: Geometry, gap: float, run: Run, border: tuple[float, float] | None
+) -> Solution:
     """Solve one problem whose costs are distances of points."""
     X, Y, power = geometry
-    if X.shape[1] == 1:
+    if X.shape[1] == 1 and border is None:
         return solve_line(X[:, 0], Y[:, 0], p, q, power)
-    return solve_points(X, Y, p, q, squared=power == 2, gap=gap, run=run)
+    return solve_points(X, Y, p, q, squared=power == 2, gap=gap, run=run, border=border)
 
 
 def _all_arcs_of_supports(p: Array, q: Array, cost: Cost, run: Run) -> Solution:

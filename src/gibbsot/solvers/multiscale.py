@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core.kdtree import Points
+from ..core.kdtree import BorderedPoints, Points
 from .certificates import below, bounds, weighted_median
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .run import Run
@@ -36,7 +36,7 @@ _ULP = float(np.finfo(np.float64).eps)
 
 def solve_points(
     X: ArrayLike, Y: ArrayLike, p: ArrayLike | None = None, q: ArrayLike | None = None, squared: bool = True,
-    gap: float = 0.0, run: Run | None = None,
+    gap: float = 0.0, run: Run | None = None, border: tuple[float, float] | None = None,
 ) -> Solution:  # fmt: skip
     """Solve transport between two clouds of points in one to three dimensions, exactly or to a certified gap.
 
@@ -51,6 +51,8 @@ def solve_points(
         Stop as soon as ``upper - lower <= gap * upper``; 0 for the optimum.
     run : Run, optional
         Its time, memory and threads. When it is spent, the last level that was solved gives plan and potentials.
+    border : pair of float, optional
+        The costs to and between one more point on either side, which have the last weights of p and q.
 
     Examples
     --------
@@ -66,7 +68,7 @@ def solve_points(
     X, Y = (np.ascontiguousarray(x, np.float64) for x in (X, Y))
     p = np.ones(len(X)) if p is None else np.ascontiguousarray(p, np.float64)
     q = np.ones(len(Y)) if q is None else np.ascontiguousarray(q, np.float64)
-    return _Cells(X, Y, p, q, squared, gap, run or Run()).solve()
+    return _Cells(X, Y, p, q, squared, gap, run or Run(), border).solve()
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class _Level:
     `cells` has the cells of the next coarser level that rows and columns belong to; the coarsest level has none.
     """
 
-    oracle: Points
+    oracle: Points | BorderedPoints
     a: Array
     b: Array
     cells: tuple[Indices, Indices] | None = None
@@ -91,20 +93,37 @@ class _Level:
 class _Cells:
     """The levels of a problem, and what their solutions prove about it."""
 
-    def __init__(self, X: Array, Y: Array, p: Array, q: Array, squared: bool, gap: float, run: Run) -> None:
-        self.whole, self.p, self.q, self.gap, self.run = Points(X, Y, squared, run.threads), p, q, gap, run
+    def __init__(
+        self, X: Array, Y: Array, p: Array, q: Array, squared: bool, gap: float, run: Run,
+        border: tuple[float, float] | None = None,
+    ) -> None:  # fmt: skip
+        self.p, self.q, self.squared, self.gap, self.run, self.border = p, q, squared, gap, run, border
+        self.whole = self._points(X, Y)
         rows, columns = self.whole.order_x.astype(np.int64), self.whole.order_y.astype(np.int64)
         self.rows, self.columns = rows[p[rows] > 0], columns[q[columns] > 0]
-        finest = Points(X[self.rows], Y[self.columns], squared, run.threads)
+        inner = slice(None, None if border is None else -1)
+        finest = self._points(X[self.rows[inner]], Y[self.columns[inner]])
         levels = [_Level(finest, p[self.rows], q[self.columns])]
-        while max(levels[-1].oracle.shape) > _SMALLEST:
+        while max(len(levels[-1].oracle.X), len(levels[-1].oracle.Y)) > _SMALLEST:
             fine = levels[-1]
-            x, a, row_cells = _join(fine.oracle.X, fine.a)
-            y, b, column_cells = _join(fine.oracle.Y, fine.b)
+            x, a, row_cells = self._join(fine.oracle.X, fine.a)
+            y, b, column_cells = self._join(fine.oracle.Y, fine.b)
             levels[-1] = replace(fine, cells=(row_cells, column_cells))
-            levels.append(_Level(Points(x, y, squared, run.threads), a, b))
+            levels.append(_Level(self._points(x, y), a, b))
         self.levels = levels
         self.depth = X.shape[1] + 3
+
+    def _points(self, X: Array, Y: Array) -> Points | BorderedPoints:
+        """Return the distances of points, with the border if there is one."""
+        points = Points(X, Y, self.squared, self.run.threads)
+        return points if self.border is None else BorderedPoints(points, *self.border)
+
+    def _join(self, x: Array, a: Array) -> tuple[Array, Array, Indices]:
+        """Return the cells of a level; the point of the border is a cell of its own."""
+        if self.border is None:
+            return _join(x, a)
+        centroid, weight, cells = _join(x, a[:-1])
+        return centroid, np.append(weight, a[-1]), np.append(cells, len(weight))
 
     def solve(self) -> Solution:
         """Solve from the coarsest level to the finest, or until the gap is reached or the run is spent."""
@@ -145,8 +164,7 @@ class _Cells:
 
     def _carry(self, n: int, g: Array, to: int) -> Array:
         """Return the c-transform of a potential of the columns of level n for the rows of a finer level."""
-        oracle = self.levels[to].oracle
-        return Points(oracle.X, self.levels[n].oracle.Y, oracle.squared, oracle.threads).row_min(-g)
+        return self._points(self.levels[to].oracle.X, self.levels[n].oracle.Y).row_min(-g)
 
     def _spread(self, n: int, problem: ArcProblem) -> Arcs:
         """Return a plan of the finest level from that of level n.
@@ -209,7 +227,7 @@ def _solve_all_arcs(level: _Level) -> tuple[Array, Array, ArcProblem]:
     i, j = (x[x >= 0].astype(np.int64) for x in answer.basis)
     problem = ArcProblem(level.a, level.b)
     problem.add(i, j, C[i, j])
-    problem.start(f, g, max(float(C.max()), 1e-300))
+    problem.start(f, g, max(float(C.max(where=np.isfinite(C), initial=0.0)), 1e-300))
     problem.optimise()
     return f, g, problem
 
@@ -229,7 +247,7 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
 
 
 def solve_arcs(
-    oracle: Points, p: Array, q: Array, f: Array, g: Array, gap: float = 0.0, max_rounds: int = 100,
+    oracle: Points | BorderedPoints, p: Array, q: Array, f: Array, g: Array, gap: float = 0.0, max_rounds: int = 100,
     run: Run | None = None,
 ) -> tuple[Array, Array, ArcProblem, int]:  # fmt: skip
     """Solve a problem exactly from potentials f and g: nearest arcs, then violated arcs until there is none.
@@ -293,20 +311,24 @@ def solve_arcs(
     return f, g, problem, rounds
 
 
-def _better(oracle: Points, p: Array, q: Array, first: tuple[Array, Array], f: Array) -> tuple[Array, Array]:
+def _better(
+    oracle: Points | BorderedPoints, p: Array, q: Array, first: tuple[Array, Array], f: Array
+) -> tuple[Array, Array]:
     """Return those potentials that give the larger lower bound: the first ones, or f and its c-transform."""
     g = oracle.column_min(-f)
     return (f, g) if _dual_value(p, q, f, g) > _dual_value(p, q, *first) else first
 
 
-def _carry_all(oracle: Points, problem: ArcProblem, tolerance: float) -> bool:
+def _carry_all(oracle: Points | BorderedPoints, problem: ArcProblem, tolerance: float) -> bool:
     """Add the arcs of a plan, and make artificial arcs dearer until none is used; return whether that succeeded.
 
     The arcs of least reduced cost may not carry all mass, above all between duplicates of points.
     """
     i, j, _ = _meet(problem.p, problem.q)
     costs = oracle.at(i, j)
-    problem.add(i, j, costs)
+    allowed = np.isfinite(costs)
+    costs = costs[allowed]
+    problem.add(i[allowed], j[allowed], costs)
     for _ in range(60):
         artificial = problem.raise_artificial(8.0)
         if problem.optimise(tolerance):

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import validation
-from ..core.costs import Cost, DenseCost
+from ..core import native, validation
+from ..core.costs import BorderedCost, Cost, DenseCost
 from ..core.problems import Problem
+from .exact import DISTANCE_PAIRS
 from .results import OTResult
 from .solution import Solution
 
@@ -23,8 +24,9 @@ Weights = NDArray[np.float64]
 
 
 def partial_problem(
-    p: tuple[Weights, Weights], q: tuple[Weights, Weights], cost: Cost, penalty: float | None, mass: float | None
-) -> Problem:
+    p: tuple[Weights, Weights], q: tuple[Weights, Weights], cost: Cost, penalty: float | None, mass: float | None,
+    exact: bool = False,
+) -> Problem:  # fmt: skip
     """Return balanced problems with one more point on either side.
 
     Parameters
@@ -37,6 +39,8 @@ def partial_problem(
         The cost of a unit of mass that is not transported, on either side.
     mass : float, optional
         The mass that is transported, if there is no penalty.
+    exact : bool
+        Whether the problem is solved exactly: distances of many points then have no matrix.
 
     Returns
     -------
@@ -55,17 +59,31 @@ def partial_problem(
         least = min(a_sum.min(), b_sum.min())
         if validation.nonnegative(mass, "mass") > least * (1 + 1e-12) or mass == 0:
             raise ValueError(f"mass: expected a positive number of at most {least:.9g}, the least mass; got {mass!r}")
-        more = _with_points(cost, 0.0, np.inf)
+        border = 0.0, np.inf
     else:
-        more = penalty_cost(cost, penalty)
-    return _spare_problem((a, b), [np.maximum(x - (mass or 0.0), 0.0) for x in (b_sum, a_sum)], more)
+        border = _penalty(penalty), 0.0
+    spare = [np.maximum(x - (mass or 0.0), 0.0) for x in (b_sum, a_sum)]
+    large = exact and _is_large(cost) and np.min(spare) > 0
+    more = BorderedCost(cost, *border) if large else _with_points(cost, *border)
+    return _spare_problem((a, b), spare, more)
+
+
+def _is_large(cost: Cost) -> bool:
+    """Tell whether the exact solver needs no matrix for this cost, and is faster without."""
+    geometry = cost.geometry() if cost.shape[0] * cost.shape[1] > DISTANCE_PAIRS else None
+    return geometry is not None and geometry.power in (1, 2) and native.kernels() is not None
 
 
 def penalty_cost(cost: Cost, penalty: Any) -> DenseCost:
     """Return a cost with one more point on either side, which costs the penalty, and nothing to the other one."""
+    return _with_points(cost, _penalty(penalty), 0.0)
+
+
+def _penalty(penalty: Any) -> float:
+    """Return a penalty that was checked."""
     if not np.isfinite(validation.number(penalty, "penalty")):
         raise ValueError(f"penalty: expected a finite number, got {penalty!r}")
-    return _with_points(cost, penalty, 0.0)
+    return float(penalty)
 
 
 def penalty_problem(p: tuple[Weights, Weights], q: tuple[Weights, Weights], cost: Cost) -> Problem:

@@ -135,7 +135,7 @@ def solve(
     4.0
     """
     begun = time.perf_counter()
-    problem = _problem(p, q, cost, ("p", "q"), normalize, penalty, mass)
+    problem = _problem(p, q, cost, ("p", "q"), normalize, penalty, mass, method)
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
     chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
@@ -225,12 +225,12 @@ def solve_batch(
     if isinstance(cost, Sequence) and len(cost) and all(isinstance(one, Cost) for one in cost):
         rows = _rows(P, "P", len(cost)), _rows(Q, "Q", len(cost))
         names = [(f"P[{b}]", f"Q[{b}]") for b in range(len(cost))]
-        every = [_problem(*one, normalize, penalty, mass) for one in zip(*rows, cost, names, strict=True)]
+        every = [_problem(*one, normalize, penalty, mass, method) for one in zip(*rows, cost, names, strict=True)]
         if [b for b, problem in enumerate(every) if len(problem) != 1]:
             raise ValueError("P, Q: expected one measure for each cost, got several")
         result = solver.each(every)
     else:
-        result = solver(_problem(P, Q, cast("Cost | ArrayLike", cost), ("P", "Q"), normalize, penalty, mass))
+        result = solver(_problem(P, Q, cast("Cost | ArrayLike", cost), ("P", "Q"), normalize, penalty, mass, method))
     result.seconds = time.perf_counter() - begun
     return result
 
@@ -243,6 +243,7 @@ def _problem(
     normalize: bool,
     penalty: float | None,
     mass: float | None,
+    method: str,
 ) -> Problem:
     """Return balanced problems, with one more point on either side where mass may be left over."""
     validation.flag(normalize, "normalize")
@@ -251,7 +252,7 @@ def _problem(
     if normalize:
         raise ValueError("normalize: masses matter where some may be left over; expected False with penalty or mass")
     cost = as_cost(cost)
-    return partial_problem(*pairs(p, q, cost, names), cost, penalty, mass)
+    return partial_problem(*pairs(p, q, cost, names), cost, penalty, mass, method == "exact")
 
 
 def _rows(x: Any, name: str, n: int) -> Any:

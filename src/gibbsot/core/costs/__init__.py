@@ -9,12 +9,14 @@ matrix. `Cost` in ``base.py`` says how to add one.
 """
 
 from .base import Cost
+from .bordered import BorderedCost
 from .conversion import Units, as_cost, from_arrays, in_units, mean_cost, single
 from .dense import DenseCost, coulomb
 from .grid import GridCost
 from .points import PointCost
 
 __all__ = [
+    "BorderedCost",
     "Cost",
     "DenseCost",
     "GridCost",

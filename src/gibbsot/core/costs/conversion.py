@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .base import Array, Cost
+from .bordered import BorderedCost
 from .dense import DenseCost
 from .grid import GridCost
 from .points import MATRIX_BYTES, PointCost
@@ -52,6 +53,8 @@ def from_arrays(arrays: Mapping[str, Array]) -> Cost:
     >>> from_arrays(GridCost((2, 3)).arrays()).shape
     (6, 6)
     """
+    if "border" in arrays:
+        return BorderedCost.of_arrays(arrays)
     kind = DenseCost if "M" in arrays else PointCost if "X" in arrays else GridCost
     return kind.of_arrays(arrays)
 
