@@ -281,10 +281,11 @@ def converged_nmf() -> Found:
     return of_nmf(model)
 
 
-@pinned("nmf more epochs")
-def more_epochs() -> Found:
+@pinned("nmf more epochs", "in one fit", 45)
+@pinned("nmf more epochs", "resumed", 23)
+def more_epochs(first: int) -> Found:
     X = datasets.digits()[:IMAGES]
-    model = WassersteinNMF(5, cost=GRID, max_epochs=25, tau=5, batch_size=15, init="random", random_state=0).fit(X)
+    model = WassersteinNMF(5, cost=GRID, max_epochs=first, tau=5, batch_size=15, init="random", random_state=0).fit(X)
     return of_nmf(model.set_params(max_epochs=45).resume(X))
 
 

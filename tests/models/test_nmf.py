@@ -271,6 +271,85 @@ def test_a_fit_may_be_prolonged():
         estimator().partial_fit(X).resume(X)
 
 
+@pytest.fixture(scope="module")
+def long() -> WassersteinNMF:
+    return estimator(max_epochs=40).fit(counts())
+
+
+@pytest.mark.parametrize("epochs", range(1, 40, 2))
+def test_a_fit_in_two_parts_is_one_longer_fit(epochs, long):
+    model = estimator(max_epochs=epochs).fit(counts())
+    assert np.isfinite(model.history_[-1].upper)
+    assert model.reconstruction_err_ == pytest.approx(
+        costs(model.memberships_ @ model.components_, counts()).mean(), rel=1e-5
+    )
+    same_nmf(model.set_params(max_epochs=40).resume(counts()), long)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_interrupted_fit_that_is_resumed_is_a_fit_without_an_interrupt(seed, long, monkeypatch):
+    """In a call of the sampler, in an epoch or in an exact evaluation; also where the second attempt is interrupted."""
+    model, run, calls = estimator(max_epochs=40), sampler.run, itertools.count()
+    first, second = np.sort(np.random.default_rng(seed).integers(25, 150, 2))
+
+    def interrupted(*args, **options):
+        if next(calls) in (first, second):
+            raise KeyboardInterrupt
+        return run(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampler, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(counts())
+        if first != second:
+            with pytest.raises(KeyboardInterrupt):
+                model.resume(counts())
+    assert model.n_iter_ < 40
+    same_nmf(model.resume(counts()), long)
+
+
+def test_an_interrupt_before_an_epoch_is_recorded_or_in_a_roll_back(long, monkeypatch, tmp_path):
+    """The state returns to the last recorded epoch, at the latest when the fit is saved or resumed."""
+    model = estimator(max_epochs=40)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gibbsot.sampling.annealing.adaptive.AdaptiveCooling.update", interrupted)
+        patch.setattr("gibbsot.models._nmf_files.FitState.roll_back", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(counts())
+    model.save(tmp_path / "model.npz")
+    same_nmf(WassersteinNMF.load(tmp_path / "model.npz").resume(counts()), long)
+    same_nmf(model.resume(counts()), long)
+
+
+def test_a_fit_says_whether_it_has_converged():
+    X = counts()
+    with pytest.warns(ConvergenceWarning, match="max_epochs: the cost still fell at the end of 12 epochs"):
+        model = estimator(max_epochs=12).fit(X)
+    assert not model.converged_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = estimator(n_components=1, max_epochs=2000, tol=0.05, tau=1).fit(counts(3))
+    assert model.converged_
+    assert model.n_iter_ < 2000
+    model.partial_fit(X)
+    assert not hasattr(model, "converged_")
+
+
+def test_a_model_that_is_the_start_says_so():
+    """A start that fits perfectly, but for its smoothing, becomes worse first."""
+    X = counts()
+    with pytest.warns(ConvergenceWarning, match="max_epochs: no model of 1 epochs was better than the start"):
+        model = estimator(n_components=10, init=(X, np.eye(10)), max_epochs=1).fit(X)
+    assert np.isfinite(model.reconstruction_err_)
+    exact = costs(model.memberships_ @ model.components_, X).mean()
+    assert model.reconstruction_err_ == pytest.approx(exact, rel=1e-4)
+    assert model.reconstruction_err_ < model.history_[0].upper
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_steps_that_are_too_long_are_damped(seed):
     """Noise in few components, where the default steps overshoot: no evaluation is far off, and the result improves."""
@@ -369,8 +448,8 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
             WassersteinNMF.load(path)
     for name in arrays.keys() - {"format"}:
         np.savez(path, **{key: x for key, x in arrays.items() if key != name})
-        # parameters have defaults, and files of earlier versions have no spacing and no unit
-        optional = name.startswith("parameter_") or name.endswith(("cost_spacing", "run_unit"))
+        # parameters have defaults, and files of earlier versions have no spacing, unit or final
+        optional = name.startswith("parameter_") or name.endswith(("cost_spacing", "run_unit", "run_final"))
         if not optional or name == "parameter_step_size":
             with pytest.raises(ValueError, match=r"path: .*model\.npz is incomplete"):
                 WassersteinNMF.load(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ class MixtureShard(Shard[Mixture]):
 
     saved = (*Shard.saved, "log_memberships", "best_memberships")
     schema = schemas.MIXTURE_SHARD
+    before: tuple[Array, Array, Any]  # the state before the epoch
 
     @command
     def start(self, basis: Basis, indices: Indices, memberships: Array) -> None:
@@ -84,20 +85,43 @@ class MixtureShard(Shard[Mixture]):
         """Return to the memberships of the best model."""
         self.log_memberships = self.best_memberships.copy()
 
+    @command
+    def remember(self) -> None:
+        """Keep a copy of the state before an epoch."""
+        chains = self.oracle.snapshot() if len(self) else None
+        self.before = self.log_memberships.copy(), self.best_memberships, chains
+
+    @command
+    def roll_back(self) -> None:
+        """Return to the state before an epoch that was interrupted."""
+        current, self.best_memberships, chains = self.before
+        self.log_memberships = current.copy()
+        if chains is not None:
+            self.oracle.restore(chains)
+
     @query
     def memberships(self) -> NDArray[np.floating]:
         """Return the memberships of the best model, uniform for rows without mass."""
-        K = self.best_memberships.shape[1]
-        W = np.full((self._metadata.n_rows, K), 1 / K, self._metadata.dtype)
-        W[self.rows] = np.exp(self.best_memberships)
-        return W
+        return self._all_rows(self.best_memberships)
 
     @query
-    def usage(self) -> NDArray[np.int64]:
-        """Return the sum of the best memberships in each component, in quanta."""
-        quantised = fixed_point.quantise(self.memberships(), 2.0**-fixed_point.COMPONENT_BITS)
-        return np.asarray(quantised.astype(np.int64).sum(axis=0))
+    def current_memberships(self) -> NDArray[np.floating]:
+        """Return those of the current model."""
+        return self._all_rows(self.log_memberships)
+
+    @query
+    def usage(self, best: bool) -> NDArray[np.int64]:
+        """Return the sum of the memberships in each component, in the best or the current model, in quanta."""
+        W = self._all_rows(self.best_memberships if best else self.log_memberships)
+        return np.asarray(fixed_point.quantise(W, 2.0**-fixed_point.COMPONENT_BITS).astype(np.int64).sum(axis=0))
 
     def models(self, rows: Indices, model: Mixture) -> Array:
         memberships = self.best_memberships if model.best else self.log_memberships
         return fixed_point.mixtures(np.exp(memberships[rows]), model.components)
+
+    def _all_rows(self, log_memberships: Array) -> NDArray[np.floating]:
+        """Return memberships with those of rows without mass."""
+        K = log_memberships.shape[1]
+        W = np.full((self._metadata.n_rows, K), 1 / K, self._metadata.dtype)
+        W[self.rows] = np.exp(log_memberships)
+        return W

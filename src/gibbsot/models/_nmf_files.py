@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 _SAVED = ("n", "support", "dtype", "log_components", "best_components")  # fields of a fit's state, as they are
 
 
+class Final(NamedTuple):
+    """An exact evaluation after the last epoch, on which no later epoch depends.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Bounds of the mean cost of the sample in the current model.
+    best : float
+        The cost of the best model before.
+    """
+
+    lower: float
+    upper: float
+    best: float
+
+
 @dataclass
 class FitState:
     """The state of a fit: all that its next epoch depends on."""
@@ -40,15 +56,41 @@ class FitState:
     control: ModelState
     history: list[Epoch] = field(default_factory=list)
     checkpoint: str = ""  # folder of the last checkpoint
+    checksums: list[str] = field(default_factory=list)  # of its shards
+    final: Final | None = None
+    before: tuple[Any, ...] = ()  # number of epochs, components and control before the epoch
 
     def __post_init__(self) -> None:
         # both read all of a dense cost, which is too slow for every epoch
         self.scale, self.precision = costs.mean_cost(self.units.cost), precision(self.units.cost, self.n)
 
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the best model is that of an earlier epoch, or the start, and not the current one."""
+        return self.final is None or self.final.upper >= self.final.best
+
+    @property
+    def best(self) -> float:
+        """The exact cost of the best model over the sample."""
+        return self.control.best if self.final is None else min(self.final.upper, self.final.best)
+
+    def remember(self) -> None:
+        """Keep the state before an epoch."""
+        self.shards.reduce(MixtureShard.remember)
+        self.before = len(self.history), self.log_components, self.best_components, self.control
+
+    def roll_back(self) -> None:
+        """Return to the state before an epoch that was interrupted: one that the history does not have."""
+        if self.before and self.before[0] == len(self.history):
+            self.shards.reduce(MixtureShard.roll_back)
+            _, self.log_components, self.best_components, self.control = self.before
+
 
 def save(model: WassersteinNMF, path: str | os.PathLike[str]) -> None:
     """Write a model to a file, with its fit unless that is on a cluster."""
     state = model._run if model.client is None else None
+    if state is not None:
+        state.roll_back()
     arrays = _arrays(model, state)
     for k, shard in enumerate(state.shards.collect(MixtureShard.arrays) if state else ()):
         arrays |= {f"shard{k}_{name}": x for name, x in shard.items()}
@@ -67,22 +109,28 @@ def load(kind: type[WassersteinNMF], path: str | os.PathLike[str], client: Any) 
 
 
 def write_checkpoint(model: WassersteinNMF, state: FitState) -> None:
-    """Write a checkpoint of a fit, unless the last one is of this epoch."""
+    """Write a checkpoint of a fit, without the shards if they are written, for the evaluation after the last epoch."""
     assert model.checkpoint is not None
     if state.checkpoint == checkpoints.folder_of(model.checkpoint, len(state.history)):
+        _save_model(model, state, state.checkpoint)
         return
     with checkpoints.writing(model.checkpoint, len(state.history), state.checkpoint) as folder:
-        arrays = _arrays(model, state) | {"checksums": state.shards.save(folder)}
-        npz.save(f"{folder}/model.npz", schemas.NMF, arrays)
+        state.checksums = state.shards.save(folder)
+        _save_model(model, state, folder)
     state.checkpoint = folder
+
+
+def _save_model(model: WassersteinNMF, state: FitState, folder: str) -> None:
+    """Write the part of a checkpoint without the shards."""
+    npz.save(f"{folder}/model.npz", schemas.NMF, _arrays(model, state) | {"checksums": state.checksums})
 
 
 def _load_checkpoint(kind: type[WassersteinNMF], folder: str, client: Any) -> WassersteinNMF:
     arrays = npz.load(f"{folder}/model.npz", schemas.NMF)
-    shards = load_shards(client, MixtureShard, folder, arrays["checksums"].tolist())
-    model = _model(kind, arrays, shards)
+    checksums = arrays["checksums"].tolist()
+    model = _model(kind, arrays, load_shards(client, MixtureShard, folder, checksums))
     assert model._run is not None
-    model._run.checkpoint = folder
+    model._run.checkpoint, model._run.checksums = folder, checksums
     model.set_params(client=client, checkpoint=folder.rpartition("/")[0])
     return model
 
@@ -101,6 +149,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
         arrays |= {"n_shards": len(state.shards), "run_unit": state.units.unit}
         arrays |= {f"run_{name}": getattr(state, name) for name in _SAVED}
         arrays |= {f"control_{name}": value for name, value in state.control.to_arrays().items()}
+        arrays["run_final"] = np.array(state.final or (), np.float64)
         arrays["run_history"] = np.array(state.history, np.float64).reshape(-1, len(Epoch._fields))
     return arrays
 
@@ -128,6 +177,7 @@ def _model(
     history = [Epoch(*row) for row in saved["history"].tolist()]
     # before there were units, chains had the cost as it is
     units = costs.in_units(cost) if "unit" in saved else Units(cost, 0.0, 1.0)
-    model._run = FitState(shards, units=units.single(), control=control, history=history, **values)
+    final = Final(*saved["final"].tolist()) if len(saved.get("final", ())) else None
+    model._run = FitState(shards, units=units.single(), control=control, history=history, final=final, **values)
     model._publish(model._run)
     return model

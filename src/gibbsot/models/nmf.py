@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from . import _base, _nmf_files
 from ._costs import Metric, feature_cost
 from ._loop import Checkpoints, Epoch, run_epochs
 from ._mixture_shard import Mixture, MixtureShard
-from ._nmf_files import FitState
+from ._nmf_files import Final, FitState
 from ._nmf_start import initial_factors
 from .mixtures import MembershipSolver, basis
 
@@ -117,6 +118,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         The mean membership in each component.
     n_iter_ : int
         The number of epochs.
+    converged_ : bool
+        Whether the fit ended by ``tol``.
     history_ : list of Epoch
         The record of each epoch.
     n_features_in_ : int
@@ -186,7 +189,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     def fit(self, X: Any, y: Any = None) -> WassersteinNMF:
         """Learn components from measures.
 
-        A fit that is interrupted leaves the best model so far, and `resume` continues it.
+        A fit that is interrupted leaves the best model so far, and `resume` continues it from the last complete epoch:
+        the result is that of a fit without an interrupt.
 
         Parameters
         ----------
@@ -229,7 +233,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     def resume(self, X: Any) -> WassersteinNMF:
         """Continue a fit that was interrupted, was loaded, or has reached ``max_epochs``, which may be increased.
 
-        A fit that has converged continues only with a smaller ``tol``.
+        The result is bit-identical to that of one longer fit. A fit that has converged continues only with a smaller
+        ``tol``.
 
         Parameters
         ----------
@@ -248,7 +253,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         """
         check_is_fitted(self)
         self._check_parameters()
-        run = self._run
+        run: FitState | None = self.__dict__.get("_run")
         if run is None:
             raise ValueError(
                 "resume: this model has no fit to continue; expected one after fit, or load of its file or, "
@@ -266,6 +271,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             same = shards.collect(MixtureShard.checksum) == run.shards.collect(MixtureShard.checksum)
         if not same:
             raise ValueError("X: differs from the data of the fit; expected the same measures, in the same shards")
+        run.roll_back()
+        run.final = None
         run.shards.reduce(MixtureShard.set_n_jobs, self.n_jobs)
         run.control = self._policy(run).resume(run.control, self.tol)  # tol may be smaller now
         self._descend(run, time.perf_counter())
@@ -300,17 +307,19 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         self.n_seen_ += run.n
         self.components_ = np.exp(run.log_components).astype(X.dtype)
         self._run = None
-        for name in ("reconstruction_err_", "n_iter_", "history_"):  # of the model before
+        for name in ("reconstruction_err_", "n_iter_", "converged_", "history_"):  # of the model before
             self.__dict__.pop(name, None)
         return self
 
     @property
     def memberships_(self) -> Any:
-        return self._fit_state("memberships_").shards.concatenate(MixtureShard.memberships)
+        run = self._fit_state("memberships_")
+        return run.shards.concatenate(MixtureShard.memberships if run.keeps_best else MixtureShard.current_memberships)
 
     @property
     def usage_(self) -> Array:
-        total = self._fit_state("usage_").shards.reduce(MixtureShard.usage)
+        run = self._fit_state("usage_")
+        total = run.shards.reduce(MixtureShard.usage, run.keeps_best)
         return np.asarray(total / total.sum())
 
     def _fit_state(self, name: str) -> FitState:
@@ -467,26 +476,58 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         timed = None
         if self.checkpoint is not None:
             timed = Checkpoints(lambda model: _nmf_files.write_checkpoint(model, run), self.checkpoint_seconds)
-        epochs, publish = self._epochs(run), lambda: self._publish(run)
-        run_epochs("Wasserstein NMF", self, epochs, run.history, publish, started, timed)
+        publish = partial(self._publish, run)
+        try:
+            run_epochs("Wasserstein NMF", self, self._epochs(run), run.history, publish, started, timed)
+        except KeyboardInterrupt:
+            run.roll_back()
+            publish()
+            raise
+        run.final = self._last_evaluation(run)
+        publish()
         if timed is not None:
             timed.write(self)
+        self._warn()
+
+    def _last_evaluation(self, run: FitState) -> Final | None:
+        """Evaluate the current model exactly without any change of the fit's state, unless that was done just now."""
+        if run.control.evaluated == len(run.history):
+            return None
+        T, best = run.control.T, run.control.best
+        if not run.control.past:
+            start = _sample(run.n, np.exp(run.best_components), best=True)
+            best = float(run.shards.reduce(MixtureShard.exact_bounds, start, T).upper.mean())
+        current = _sample(run.n, np.exp(run.log_components), best=False)
+        lower, upper = (float(bound.mean()) for bound in run.shards.reduce(MixtureShard.exact_bounds, current, T))
+        return Final(lower, upper, best)
+
+    def _warn(self) -> None:
+        """Warn of a fit that may still improve, and of unused components."""
+        evaluated = [epoch.upper for epoch in self.history_ if np.isfinite(epoch.upper)]
+        if not self.converged_ and self.n_iter_ >= self.max_epochs:
+            if self.reconstruction_err_ < min(evaluated):
+                message = f"no model of {self.n_iter_} epochs was better than the start, which is returned"
+                warnings.warn(f"max_epochs: {message}; try more epochs", ConvergenceWarning, stacklevel=4)
+            elif self.reconstruction_err_ == evaluated[-1] < min(evaluated[:-1], default=np.inf):
+                message = f"the cost still fell at the end of {self.n_iter_} epochs"
+                warnings.warn(f"max_epochs: {message}; resume with more of them", ConvergenceWarning, stacklevel=4)
         unused = np.flatnonzero(self.usage_ < _UNUSED / self.n_components)
         if len(unused):
             some = ", ".join(map(str, unused[:10]))
             message = f"components {some} are hardly used; try fewer n_components"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _epochs(self, run: FitState) -> Iterator[tuple[Epoch, str]]:
         """Run epochs until ``max_epochs`` or until cooling gains nothing."""
         policy = self._policy(run)
         while len(run.history) < self.max_epochs and not run.control.finished:
+            run.remember()
             estimate, sweeps, change = self._epoch(run)
             T, step = run.control.T, run.control.step
             run.control = policy.after_epoch(run.control, change)
             epoch = len(run.history) + 1
             bounds = np.nan, np.nan
-            if policy.due(run.control, epoch) or epoch == self.max_epochs:
+            if policy.due(run.control, epoch):
                 bounds = self._evaluate(run, policy)
                 run.control = replace(run.control, evaluated=epoch)
             estimate, lower, upper = map(run.units.value, (estimate, *bounds))
@@ -535,16 +576,19 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     def _reconstructions(self) -> tuple[Array, Array]:
         """Return a sample of the training data and their mixtures, for figures."""
         run = self._fit_state("training data")
-        sample = _sample(run.n, self.components_, best=True)
+        sample = _sample(run.n, self.components_, best=run.keeps_best)
         X, P = zip(*run.shards.collect(MixtureShard.reconstructions, sample), strict=True)
         return np.concatenate(X), np.concatenate(P)
 
     def _publish(self, run: FitState) -> None:
         """Set the public attributes to the best model so far."""
-        self.components_ = np.exp(run.best_components).astype(run.dtype)
-        self.reconstruction_err_ = run.units.value(run.control.best)
-        self.n_iter_ = len(run.history)
+        self.components_ = np.exp(run.best_components if run.keeps_best else run.log_components).astype(run.dtype)
+        self.reconstruction_err_ = run.units.value(run.best)
+        self.n_iter_, self.converged_ = len(run.history), run.control.finished
         self.history_ = run.history
+        if run.final is not None:  # a fit that is resumed does not have this evaluation
+            lower, upper = map(run.units.value, run.final[:2])
+            self.history_ = [*run.history[:-1], run.history[-1]._replace(lower=lower, upper=upper)]
 
     @property
     def _n_features_out(self) -> int:

@@ -217,6 +217,26 @@ class Oracle:
         h = np.where(self._points[rows].toarray() > 0, potentials, np.inf)
         self._set_state(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
 
+    def snapshot(self) -> tuple[Array, NDArray[np.int64]]:
+        """Return a copy of the states of all chains.
+
+        Returns
+        -------
+        pair of arrays
+            For `restore`.
+        """
+        return self._h.copy(), self.sweep.copy()
+
+    def restore(self, snapshot: tuple[Array, NDArray[np.int64]]) -> None:
+        """Return all chains to an earlier state.
+
+        Parameters
+        ----------
+        snapshot : pair of arrays
+            What `snapshot` returned.
+        """
+        self._h, self.sweep = snapshot[0].copy(), snapshot[1].copy()
+
     def problem(self, P: Any, indices: ArrayLike | slice | None = None) -> tuple[Problem, sampler.State]:
         """Return the problems of models P and the states of their chains.
 
