@@ -57,6 +57,9 @@ def test_components_have_numbers(figure):
     assert [text.get_text() for text in texts] == ["4", "0", "2", "1", "3"]
     assert [text.xy for text in texts][3] == (-0.5, 3.5)  # the first of the second row
     drawn(figure)
+    panels = Figure().subfigures(1, 2)
+    plots.components(panels[0], RNG.random((5, 6)), (2, 3), numbers=range(5))
+    drawn(panels[0].figure)
 
 
 def test_profiles_of_measures_that_are_no_images(figure):

@@ -58,7 +58,7 @@ def components(
     rows = [tiles[k : k + columns] for k in range(0, len(tiles), columns)]
     ax = figure.subplots()
     _mosaic(ax, rows, [_GAP] * len(rows), cmap)
-    size = float(np.clip(7 * figure.get_size_inches()[1] / len(rows), 6, 11))  # of the numbers, in points
+    size = float(np.clip(7 * figure.bbox.height / figure.dpi / len(rows), 6, 11))  # of the numbers, in points
     for k, number in enumerate([] if numbers is None else numbers):
         left, top = (k % columns) * (shape[1] + _GAP), (k // columns) * (shape[0] + _GAP)
         text = ax.annotate(str(number), (left - 0.5, top - 0.5), (1.5, -1.5), textcoords="offset points", va="top")
