@@ -5,6 +5,7 @@ The result for a measure is bit-identical whatever other measures it is computed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..core.costs import Cost
 from ..distributed import fixed_point
 from ..distributed.shard import precision
 from ..sampling import temperature
-from ..sampling.annealing.staged import CoolingStages
+from ..sampling.annealing.staged import CoolingStages, Stage
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.oracle import Oracle
@@ -141,28 +142,64 @@ class MembershipSolver:
 
     def _descend(self, oracle: Oracle) -> Array:
         """Return the memberships of the oracle's targets."""
-        D, quantum = self.components, precision(oracle.cost, 1).potential
+        D = self.components
         start = least_squares(oracle.targets, self.basis)
         log_W = logarithms(start)
         value, T = evaluation.initial_temperatures(oracle, fixed_point.mixtures(start, D))
         value = np.maximum(value, evaluation.WEIGHT_THRESHOLD * costs.mean_cost(oracle.cost))[:, None]
         T = np.maximum(T, temperature.minimum(oracle.cost))
-        growth = np.ones_like(value)
-        for steps, factor in _COOLING.stages:
-            previous = np.zeros_like(log_W)
-            for _ in range(steps):
-                W = np.exp(log_W)
-                _, U, _ = oracle(fixed_point.mixtures(W, D), factor * T)
-                gradient = fixed_point.membership_gradients(fixed_point.quantise(U, quantum), D, quantum) / value
-                gradient -= (W * gradient).sum(axis=1, keepdims=True)
-                if factor == 1:  # the start may be far off: steps grow while they keep their direction
-                    growth = _COOLING.grow(growth, _cosines(W, gradient, previous))
-                    previous = gradient
-                log_W = mirror_step(log_W, gradient, factor * self.step_size * (growth if factor == 1 else 1.0))
+        log_W = descend(oracle, D, log_W, value, T, self.step_size)
         W = np.exp(log_W)
         optima = (oracle.exact(fixed_point.mixtures(x, D), T) for x in (start, W))
         before, after = (np.array([optimum.value for optimum in found]) for found in optima)
         return np.where((after < before)[:, None], W, start)
+
+
+def descend(
+    oracle: Oracle,
+    D: NDArray[np.int32],
+    log_W: Array,
+    value: float | Array,
+    T: float | Array,
+    step_size: float = _STEP,
+    stages: Sequence[Stage] = _COOLING.stages,
+) -> Array:
+    """Return the logarithms of memberships after mirror descent in stages of falling temperature.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        The measures and their chains.
+    D : array of int of shape (K, m)
+        Quantised components.
+    log_W : array of shape (n, K)
+        Logarithms of the memberships at the start.
+    value : float or array of shape (n, 1)
+        The costs in which steps are measured.
+    T : float or array of shape (n,)
+        The temperature of the first stage.
+    step_size : float
+        The step of the first stage; there it grows as long as gradients agree.
+    stages : sequence of Stage
+        The stages.
+
+    Returns
+    -------
+    array of shape (n, K)
+    """
+    quantum, growth = precision(oracle.cost, 1).potential, np.ones((len(log_W), 1))
+    for steps, factor in stages:
+        previous = np.zeros_like(log_W)
+        for _ in range(steps):
+            W = np.exp(log_W)
+            _, U, _ = oracle(fixed_point.mixtures(W, D), factor * T)
+            gradient = fixed_point.membership_gradients(fixed_point.quantise(U, quantum), D, quantum) / value
+            gradient -= (W * gradient).sum(axis=1, keepdims=True)
+            if factor == 1:  # the start may be far off: steps grow while they keep their direction
+                growth = _COOLING.grow(growth, _cosines(W, gradient, previous))
+                previous = gradient
+            log_W = mirror_step(log_W, gradient, factor * step_size * (growth if factor == 1 else 1.0))
+    return log_W
 
 
 def basis(D: NDArray[np.int32]) -> Basis:
