@@ -60,10 +60,17 @@ def same(first: WassersteinClassifier, other: WassersteinClassifier) -> None:
 compiled = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
 
 
+# batches and noise are random: a weight of two equals a row given twice only on average
+ON_AVERAGE = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "equal on average only, see test_weights_are_repeated_rows"
+    for kind in ("dense", "sparse")
+}
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @compiled
-@parametrize_with_checks([WassersteinClassifier(max_epochs=5, tau=3)])
+@parametrize_with_checks([WassersteinClassifier(max_epochs=5, tau=3)], expected_failed_checks=lambda _: ON_AVERAGE)
 def test_scikit_learn_is_content(estimator, check):
     check(estimator)
 
@@ -347,3 +354,81 @@ def test_bad_targets(y, error, message):
 def test_bad_parameters(options, error, message):
     with pytest.raises(error, match=message):
         estimator(**options).fit(*mixtures())
+
+
+# weights and labels
+
+
+def ordinal(n: int = 90, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy features of three ordered labels, the last of which is rare."""
+    random = np.random.default_rng(seed)
+    y = np.minimum(random.integers(0, 12, n) // 5, 2)
+    return y[:, None] + 0.7 * random.normal(size=(n, 2)), y
+
+
+@pytest.mark.slow
+@compiled
+def test_weights_are_repeated_rows():
+    """On average: the predictions of five seeds."""
+    X, y = ordinal()
+    weights = np.random.default_rng(1).integers(0, 4, len(y))
+    P = np.zeros((2, len(X), 3))
+    for seed in range(5):
+        weighted = estimator(max_epochs=60, random_state=seed).fit(X, y, sample_weight=0.3 * weights)
+        repeated = estimator(max_epochs=60, random_state=seed).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+        P += np.stack([model.predict_proba(X) for model in (weighted, repeated)]) / 5
+    assert np.abs(P[0] - P[1]).mean() < 0.02
+    plain = estimator(max_epochs=60).fit(X, y).predict_proba(X)
+    assert np.abs(P[1] - plain).mean() > 0.03
+    np.testing.assert_allclose(weighted.objective_, repeated.objective_, rtol=0.05)
+
+
+def test_equal_weights_and_weights_of_zero():
+    X, y = ordinal(30)
+    plain = estimator().fit(X, y)
+    np.testing.assert_allclose(estimator().fit(X, y, sample_weight=np.full(30, 7.0)).coef_, plain.coef_, rtol=1e-9)
+    kept = np.arange(30) % 4 > 0
+    some = estimator().fit(X, y, sample_weight=np.where(kept, 1.0, 0.0))
+    np.testing.assert_allclose(some.coef_, estimator().fit(X[kept], y[kept]).coef_, rtol=1e-9)
+    for weight, message in (
+        (0 * kept, "(sample_weight: is|Sample weights must contain at least one non-)zero"),
+        (-1.0 * kept, "[Nn]egative"),
+        (kept[1:], "sample_weight"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            estimator().fit(X, y, sample_weight=weight)
+
+
+@compiled
+def test_class_weight():
+    X, y = ordinal(200)
+    plain, balanced = (estimator(max_epochs=60, class_weight=w).fit(X, y) for w in (None, "balanced"))
+    rare = y == 2
+    assert (balanced.predict(X)[rare] == 2).mean() > (plain.predict(X)[rare] == 2).mean()
+    by_hand = estimator(class_weight={0: 1, 1: 1, 2: 5}).fit(X, y)
+    np.testing.assert_array_equal(by_hand.coef_, estimator().fit(X, y, sample_weight=np.where(rare, 5.0, 1.0)).coef_)
+    with pytest.raises(ValueError, match="class_weight: is for labels, and y has histograms"):
+        estimator(class_weight="balanced").fit(X, np.eye(3)[y])
+
+
+def test_classes_that_a_fold_lacks():
+    X, y = ordinal(40)
+    line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
+    model = estimator(cost=line, classes=[0, 1, 2, 3]).fit(X, y)
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+    assert model.predict_proba(X).shape == (40, 4)
+    assert model.predict_proba(X)[:, 3].max() < 0.2
+    with pytest.raises(ValueError, match=r"classes: \[0, 1, 3\] lack \[2\], which y has"):
+        estimator(classes=[0, 1, 3]).fit(X, y)
+    names = np.array(["low", "medium", "high"])[y]
+    message = (
+        r"classes: are in the order \['low', 'medium', 'high'\], but labels are sorted, \['high', 'low', 'medium'\]"
+    )
+    with pytest.raises(ValueError, match=message):
+        estimator(cost=line[:3, :3], classes=["low", "medium", "high"]).fit(X, names)
+    ordered = ["high", "low", "medium"]
+    assert estimator(classes=ordered).fit(X, names).classes_.tolist() == ordered
+    model = estimator(classes=["low", "medium", "high"]).fit(X, np.eye(3)[y])  # columns have any order
+    assert set(model.predict(X)) <= {"low", "medium", "high"}
+    with pytest.raises(ValueError, match="classes: expected 3 names, one for each column of y"):
+        estimator(classes=["low", "high"]).fit(X, np.eye(3)[y])

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
 from ..core import costs, validation
@@ -88,6 +89,11 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere.
     callbacks : sequence of functions
         Each is called with the model after every epoch; the fit stops if one returns True.
+    class_weight : dict or "balanced", optional
+        Weights of labels, as in scikit-learn: they multiply those of the samples. Not for histograms.
+    classes : array of shape (K,), optional
+        All labels, for data that may lack some, in the order of the cost and of ``label_vectors``: sorted, otherwise it
+        is an error that shows both orders. For histograms the names of the columns. By default the labels of y.
     label_vectors : array of shape (K, d), optional
         An embedding of each label, in the order of ``classes_``, from which a metric builds the cost.
 
@@ -137,6 +143,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         n_jobs: int | None = None,
         verbose: bool = False,
         callbacks: Sequence[Callable[[Any], Any]] = (),
+        class_weight: Any = None,
+        classes: ArrayLike | None = None,
         label_vectors: Any = None,
     ) -> None:
         self.cost = cost
@@ -152,13 +160,12 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callbacks = callbacks
+        self.class_weight = class_weight
+        self.classes = classes
         self.label_vectors = label_vectors
 
-    def fit(self, X: Any, y: Any) -> WassersteinClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> WassersteinClassifier:
         """Learn from samples; a fit that is interrupted keeps the model of the last step.
-
-        There are no sample weights: as batches and noise are random they could equal repeated rows only on average, and
-        scikit-learn expects equality. Repeat rows instead.
 
         Parameters
         ----------
@@ -166,6 +173,9 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             Features of the samples.
         y : array of shape (n,), or array or sparse matrix of shape (n, K)
             Labels; or histograms over labels, such as indicators of several, whose rows are normalised.
+        sample_weight : array of shape (n,), optional
+            Weights of the samples in the objective. As batches and noise are random, a weight of two equals a row given
+            twice only on average.
 
         Returns
         -------
@@ -181,16 +191,17 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             y = column_or_1d(y, warn=True)
         if y.ndim == 1:
             check_classification_targets(y)
-            self.classes_ = np.unique(y)
-        else:
-            self.classes_ = np.arange(y.shape[1])
+        self.classes_ = _labels(y, self.classes)
         if len(self.classes_) < 2:
             raise ValueError("y: has 1 class; expected at least two")
+        weights = self._weights(X, y, sample_weight)
+        if weights is not None:
+            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         self.cost_ = _between_labels(self.cost, self.classes_, self.label_vectors)
         seed, Y = _base.seed(self.random_state), self._histograms(y)
         units = costs.in_units(self.cost_).single()
         oracle = Oracle(units.cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
-        model, rng = _Linear(X, len(self.classes_)), np.random.default_rng(seed)
+        model, rng = _Linear(X, len(self.classes_), weights), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
             self._pretrain(model, Y, rng)
             self.history_: list[Epoch] = []
@@ -277,6 +288,19 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         share = None if sample_weight is None else validation.real(sample_weight, "sample_weight")
         return -float(np.average(result.value, weights=share))
 
+    def _weights(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> Array | None:
+        """Return the weights of samples with mean one, or None if all are equal."""
+        if self.class_weight is not None and y.ndim == 2:
+            raise ValueError("class_weight: is for labels, and y has histograms; expected None, or sample_weight")
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self.class_weight is not None:
+            weights = weights * compute_sample_weight(self.class_weight, y)
+        if not weights.any():
+            raise ValueError("sample_weight: is zero for every sample; expected a positive one")
+        return np.asarray(weights / weights.mean())
+
     def _histograms(self, y: Any) -> Array:
         """Return labels or histograms as rows of weights with sum one."""
         K = len(self.classes_)
@@ -305,12 +329,12 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         state = _COOLING.init(automatic if T0 is None else T0 / data.units.unit)
         for _ in range(self.max_epochs):
             self._epoch(data, model, state, rng)
-            objective = float(data.losses.mean() + self.alpha * (model.A**2).sum())
+            objective = float((model.weights * data.losses).mean() + self.alpha * (model.A**2).sum())
             state = _COOLING.observe(state, objective)
             self.objective_ = data.units.value(_COOLING.level(state) * data.mean_cost)
             T, step = state.T * data.units.unit, state.step
             state, bounds = self._cool(data, model, state)
-            value, lower, upper = map(data.units.value, (float(data.values.mean()), *bounds))
+            value, lower, upper = map(data.units.value, (float((model.weights * data.values).mean()), *bounds))
             yield Epoch(value, lower, upper, T, step, float(data.sweeps.mean())), f"cost {value:.3g}, T {T:.1e}"
             if state.finished:
                 return
@@ -359,8 +383,11 @@ class _Data:
 class _Linear:
     """The model during a fit, with Adam's moments."""
 
-    def __init__(self, X: Any, K: int) -> None:
-        scaler = StandardScaler(with_mean=False).fit(X)  # a sparse matrix stays sparse: the mean goes into b
+    def __init__(self, X: Any, K: int, weights: Array | None = None) -> None:
+        self.weights = np.ones(X.shape[0]) if weights is None else weights / weights.mean()
+        scaler = StandardScaler(with_mean=False).fit(
+            X, sample_weight=weights
+        )  # a sparse matrix stays sparse: the mean goes into b
         self.X, self.mean, self.scale = X, scaler.mean_, scaler.scale_
         self.parameters = np.zeros((K, X.shape[1] + 1))  # A for standardised features, and b as the last column
         self.reset_moments()
@@ -376,6 +403,7 @@ class _Linear:
 
     def gradient(self, rows: NDArray[np.intp], Z: Array) -> Array:
         """Return the mean gradient with respect to the parameters, given those with respect to the logits."""
+        Z = self.weights[rows, None] * Z
         b = Z.mean(axis=0)
         A = ((self.X[rows].T @ Z).T / len(rows) - b[:, None] * self.mean) / self.scale
         return np.column_stack([A, b])
@@ -402,6 +430,27 @@ def _softmax_vjp(P: Array, U: NDArray[np.floating]) -> Array:
 def _divergence(Y: Array, P: Array) -> Array:
     """Return KL(y, p) of each row; a weight that underflows counts as the smallest positive number."""
     return rel_entr(Y, np.maximum(P, np.finfo(np.float64).tiny)).sum(axis=1)
+
+
+def _labels(y: Any, classes: ArrayLike | None) -> NDArray[Any]:
+    """Return the labels in the order of the cost."""
+    if classes is None:
+        return np.unique(y) if y.ndim == 1 else np.arange(y.shape[1])
+    given = np.asarray(classes)
+    if y.ndim == 2:
+        if given.shape != (y.shape[1],):
+            raise ValueError(f"classes: expected {y.shape[1]} names, one for each column of y; got shape {given.shape}")
+        return given
+    ordered = np.unique(given)
+    if given.shape != ordered.shape or (given != ordered).any():
+        raise ValueError(
+            f"classes: are in the order {given.tolist()}, but labels are sorted, {ordered.tolist()}; expected these, "
+            "and the cost and label_vectors in their order"
+        )
+    unknown = np.setdiff1d(y, given)
+    if len(unknown):
+        raise ValueError(f"classes: {given.tolist()} lack {unknown.tolist()}, which y has; expected all labels")
+    return given
 
 
 def _between_labels(cost: Any, labels: NDArray[Any], vectors: Any) -> Cost:
