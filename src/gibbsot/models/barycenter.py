@@ -294,8 +294,9 @@ class _Fit:
 
     def _rounds(self, stages: Iterator[Optimum]) -> Iterator[tuple[Epoch, str]]:
         """Solve the linear programme."""
-        for best in stages:
-            yield self._record(best)
+        with linear_programme.ONE_THREAD():
+            for best in stages:
+                yield self._record(best)
 
     def _record(self, best: Optimum) -> tuple[Epoch, str]:
         """Take over an optimum; return its record and a note."""

@@ -5,6 +5,8 @@ The result for a measure is bit-identical whatever other measures it is computed
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,14 +14,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import nnls
+from sklearn.exceptions import ConvergenceWarning
 
 from ..core import costs, validation
 from ..core.costs import Cost
+from ..core.problems import Problem
 from ..distributed import fixed_point
 from ..distributed.shard import precision
 from ..sampling import temperature
 from ..sampling.annealing.staged import CoolingStages, Stage
-from ..solvers import evaluation
+from ..solvers import evaluation, linear_programme
+from ..solvers.exact import cross, in_threads
+from ..solvers.free_measure import FreeMeasure, Optimum
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.oracle import Oracle
 from . import _base
@@ -27,7 +33,7 @@ from ._costs import Metric, feature_cost
 
 Array = NDArray[np.float64]
 
-_STEP = 0.1
+_STEP, _GAP = 0.1, 1e-3
 _COOLING = CoolingStages()
 
 
@@ -36,6 +42,7 @@ def mixture_coordinates(
     components: ArrayLike,
     cost: Cost | ArrayLike | str | Metric | None = None,
     *,
+    gap: float | None = _GAP,
     step_size: float = _STEP,
     tau: int = 50,
     batch_size: int = 500,
@@ -49,9 +56,9 @@ def mixture_coordinates(
 
     .. math:: \min_w W\Big(\sum_k w_k D_k, \, x\Big)
 
-    over weights w. The descent starts from nonnegative least squares and follows the gradients of a Gibbs sampler. So
-    the memberships are estimates of the best ones; what is certified for each measure is that the exact cost of the
-    result is no larger than that of the start. A measure without mass has uniform memberships.
+    over weights w. It is a linear programme, which is solved to a certified gap (see `solvers.linear_programme`), on
+    arcs that the optimal potentials of nonnegative least squares choose. A measure without mass has uniform
+    memberships.
 
     Parameters
     ----------
@@ -62,14 +69,16 @@ def mixture_coordinates(
     cost : Cost, array of shape (m, m), str or callable, optional
         The cost between bins, as for `WassersteinNMF`: a cost, "line", or a metric between the rows of
         ``feature_vectors`` or the columns of X. None is "line", with a warning.
-    step_size : float
-        The step, relative to the cost of a measure at the start.
-    tau : int
-        The lag of the chains' mixing test.
+    gap : float, optional
+        The certified relative gap of the cost of each measure; 0 for the optimum, to a gap of 1e-9. A gap that stays
+        open is stated by a `ConvergenceWarning`. None estimates the memberships by a descent from nonnegative least
+        squares with the gradients of a Gibbs sampler; then it is only certified that the exact cost is no larger than
+        that of the start.
+    step_size, tau, random_state : float, int, and int, RandomState or None
+        Of the descent: the step, relative to the cost of a measure at the start, the lag of the chains' mixing test and
+        the seed. Results are bit-identical for the same integer.
     batch_size : int
         The number of measures that are computed together; results are bit-identical for every number.
-    random_state : int, RandomState or None
-        The seed; results are bit-identical for the same integer.
     n_jobs : int, optional
         The number of threads over the measures.
     feature_vectors : array of shape (m, d), optional
@@ -94,10 +103,12 @@ def mixture_coordinates(
     X = validation.rows(X, "X")
     D = validation.weights(components, "components", X.shape[1])
     validation.positive(step_size, "step_size")
+    if gap is not None:
+        validation.nonnegative(gap, "gap")
     for name, value in (("tau", tau), ("batch_size", batch_size)):
         validation.count(value, name)
     cost, seed = feature_cost(cost, X.shape[1], feature_vectors, X), _base.seed(random_state)
-    return MembershipSolver(D, cost, batch_size, step_size, tau=tau, seed=seed, n_jobs=n_jobs)(X)
+    return MembershipSolver(D, cost, batch_size, step_size, gap, tau=tau, seed=seed, n_jobs=n_jobs)(X)
 
 
 class Basis(NamedTuple):
@@ -119,14 +130,23 @@ class MembershipSolver:
         Components as rows, which are normalised.
     cost : Cost
         The cost between bins.
-    batch_size, step_size
+    batch_size, step_size, gap
         As for `mixture_coordinates`.
     **options
         ``tau``, ``seed`` and ``n_jobs`` of the oracle.
     """
 
-    def __init__(self, D: Array, cost: Cost, batch_size: int, step_size: float = _STEP, **options: Any) -> None:
-        self.components = fixed_point.components(D / D.sum(axis=1, keepdims=True))
+    def __init__(
+        self,
+        D: Array,
+        cost: Cost,
+        batch_size: int,
+        step_size: float = _STEP,
+        gap: float | None = _GAP,
+        **options: Any,
+    ) -> None:
+        self.D, self.exact_cost, self.gap = D / D.sum(axis=1, keepdims=True), cost.astype(np.float64), gap
+        self.components = fixed_point.components(self.D)
         self.basis, self.cost = basis(self.components), costs.in_units(cost).single().cost
         self.batch_size, self.step_size, self.options = batch_size, step_size, options
 
@@ -137,8 +157,31 @@ class MembershipSolver:
         for start in range(0, len(full), self.batch_size):
             rows = full[start : start + self.batch_size]
             ids = np.zeros(len(rows), np.int64)  # the same noise for all: results do not depend on the row in X
-            W[rows] = self._descend(Oracle(self.cost, X[rows], ids=ids, **self.options))
+            oracle = Oracle(self.cost, X[rows], ids=ids, **self.options)
+            W[rows] = self._descend(oracle) if self.gap is None else self._minimise(oracle.targets, self.gap)
         return W.astype(X.dtype)
+
+    def _minimise(self, targets: sparse.csr_array, gap: float) -> Array:
+        """Return the memberships of targets to a certified gap."""
+        start, n_jobs = least_squares(targets, self.basis), self.options.get("n_jobs")
+        P = fixed_point.mixtures(start, self.components)
+        optima = cross(Problem(P, targets.toarray(), self.exact_cost), n_jobs=n_jobs)
+
+        def work(row: int) -> Optimum:
+            problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, n_jobs=1)
+            stages = linear_programme.stages(problem, gap, -optima[row].g[None], start[row])
+            return deque(stages, 1)[0]
+
+        with linear_programme.ONE_THREAD():
+            found = in_threads(work, range(len(optima)), n_jobs)
+        if open_gaps := [each.gap for each in found if each.ended != "gap reached"]:
+            warnings.warn(
+                f"{len(open_gaps)} of {len(found)} measures ended with an open gap, the largest is "
+                f"{max(open_gaps):.1e}, and gap={gap:g} was asked for: rounding leaves the rest",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return np.stack([each.w for each in found])
 
     def _descend(self, oracle: Oracle) -> Array:
         """Return the memberships of the oracle's targets."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,10 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+ONE_THREAD = partial(threadpool_limits, 1, "blas")  # the result depends on the number of threads of matrix products
+
 _SIMPLEX_ARCS = 40_000  # up to so many, if they are all, a simplex solves the programme
-_ROW_ARCS, _COLUMN_ARCS = 4, 5  # of each point of the free measure and of each target, in every measure
+_ROW_ARCS, _COLUMN_ARCS = (4, 8), (5, 8)  # of each point and of each target: for a barycenter, and for a mixture
 _REACH, _NEAR = 1.0, 3.0  # points whose reduced cost is at most so many gaps may carry mass: at first, and later
 _CLOSE = 0.1  # relative gap of the interior point from which bounds are computed
 _PRICED = 1e-2  # relative gap of the interior point from which arcs are added
@@ -39,6 +42,8 @@ _TRY = 3.0  # times the gap that is wanted: from there the objective is computed
 _CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass
 _VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks
 _NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped
+_MIXTURE_GAP = 1e-9  # of an optimal mixture: HiGHS neglects weights of components below it
+_TOLERANCE = 1e-10  # the smallest that HiGHS takes
 _MOST_ROUNDS, _MOST_FINISHES = 20, 10
 
 
@@ -66,7 +71,8 @@ def minimise(
     >>> optimum.w.round(6), round(optimum.upper, 6)
     (array([0., 0., 1., 0., 0.]), 4.0)
     """
-    return deque(stages(problem, gap, L, w, estimate), 1)[0]
+    with ONE_THREAD():
+        return deque(stages(problem, gap, L, w, estimate), 1)[0]
 
 
 def stages(
@@ -78,6 +84,8 @@ def stages(
     run: Run | None = None,
 ) -> Iterator[Optimum]:
     """Find weights to a certified relative gap, or as near to it as the budget and rounding allow.
+
+    Results are bit-identical for a fixed number of threads of the BLAS, as within `ONE_THREAD`.
 
     Parameters
     ----------
@@ -109,8 +117,9 @@ class _Rounds:
     """
 
     def __init__(self, problem: FreeMeasure, gap: float, run: Run) -> None:
-        self.problem, self.wanted, self.budget = problem, max(gap, RELATIVE_GAP), run
+        self.problem, self.budget = problem, run
         self.m, self.free = problem.cost.shape[0], problem.components is None
+        self.wanted = max(gap, RELATIVE_GAP if self.free else _MIXTURE_GAP)
         self.filled = np.flatnonzero(problem.X.ravel())  # the targets of all measures
         self.warm: Start | None = None
 
@@ -146,8 +155,7 @@ class _Rounds:
                 yield best
                 return
             best.rounds, best.stage = best.rounds + 1, f"round {best.rounds + 1}"
-            with threadpool_limits(1, "blas"):  # the result must not depend on the number of threads
-                last, more = self._solve()
+            last, more = self._solve()
             yield best
             if last is not None and not self._finished():
                 x, w, _, z, zw = last.at
@@ -196,7 +204,7 @@ class _Rounds:
         keys = [(i * self.m + plan.col) * self.m + plan.row for i, plan in enumerate(self.plans)]
         for i, j in enumerate(problem.supports):
             g = np.where(self.chosen, dual.U[i] - (dual.mean if self.free else 0), -np.inf)
-            a = problem.cost.col_nearest(g, min(_COLUMN_ARCS, int(self.chosen.sum())))[j]
+            a = problem.cost.col_nearest(g, min(_COLUMN_ARCS[not self.free], int(self.chosen.sum())))[j]
             keys.append(((i * self.m + j[:, None]) * self.m + a).ravel())
         self.keys = np.unique(np.concatenate([*keys, self._nearest(self.chosen, dual.L)]))
 
@@ -204,7 +212,7 @@ class _Rounds:
         """Return the arcs of least reduced cost of some points, in every measure."""
         rows, found = np.flatnonzero(points), []
         for i, j in enumerate(self.problem.supports):
-            near = self.problem.cost.row_nearest(L[i], min(_ROW_ARCS, len(j)))[rows]
+            near = self.problem.cost.row_nearest(L[i], min(_ROW_ARCS[not self.free], len(j)))[rows]
             found.append(((i * self.m + near) * self.m + rows[:, None]).ravel())
         return np.unique(np.concatenate(found))
 
@@ -255,8 +263,8 @@ class _Rounds:
             if self._finished() or it.gap <= _FINE * it.primal:
                 break
             missing = it.value - self._scaled(dual.value)
-            lacking = it.gap <= _PRICED * it.primal and (dual.value < before or it.gap < _SHARE * missing)
-            if lacking and self._price(history, missing):
+            lacking = dual.value < before and it.gap <= _PRICED * it.primal
+            if (lacking or it.gap < _SHARE * missing) and self._price(history, missing):
                 return None, True
             before = dual.value
         if not history or self._finished():
@@ -284,7 +292,7 @@ class _Rounds:
         self.chosen[fresh % self.m] = True
         self.keys = keys
         self._build()
-        self.warm = self._extended(start.at, *old)
+        self.warm = self._extended(start.at, *old) if missing <= _CLOSE * last.primal else None
         return True
 
     def _within(self, v: Array, limit: float) -> Indices:
@@ -333,6 +341,9 @@ class _Rounds:
         """Solve the programme on some arcs by HiGHS, whose solution is a vertex; add arcs that are violated."""
         for _ in range(_MOST_FINISHES):
             found = self._highs(self._arcs(keys), np.flatnonzero(weights), method)
+            if found is None and len(keys) < len(self.keys) and not self._finished():
+                keys, weights = self.keys, np.ones(len(weights), bool)  # too few to be feasible
+                continue
             if found is None:
                 return
             w, v = found
@@ -352,13 +363,16 @@ class _Rounds:
         B = sparse.eye_array(engine.points, format="csr") if engine.B is None else sparse.csr_array(engine.B)
         ends = np.concatenate([arcs.measure * engine.points + arcs.point, rows + arcs.target])
         A = sparse.csc_array((np.ones(2 * n), (ends, np.tile(columns, 2))), shape=(rows + len(engine.b), n))
+        options = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _TOLERANCE)
+        if self.budget.seconds < np.inf:
+            options["time_limit"] = self.budget.seconds + 0.01
         free = sparse.vstack([*[-B[used].T] * engine.n, sparse.csr_array((len(engine.b), len(used)))])
         found = linprog(
             np.concatenate([arcs.cost, np.zeros(len(used))]),
             A_eq=sparse.hstack([A, free], format="csc"),
             b_eq=np.concatenate([np.zeros(rows), engine.b]),
             method=method,
-            options={} if self.budget.seconds == np.inf else {"time_limit": self.budget.seconds + 0.01},
+            options=options,
         )
         if found.status != 0:
             return None
