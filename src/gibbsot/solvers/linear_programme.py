@@ -363,7 +363,8 @@ class _Rounds:
         B = sparse.eye_array(engine.points, format="csr") if engine.B is None else sparse.csr_array(engine.B)
         ends = np.concatenate([arcs.measure * engine.points + arcs.point, rows + arcs.target])
         A = sparse.csc_array((np.ones(2 * n), (ends, np.tile(columns, 2))), shape=(rows + len(engine.b), n))
-        options = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _TOLERANCE)
+        options: dict[str, float] = {"presolve": method != "highs-ds"}  # which small programmes do not repay
+        options |= dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _TOLERANCE)
         if self.budget.seconds < np.inf:
             options["time_limit"] = self.budget.seconds + 0.01
         free = sparse.vstack([*[-B[used].T] * engine.n, sparse.csr_array((len(engine.b), len(used)))])
