@@ -47,10 +47,13 @@ SANITIZE := build/sanitize
 sanitize: $(VENV)/test
 	$(RUN) -m pip install --quiet --no-deps --upgrade --target $(SANITIZE)/site . -C build-dir=$(SANITIZE)/cmake \
 		-C cmake.define.GIBBSOT_SANITIZE=ON -C install.strip=false
-	site=$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && env GIBBSOT_TEST_NATIVE=1 \
+	export GIBBSOT_TEST_NATIVE=1 ASAN_OPTIONS=detect_leaks=0 \
 		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
-		ASAN_OPTIONS=detect_leaks=0 PYTHONPATH="$(SANITIZE)/site:$$site" $(RUN) -S -m pytest -m "not slow" \
-		tests/core/test_native.py tests/core/test_costs.py tests/core/test_points.py tests/core/test_philox.py tests/sampling/test_sampler.py
+		PYTHONPATH="$(SANITIZE)/site:$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && \
+	$(RUN) -S -m pytest -m "not slow" tests/core/test_native.py tests/core/test_costs.py tests/core/test_points.py \
+		tests/core/test_philox.py tests/sampling/test_sampler.py tests/solvers/test_network_simplex.py \
+		tests/solvers/test_multiscale.py && \
+	$(RUN) -S tests/fuzz.py 300 0 dense crossed points line
 
 # what would take continuous integration too long
 nightly: test-all sanitize bench bench-nmf bench-models bench-scaling
