@@ -101,7 +101,7 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         The weights p, with sum one.
     objective_ : float
         The exact objective of the barycenter over all measures of the fit, from optimal plans, rounded up; infinite
-        during the descent and after an interrupt.
+        during the descent and after an interrupt of it.
     lower_bound_ : float
         A certified lower bound of the objective of all weights p.
     gap_ : float

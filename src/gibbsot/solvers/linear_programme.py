@@ -360,7 +360,7 @@ class _Rounds:
         """Return weights and dual variables of an optimal vertex, or None if there is none or time is over."""
         engine, n, columns = self.engine, len(arcs.cost), np.arange(len(arcs.cost))
         rows = engine.n * engine.points
-        B = sparse.eye_array(engine.points, format="csr") if engine.B is None else sparse.csr_array(engine.B)
+        B = sparse.csr_array(sparse.identity(engine.points)) if engine.B is None else sparse.csr_array(engine.B)
         ends = np.concatenate([arcs.measure * engine.points + arcs.point, rows + arcs.target])
         A = sparse.csc_array((np.ones(2 * n), (ends, np.tile(columns, 2))), shape=(rows + len(engine.b), n))
         options: dict[str, float] = {"presolve": method != "highs-ds"}  # which small programmes do not repay
