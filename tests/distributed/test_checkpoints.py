@@ -74,3 +74,9 @@ def test_other_folders_are_left_alone(folder, tmp_path):
     write(folder, 1)
     write(folder, 2)
     assert names(tmp_path) == ["epoch-00000002", "mine"]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"checkpoint: .*file/run cannot be a folder"):
+        checkpoints.prepare(tmp_path / "file" / "run")

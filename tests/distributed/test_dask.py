@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import json
 import os
 import pickle
 import signal
@@ -20,6 +21,8 @@ from sklearn.base import clone
 
 from fits import same_nmf
 from gibbsot import GridCost
+from gibbsot.distributed.worker import Call
+from gibbsot.models._mixture_shard import MixtureShard
 from gibbsot.models.barycenter import WassersteinBarycenter
 from gibbsot.models.nmf import WassersteinNMF
 
@@ -212,6 +215,98 @@ def test_a_worker_is_killed_between_commands(alone):
                     client.run(lambda: os.kill(os.getpid(), signal.SIGKILL), workers=[worker])
 
         same_nmf(WassersteinNMF(**OPTIONS, client=client, callbacks=[kill]).fit(shards()), alone)
+
+
+class Slow:
+    """An answer that takes longer to travel than the client waits before it looks at the workers."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __add__(self, other: Slow) -> Slow:
+        return Slow(self.number + other.number)
+
+    def __reduce__(self):
+        time.sleep(0.5)
+        return Slow, (self.number,)
+
+
+def test_an_answer_that_travels_slowly_arrives(client, monkeypatch):
+    monkeypatch.setattr(bridge, "_POLL_SECONDS", 0.05)
+    found = bridge.DaskShards(client, MixtureShard, shards())
+    client.run(slow_metadata)
+    try:
+        begun = time.monotonic()
+        assert [one.number for one in found._answers(Call("slow", (), {}))] == [0, 1, 2]
+        assert time.monotonic() - begun >= 0.5
+    finally:
+        found.close()
+
+
+def slow_metadata() -> None:
+    """Give shards a query with a slow answer; runs on a worker."""
+    from gibbsot.models._mixture_shard import MixtureShard
+
+    MixtureShard.slow = lambda self: Slow(self.number)
+
+
+def pause(dask_worker) -> None:
+    """Do what Dask does at the memory limit, for good; runs on a worker."""
+    dask_worker.memory_manager.memory_pause_fraction = False
+    dask_worker.status = distributed.Status.paused
+
+
+@pytest.mark.slow
+def test_shards_of_a_paused_worker_move(alone, caplog):
+    with cluster(2) as two, distributed.Client(two) as client:
+        paused = []
+
+        def stop_one(model):
+            if model.n_iter_ == 4 and not paused:
+                paused.append(model._run.shards._addresses[1])
+                client.run(pause, workers=paused)
+
+        model = WassersteinNMF(**OPTIONS, client=client, callbacks=[stop_one]).fit(shards())
+        same_nmf(model, alone)
+        assert paused[0] not in model._run.shards._addresses
+        assert f"{paused[0]} paused" in caplog.text
+
+
+@pytest.mark.slow
+def test_if_all_workers_are_paused_the_error_names_the_memory(monkeypatch):
+    monkeypatch.setattr(bridge, "_PAUSED_SECONDS", 1.0)
+    with cluster(1) as one, distributed.Client(one) as client:
+        stop = lambda _: client.run(pause)  # noqa: E731
+        with pytest.raises(MemoryError, match="all workers are paused because of their memory"):
+            WassersteinNMF(**OPTIONS, client=client, callbacks=[stop]).fit(shards())
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_dies_is_an_error_that_says_how_to_resume(alone, tmp_path):
+    file = tmp_path / "scheduler.json"
+    options = ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", *options]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as scheduler:
+        try:
+            while not file.exists():
+                time.sleep(0.1)
+            address = json.loads(file.read_text())["address"]
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"],
+                stderr=subprocess.DEVNULL,
+            )
+            with worker, contextlib.suppress(OSError), distributed.Client(address) as client:
+                try:
+                    often = {"client": client, "checkpoint": tmp_path / "run", "checkpoint_seconds": 1e-3}
+                    kill = lambda model: model.n_iter_ == 6 and scheduler.kill()  # noqa: E731
+                    with pytest.raises(ConnectionError, match="load it with a new client and resume"):
+                        WassersteinNMF(**OPTIONS, **often, callbacks=[kill]).fit(shards())
+                finally:
+                    worker.kill()
+        finally:
+            scheduler.kill()
+    again = WassersteinNMF.load(tmp_path / "run").set_params(callbacks=())
+    same_nmf(again.resume(shards()), alone)
 
 
 def test_a_task_that_runs_out_of_time_is_an_error(client):

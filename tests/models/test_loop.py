@@ -57,3 +57,19 @@ def test_checkpoints_are_written_when_due():
         checkpoints = Checkpoints(lambda _, history=history, written=written: written.append(len(history)), seconds)
         run(((RECORD, "") for _ in range(3)), history, [], checkpoints)
         assert written == expected
+
+
+def test_a_checkpoint_that_fails_is_a_warning_and_tried_again():
+    history, tried = [], []
+
+    def write(_):
+        tried.append(len(history))
+        if len(tried) == 1:
+            raise OSError(28, "No space left on device", "model.npz")
+
+    with pytest.warns(
+        RuntimeWarning, match=r"a checkpoint could not be written: .*No space left on device: 'model.npz'"
+    ):
+        run(((RECORD, "") for _ in range(3)), history, [], Checkpoints(write, 0.0))
+    assert tried == [1, 2, 3]
+    assert len(history) == 3

@@ -25,6 +25,20 @@ def exist(folder: Folder) -> bool:
     return any(map(os.path.exists, files))
 
 
+def prepare(folder: Folder) -> None:
+    """Make a folder for the checkpoints of a new fit; refuse one that has checkpoints or cannot be made."""
+    if exist(folder):
+        raise ValueError(
+            f"checkpoint: {os.fspath(folder)} has checkpoints of another fit, which load resumes; "
+            "expected a folder without"
+        )
+    if not npz.remote(folder):
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"checkpoint: {os.fspath(folder)} cannot be a folder ({error.strerror})") from None
+
+
 def folder_of(folder: Folder, epoch: int) -> str:
     """Return the subfolder for the checkpoint of an epoch."""
     return _join(folder, f"epoch-{epoch:08d}")

@@ -1,8 +1,12 @@
 """Shards on the workers of a Dask cluster, and the connection to one (the extra ``dask``).
 
-Each shard lives in the memory of one worker. A call is sent to all shards where they are, and the answers are summed on
-the way back, in a tree. The client logs the commands since the last checkpoints: a shard that is lost with its worker
-is restored on another one, and the commands are replayed, so that its state is bit-identical (see `worker`).
+Each shard lives in the memory of one worker. A call is sent to all workers, in one task each, and the answers are
+summed on the way back, in a tree. The client logs the commands since the last checkpoints: a shard that is lost with
+its worker is restored on another one, and the commands are replayed, so that its state is bit-identical (see `worker`).
+A worker that Dask has paused because of its memory counts as lost.
+
+Dask's blocking calls have no deadline that is safe to use: a transfer that runs out of time starts again. So they run
+in threads, while the client checks that the workers are there.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,6 +46,8 @@ from .worker import Call, Checkpoint, LostShardError
 
 _ARITY = 8  # answers that are added in one task, between workers
 _POLL_SECONDS = 1.0  # wait for an answer before checking that all workers are there
+_LOG_SECONDS = 60.0  # of waiting, after which it is logged
+_PAUSED_SECONDS = 60.0  # wait for a worker if all are paused
 _BACKOFF_SECONDS = 10.0  # longest pause before lost shards are restored
 _ATTEMPTS = 10  # to restore lost shards without any progress
 _WORKER_SECONDS = 300.0  # wait for the first worker
@@ -50,6 +58,12 @@ _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": 2**26, "MALLOC_TRIM_THRESHOLD_": 2**30, "MALLOC_TOP_PAD_": 2**25,
     "OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1, "MKL_NUM_THREADS": 1,
 }  # fmt: skip
+
+
+_NO_SCHEDULER = (
+    "the connection to the scheduler is lost; with a checkpoint, load it with a new client and resume the fit"
+)
+_logger = logging.getLogger("gibbsot")
 
 
 class DaskShards(Shards[S]):
@@ -82,6 +96,7 @@ class DaskShards(Shards[S]):
         self._log_start = 0  # commands before those
         self._checkpoints = list(checkpoints)
         self._addresses: list[str] = []  # the worker of each shard
+        self._threads: dict[str, int] = {}  # of each worker
         self._rebalanced = time.monotonic()
         DaskShards._open.add(self)
         try:
@@ -110,16 +125,16 @@ class DaskShards(Shards[S]):
         return self._retry(lambda: self._sum(worker.run_query, call))
 
     def _answers(self, call: Call) -> list[Any]:
-        return self._retry(lambda: self._results(self._submit_all(worker.run_query, self._position, call)))
+        return self._retry(lambda: self._each(worker.run_query, (self._position, call)))
 
     def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> Any:
         """Call a query whose answers are rows of one matrix; return a Dask array whose blocks are on the workers."""
         call = query_call(method)
 
         def blocks() -> list[Any]:
-            futures = self._submit_all(worker.run_query, self._position, call)
-            known = self._results([self.client.submit(worker.shape_and_type, one, pure=False) for one in futures])
-            return [dask.array.from_delayed(one, *of_one) for one, of_one in zip(futures, known, strict=True)]
+            found = [self._submit(number, worker.run_query, (self._position, call)) for number in range(len(self))]
+            known = self._results([self.client.submit(worker.shape_and_type, one, pure=False) for one in found])
+            return [dask.array.from_delayed(one, *of_one) for one, of_one in zip(found, known, strict=True)]
 
         return dask.array.concatenate(self._retry(blocks))
 
@@ -134,30 +149,75 @@ class DaskShards(Shards[S]):
     def close(self) -> None:
         DaskShards._open.discard(self)
         if self.client.status == "running":
-            self.client.run(worker.discard, self._in_use())
+            in_use = self._in_use()
+            self._blocking("workers to free their memory", lambda: self.client.run(worker.discard, in_use))
 
     def _in_use(self) -> worker.InUse:
         fits = [other._id[1] for other in DaskShards._open if other.client is self.client]
-        return worker.InUse(self.client.id, fits, self.client.run_on_scheduler(worker.scheduler_clients))
+        return worker.InUse(self.client.id, fits, self._ask_scheduler(worker.scheduler_clients))
+
+    def _ask_scheduler(self, function: Callable[..., A]) -> A:
+        return self._blocking("the scheduler", lambda: self.client.run_on_scheduler(function))
+
+    def _blocking(self, what: str, call: Callable[[], A], check: Callable[[], None] = lambda: None) -> A:
+        """Return the result of a blocking call of Dask; `check` runs while it takes long, and may raise.
+
+        Parameters
+        ----------
+        what : str
+            What is waited for, for the log.
+        call : callable
+            The call, which runs in a thread.
+        check : callable
+            Called every second.
+
+        Returns
+        -------
+        result of the call
+        """
+        future: futures.Future[A] = futures.Future()
+        threading.Thread(target=_resolve, args=(future, call), daemon=True).start()
+        begun = logged = time.monotonic()
+        while not futures.wait([future], timeout=_POLL_SECONDS).done:
+            if self.client.status != "running":
+                raise ConnectionError(_NO_SCHEDULER)
+            check()
+            if time.monotonic() - logged > _LOG_SECONDS:
+                logged = time.monotonic()
+                _logger.warning("waiting for %s since %.0f s", what, logged - begun)
+        return future.result()
 
     def _retry(self, action: Callable[[], A]) -> A:
         """Return the result of an action; if shards were lost, restore them and repeat it."""
         for attempt in range(_ATTEMPTS):
             try:
+                if self.client.status != "running":
+                    raise ConnectionError(_NO_SCHEDULER)
                 if attempt:
                     time.sleep(min(0.1 * 2**attempt, _BACKOFF_SECONDS))  # until the scheduler knows who is gone
                     self._restore()
                 return action()
             except LostShardError as error:
+                _logger.warning("shards were lost (%s); restoring them", error)
                 reason = error
         raise RuntimeError(f"shards were lost {_ATTEMPTS} times in a row; see the workers' logs") from reason
 
     def _workers(self) -> dict[str, int]:
-        """Return the workers' addresses and numbers of threads; wait for one if there is none."""
-        if not (found := self.client.nthreads()):
-            self.client.wait_for_workers(1, timeout=_WORKER_SECONDS)
-            found = self.client.nthreads()
-        return dict(found)
+        """Return the addresses and numbers of threads of workers that run; wait for one if there is none."""
+        begun = time.monotonic()
+        while True:
+            known = self._ask_scheduler(worker.scheduler_workers)
+            if running := {address: threads for address, (threads, status) in known.items() if status == "running"}:
+                return running
+            waited, paused = time.monotonic() - begun, [a for a, (_, status) in known.items() if status == "paused"]
+            if paused and waited > _PAUSED_SECONDS:
+                raise MemoryError(
+                    f"all workers are paused because of their memory ({', '.join(sorted(paused))}); expected workers "
+                    "with a larger memory_limit, or more of them"
+                )
+            if waited > _WORKER_SECONDS:
+                raise TimeoutError(f"no worker has joined within {_WORKER_SECONDS:.0f} s")
+            time.sleep(min(_POLL_SECONDS, 0.1))
 
     def _restore(self) -> None:
         """Bring all shards to the present position, on workers that are there."""
@@ -166,10 +226,12 @@ class DaskShards(Shards[S]):
         self._addresses += [""] * (len(self) - len(self._addresses))
         for number, address in enumerate(self._addresses):
             if address not in workers:
+                self._drop(number, address)
                 address = min(workers, key=lambda other: ((load[other] + 1) / workers[other], other))
                 self._addresses[number] = address
                 load[address] += 1
-        positions = self._results(self._submit_all(worker.position))
+        self._threads = workers
+        positions = self._each(worker.position)
         lost = [number for number, k in enumerate(positions) if not self._log_start <= k <= self._position]
         late = [number for number, k in enumerate(positions) if self._log_start <= k < self._position]
         if not lost and not late:
@@ -194,6 +256,7 @@ class DaskShards(Shards[S]):
         if time.monotonic() - self._rebalanced < _REBALANCE_SECONDS:
             return
         self._rebalanced, workers = time.monotonic(), self._workers()
+        self._threads = workers
         load = Counter(self._addresses)
         if not workers.keys() - load.keys() or not load.keys() <= workers.keys():
             return
@@ -210,10 +273,23 @@ class DaskShards(Shards[S]):
                 self._addresses[number] = address
             self._results([self._submit(number, worker.put, one) for number, one in taken.items()])
 
+    def _drop(self, number: int, address: str) -> None:
+        """Free the memory of a shard on a worker that is paused, without waiting for it."""
+        known = self._ask_scheduler(worker.scheduler_workers)
+        if known.get(address, (0, ""))[1] == "paused":
+            keys = [(*self._id, number)]
+            done: futures.Future[Any] = futures.Future()
+            call = partial(self.client.run, worker.drop, keys, workers=[address], on_error="ignore")
+            threading.Thread(target=_resolve, args=(done, call), daemon=True).start()
+
     def _scatter(self, x: Any, **options: Any) -> Any:
         try:
-            return self.client.scatter([x], hash=False, **options)[0]
+            return self._blocking(
+                "data to be sent", lambda: self.client.scatter([x], hash=False, **options)[0], self._check_workers
+            )
         except (OSError, TimeoutError, asyncio.TimeoutError, KeyError) as error:  # a worker left, or all did
+            if self.client.status != "running":
+                raise
             raise LostShardError(str(error)) from error
 
     def _submit(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
@@ -222,37 +298,59 @@ class DaskShards(Shards[S]):
             function, (*self._id, number), *args, workers=[self._addresses[number]], pure=False, retries=0
         )
 
-    def _submit_all(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        """Call a function for each shard; large arguments are sent once, from worker to worker."""
-        shared = [self._scatter(args, broadcast=True)] if args else []
-        return [self._submit(number, function, *shared) for number in range(len(self))]
+    def _submit_all(self, run: Callable[..., Any], function: Callable[..., Any], *args: Any) -> dict[str, Any]:
+        """Call a function for all shards of each worker, in one task; return the tasks by address."""
+        keys: dict[str, list[worker.Key]] = {}
+        for number, address in enumerate(self._addresses):
+            keys.setdefault(address, []).append((*self._id, number))
+        return {
+            address: self.client.submit(
+                run, own, self._threads.get(address, 1), function, *args, workers=[address], pure=False, retries=0
+            )
+            for address, own in keys.items()
+        }
+
+    def _each(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Return the answers of all shards."""
+        tasks = self._submit_all(worker.run_all, function, *args)
+        answers = dict(zip(tasks, map(iter, self._results(list(tasks.values()))), strict=True))
+        return [next(answers[address]) for address in self._addresses]
 
     def _sum(self, function: Callable[..., Any], call: Call) -> Any:
         """Return the sum of the answers: first on each worker, then over a few workers at a time."""
-        groups: dict[str, list[Any]] = {}
-        for address, answer in zip(self._addresses, self._submit_all(function, self._position, call), strict=True):
-            groups.setdefault(address, []).append(answer)
-        sums = [self.client.submit(add, group, workers=[at], pure=False) for at, group in groups.items()]
-        while len(sums) > 1:
+        sums = list(self._submit_all(worker.run_sum, function, (self._position, call)).values())
+        while len(sums) > _ARITY:
             few = [sums[k : k + _ARITY] for k in range(0, len(sums), _ARITY)]
             sums = [self.client.submit(add, group, pure=False) for group in few]
-        return self._results(sums)[0]
+        return add(self._results(sums))
 
-    def _results(self, futures: list[Any]) -> list[Any]:
-        """Return the results of futures; raise LostShardError if a worker has left."""
-        while True:
-            try:
-                return [future.result(timeout=_POLL_SECONDS) for future in futures]
-            except (TimeoutError, asyncio.TimeoutError, UnboundLocalError):
-                # UnboundLocalError: raised by Dask's `sync` if the time runs out during the transfer of a result
-                if any(future.status == "error" for future in futures):  # the task itself raised it
-                    raise
-                missing = set(self._addresses) - set(self.client.nthreads())
-                if missing:
-                    self.client.cancel(futures, force=True)
-                    raise LostShardError(f"{', '.join(sorted(missing))} left") from None
-            except (distributed.KilledWorker, distributed.CancelledError, asyncio.CancelledError) as error:
-                raise LostShardError(str(error)) from error
+    def _results(self, tasks: list[Any]) -> list[Any]:
+        """Return the results of tasks; raise LostShardError if a worker has left or is paused."""
+        try:
+            return self._blocking("answers", lambda: self.client.gather(tasks), self._check_workers)
+        except LostShardError:
+            self.client.cancel(tasks, force=True)
+            raise
+        except (distributed.KilledWorker, distributed.CancelledError, asyncio.CancelledError) as error:
+            if self.client.status != "running":
+                raise ConnectionError(_NO_SCHEDULER) from error
+            raise LostShardError(str(error)) from error
+
+    def _check_workers(self) -> None:
+        """Raise LostShardError if a worker with shards has left or is paused."""
+        known = self._ask_scheduler(worker.scheduler_workers)
+        missing = sorted(a for a in set(self._addresses) if known.get(a, (0, "has left"))[1] != "running")
+        if missing:
+            what = ", ".join(f"{address} {known.get(address, (0, 'has left'))[1]}" for address in missing)
+            raise LostShardError(what)
+
+
+def _resolve(future: futures.Future[A], call: Callable[[], A]) -> None:
+    """Set a future to the result of a call, or to what it raises."""
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 def map_rows(X: Any, function: Callable[..., Any], n_columns: int) -> Any:

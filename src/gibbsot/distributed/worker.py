@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
+
+from .shard import add
 
 Key = tuple[str, str, int]  # of a shard: client, fit and number
 
@@ -92,6 +95,17 @@ def run_query(key: Key, message: tuple[int, Call]) -> Any:
         return call.run(entry.shard)
 
 
+def run_all(keys: Sequence[Key], threads: int, function: Callable[..., Any], *args: Any) -> list[Any]:
+    """Call a function for each of some shards of this worker, in threads; return the answers."""
+    with ThreadPoolExecutor(min(threads, len(keys))) as pool:
+        return list(pool.map(lambda key: function(key, *args), keys))
+
+
+def run_sum(keys: Sequence[Key], threads: int, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function for each of some shards of this worker, in threads; return the sum of the answers."""
+    return add(run_all(keys, threads, function, *args))
+
+
 def restore(key: Key, kind: Any, source: Any, log: Log, in_use: InUse) -> None:
     """Bring a shard to the end of the log: from its present state, from a checkpoint or from the data.
 
@@ -137,6 +151,12 @@ def discard(in_use: InUse) -> None:
             entries.pop(key, None)
 
 
+def drop(keys: Sequence[Key]) -> None:
+    """Drop some shards, which others hold now."""
+    for key in keys:
+        entries.pop(key, None)
+
+
 def shape_and_type(x: Any) -> tuple[tuple[int, ...], str]:
     """Return the shape and type of an answer that stays on the worker."""
     return x.shape, x.dtype.str
@@ -145,6 +165,11 @@ def shape_and_type(x: Any) -> tuple[tuple[int, ...], str]:
 def scheduler_clients(dask_scheduler: Any) -> list[str]:
     """Return the ids of all clients of the scheduler; runs on the scheduler."""
     return list(dask_scheduler.clients)
+
+
+def scheduler_workers(dask_scheduler: Any) -> dict[str, tuple[int, str]]:
+    """Return the number of threads and the status of each worker; runs on the scheduler."""
+    return {address: (one.nthreads, one.status.name) for address, one in dask_scheduler.workers.items()}
 
 
 def _entry(key: Key) -> Entry:

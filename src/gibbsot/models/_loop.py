@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,7 +40,10 @@ class Epoch(NamedTuple):
 
 @dataclass
 class Checkpoints:
-    """A callback that writes a checkpoint of a model when enough time has passed since the last one."""
+    """A callback that writes a checkpoint of a model when enough time has passed since the last one.
+
+    One that cannot be written is a warning: the fit goes on, and the next one is tried after the same time.
+    """
 
     write: Callable[[Any], None]
     seconds: float
@@ -49,8 +53,17 @@ class Checkpoints:
 
     def __call__(self, model: Any) -> None:
         if time.monotonic() - self.last >= self.seconds:
-            self.write(model)
+            self.attempt(model)
             self.last = time.monotonic()
+
+    def attempt(self, model: Any) -> None:
+        """Write a checkpoint, or warn that it was not possible."""
+        try:
+            self.write(model)
+        except ConnectionError:  # of the scheduler: without it the fit cannot go on
+            raise
+        except OSError as error:
+            warnings.warn(f"a checkpoint could not be written: {error}", RuntimeWarning, stacklevel=4)
 
 
 def run_epochs(

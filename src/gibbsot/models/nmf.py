@@ -207,11 +207,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         """
         started = time.perf_counter()
         self._check_parameters()
-        if self.checkpoint is not None and checkpoints.exist(self.checkpoint):
-            raise ValueError(
-                f"checkpoint: {os.fspath(self.checkpoint)} has checkpoints of another fit, which load resumes; "
-                "expected a folder without"
-            )
+        if self.checkpoint is not None:
+            checkpoints.prepare(self.checkpoint)
         before: FitState | None = self.__dict__.pop("_run", None)
         if before is not None:
             before.shards.close()
@@ -485,7 +482,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         run.final = self._last_evaluation(run)
         publish()
         if timed is not None:
-            timed.write(self)
+            timed.attempt(self)
         self._warn()
 
     def _last_evaluation(self, run: FitState) -> Final | None:
