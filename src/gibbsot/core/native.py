@@ -160,7 +160,7 @@ def threads(n_jobs: int | None) -> int:
     Parameters
     ----------
     n_jobs : int or None
-        None means 1, -1 all cores, -2 all cores but one, and so on.
+        None means 1, -1 all cores, -2 all cores but one, and so on. More than there are cores means all cores.
 
     Returns
     -------
@@ -173,8 +173,8 @@ def threads(n_jobs: int | None) -> int:
 
     Examples
     --------
-    >>> threads(None), threads(3)
-    (1, 3)
+    >>> threads(None), threads(1), threads(10**6) == threads(-1)
+    (1, 1, True)
     """
     if n_jobs is None:
         return 1
@@ -182,4 +182,5 @@ def threads(n_jobs: int | None) -> int:
         raise ValueError(
             "n_jobs: 0 has no meaning; expected a positive number, or a negative one to count from all cores"
         )
-    return int(n_jobs) if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + int(n_jobs))
+    cores = os.cpu_count() or 1
+    return min(int(n_jobs), cores) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
