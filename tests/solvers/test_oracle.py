@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import ot
 import pytest
@@ -501,3 +504,24 @@ def test_a_file_with_impossible_chains_is_refused(name, change, message):
     arrays = {key: np.asarray(x) for key, x in some().arrays().items()}
     with pytest.raises(ValueError, match=message):
         Oracle.from_arrays(arrays | {name: change(arrays[name])})
+
+
+def test_two_threads_at_once_are_an_error(monkeypatch):
+    """The second call is refused; afterwards the oracle works again."""
+    P = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
+    oracle, usual, started, go = Oracle(GridCost((3, 3)), P), sampler.run, threading.Event(), threading.Event()
+
+    def slow(*args, **options):
+        started.set()
+        assert go.wait(10)
+        return usual(*args, **options)
+
+    monkeypatch.setattr(sampler, "run", slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(oracle, P[::-1], 0.01)
+        assert started.wait(10)
+        with pytest.raises(RuntimeError, match="at work in another thread"):
+            oracle(P, 0.01)
+        go.set()
+        assert len(first.result()[0]) == 4
+    assert len(oracle(P, 0.01)[0]) == 4

@@ -123,6 +123,7 @@ class Oracle:
         self.sweep = np.zeros(len(self), np.int64)
         self._points = self.targets if penalty is None else _with_column(self.targets)  # with weight, of the chains
         self._h = np.zeros(self._points.nnz, self.cost.dtype)  # one for each of them
+        self._free = [True]  # empty during a call; pop is atomic
 
     def __len__(self) -> int:
         return int(self.targets.shape[0])
@@ -152,7 +153,25 @@ class Oracle:
             U, estimates of the gradients with respect to P, centred, ``<p, U> = 0``, unless there is a penalty.
         info : OracleInfo
             Diagnostics of the call.
+
+        Raises
+        ------
+        RuntimeError
+            If another thread calls the oracle at the same time.
         """
+        try:
+            self._free.pop()
+        except IndexError:
+            raise RuntimeError("this Oracle is at work in another thread; its chains take one call at a time") from None
+        try:
+            return self._run(P, temperature, indices, bounds)
+        finally:
+            self._free.append(True)
+
+    def _run(
+        self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None, bounds: bool
+    ) -> tuple[NDArray[np.float64], Array, OracleInfo]:
+        """Do what a call does."""
         rows, pair = self._pair(P, indices)
         schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
         before = self._state(rows, pair)
