@@ -99,6 +99,7 @@ class Report:
         mark = [] if good is None else ["[green]yes" if good else "[red]no"]
         shown = f"{value:.9g}" if isinstance(value, float) else value
         self.table.add_row(what, shown, gap, f"{seconds:.3g} s", target, *mark)
+        console.print(f"{what}: {shown}, {gap}, {seconds:.3g} s", highlight=False, style="dim")  # the run takes minutes
 
     def ours(self, what: str, X: Array, cost: GridCost, gap: float, most: float = np.inf) -> float:
         model, seconds = fit(X, cost, gap)
