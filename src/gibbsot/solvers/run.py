@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ..core import native
@@ -102,12 +102,16 @@ class Run:
             signal.signal(signal.SIGINT, handler)
 
 
-@contextmanager
-def reported_run(label: str, verbose: bool, endless: bool, **options: Any) -> Iterator[Run]:
-    """Yield a run that shows its progress in verbose use, where Ctrl-C stops it instead of interrupting."""
+def reported_run(label: str, verbose: bool, endless: bool, **options: Any) -> AbstractContextManager[Run]:
+    """Return a run that shows its progress in verbose use, where Ctrl-C stops it instead of interrupting."""
     if not verbose and not progress.logger.isEnabledFor(logging.INFO):
-        yield Run(**options)
-        return
+        return nullcontext(Run(**options))
+    return _shown_run(label, verbose, endless, options)
+
+
+@contextmanager
+def _shown_run(label: str, verbose: bool, endless: bool, options: dict[str, Any]) -> Iterator[Run]:
+    """Yield a run that reports to the log and, if asked for, to a bar."""
     with progress.bar(label, verbose, endless) as advance:
         run = Run(**options, advance=advance)
         with run.stopped_by_ctrl_c() if verbose else nullcontext():
