@@ -69,9 +69,9 @@ def test_metadata_and_initialise():
     assert first.metadata() == Metadata(2, 1, 1, 6, X.dtype.str)
     assert second.metadata() == Metadata(3, 3, -1, 6, X.dtype.str)
     shards = LocalShards([first, second])
-    shards.initialise(COST, tau=2, seed=3, n_jobs=1, n_seen=7)
+    shards.initialise(COST, tau=2, seed=3, n_jobs=1)
     assert [one.first for one in shards.shards] == [0, 1]
-    np.testing.assert_array_equal(second.oracle.ids, [8, 9, 10])
+    np.testing.assert_array_equal(second.oracle.ids, [1, 2, 3])
     assert first.oracle.seed == second.oracle.seed == 3
     assert (first.bits, first.quantum, first.value_quantum) == shard.precision(COST, 4)
     assert shards.reduce(Shard.support_size) == (X > 0).sum()

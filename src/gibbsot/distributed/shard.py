@@ -198,9 +198,7 @@ class Shard(ABC, Generic[M]):
         return self._metadata
 
     @command
-    def initialise(
-        self, first: Sequence[int], n: int, cost: Cost, tau: int, seed: int, n_jobs: int | None, n_seen: int
-    ) -> None:
+    def initialise(self, first: Sequence[int], n: int, cost: Cost, tau: int, seed: int, n_jobs: int | None) -> None:
         """Start the chains.
 
         Parameters
@@ -209,14 +207,14 @@ class Shard(ABC, Generic[M]):
             The index of the first measure of each shard.
         n : int
             The number of measures of all shards.
-        cost, tau, seed, n_jobs, n_seen
+        cost, tau, seed, n_jobs
             As for `Shards.initialise`.
         """
         self.first = first[self.number]
         self.bits, self.quantum, self.value_quantum = precision(cost, n)
         X, self._X = self._X, None
         if len(self):
-            ids = n_seen + self.first + np.arange(len(self))
+            ids = self.first + np.arange(len(self))
             self.oracle = Oracle(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
 
     @command

@@ -66,7 +66,7 @@ class Shards(ABC, Generic[S]):
         """The size and type of each shard's data."""
         return self.collect(Shard.metadata)
 
-    def initialise(self, cost: Cost, tau: int, seed: int, n_jobs: int | None, n_seen: int = 0) -> None:
+    def initialise(self, cost: Cost, tau: int, seed: int, n_jobs: int | None) -> None:
         """Assign indices to the measures and start the chains.
 
         Parameters
@@ -75,12 +75,10 @@ class Shards(ABC, Generic[S]):
             In the precision of the chains.
         tau, seed, n_jobs
             Of the oracle.
-        n_seen : int
-            The number of measures that came before in a stream, whose noise must not be repeated.
         """
         counts = [one.n_measures for one in self.metadata]
         first = np.cumsum([0, *counts[:-1]]).tolist()
-        self.reduce(Shard.initialise, first, sum(counts), cost, tau, seed, n_jobs, n_seen)
+        self.reduce(Shard.initialise, first, sum(counts), cost, tau, seed, n_jobs)
 
     def save(self, folder: str) -> list[str]:
         """Write each shard to a file in a folder; return the checksums of the files."""

@@ -19,6 +19,7 @@ from ..io import npz, schemas
 from ..sampling.annealing.adaptive import ModelState
 from ._loop import Epoch
 from ._mixture_shard import MixtureShard
+from ._nmf_online import StreamState
 
 if TYPE_CHECKING:
     from .nmf import WassersteinNMF
@@ -145,6 +146,8 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
             arrays[f"parameter_{name}"] = value
     arrays["parameter_step_size"] = model._step_sizes()
     arrays |= {"n_seen": model.n_seen_, "n_shards": 0}
+    if model._stream is not None:
+        arrays |= {f"stream_{name}": value for name, value in model._stream.to_arrays().items()}
     if state is not None:
         arrays |= {"n_shards": len(state.shards), "run_unit": state.units.unit}
         arrays |= {f"run_{name}": getattr(state, name) for name in _SAVED}
@@ -165,7 +168,8 @@ def _model(
     model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
     if cost.shape[0] != model.n_features_in_:
         raise KeyError("an axis of the cost")
-    model._run = None
+    stream = npz.with_prefix(arrays, "stream_")  # none after a fit, and in older files
+    model._run, model._stream = None, StreamState.from_arrays(stream) if stream else None
     if not arrays["n_shards"]:
         return model
     if shards is None:

@@ -33,7 +33,7 @@ from ._costs import Metric, feature_cost
 
 Array = NDArray[np.float64]
 
-_STEP, _GAP = 0.1, 1e-3
+STEP, _GAP = 0.1, 1e-3
 _COOLING = CoolingStages()
 
 
@@ -43,7 +43,7 @@ def mixture_coordinates(
     cost: Cost | ArrayLike | str | Metric | None = None,
     *,
     gap: float | None = _GAP,
-    step_size: float = _STEP,
+    step_size: float = STEP,
     tau: int = 50,
     batch_size: int = 500,
     random_state: Any = 0,
@@ -141,7 +141,7 @@ class MembershipSolver:
         D: Array,
         cost: Cost,
         batch_size: int,
-        step_size: float = _STEP,
+        step_size: float = STEP,
         gap: float | None = _GAP,
         **options: Any,
     ) -> None:
@@ -204,7 +204,7 @@ def descend(
     log_W: Array,
     value: float | Array,
     T: float | Array,
-    step_size: float = _STEP,
+    step_size: float = STEP,
     stages: Sequence[Stage] = _COOLING.stages,
 ) -> Array:
     """Return the logarithms of memberships after mirror descent in stages of falling temperature.

@@ -22,7 +22,7 @@ from ..core import costs, validation
 from ..core.costs import Cost
 from ..distributed import checkpoints, fixed_point, sources
 from ..distributed.shard import Array, Sample
-from ..distributed.shards import LocalShards, Shards
+from ..distributed.shards import Shards
 from ..sampling import temperature
 from ..sampling.annealing.adaptive import AdaptiveCooling, EpochDecay, ModelCooling
 from ..solvers import evaluation
@@ -33,12 +33,11 @@ from ._costs import Metric, feature_cost
 from ._loop import Checkpoints, Epoch, run_epochs
 from ._mixture_shard import Mixture, MixtureShard
 from ._nmf_files import Final, FitState
+from ._nmf_online import Batch, StreamState, first_state, learn
 from ._nmf_start import initial_factors
 from .mixtures import MembershipSolver, basis
 
 _START_SAMPLE = 5000  # measures, evenly spread, from which the start is computed
-_STREAM_STEPS = 10  # steps for a batch of a stream, the second half of them with the components
-_STREAM_STEP = 0.3  # factor of their length: a batch is not all of the data
 _UNUSED = 1e-3  # usage of a component, relative to the mean, below which there is a warning
 
 
@@ -62,7 +61,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         The largest number of passes over the data.
     step_size : float or pair of float
         Steps of components and memberships, relative to the mean cost: the paper's gamma. The adaptive cooling
-        multiplies them by a factor.
+        multiplies them by a factor. `partial_fit` uses only that of the components.
     temperature : "auto" or float
         The initial temperature. "auto" is the one at which, by the theory's bound, the relative bias
         (V(z) - W) / W is about a third.
@@ -185,6 +184,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
 
     components_: NDArray[np.floating]
     _run: FitState | None
+    _stream: StreamState | None
 
     def fit(self, X: Any, y: Any = None) -> WassersteinNMF:
         """Learn components from measures.
@@ -219,11 +219,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
                 raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
             self.seed_ = _base.seed(self.random_state)
-            self._run = self._start(shards, None)
+            self._run = self._start(shards)
         except BaseException:
             shards.close()
             raise
-        self.n_seen_ = 0
+        self.n_seen_, self._stream = 0, None
         self._descend(self._run, started)
         return self
 
@@ -275,8 +275,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         self._descend(run, time.perf_counter())
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> WassersteinNMF:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinNMF:
         """Learn from one batch of a stream: find its memberships, and take a few steps with the components.
+
+        X is one batch, whatever ``batch_size`` is; some hundred measures are a good size. The model carries temperature
+        and steps from batch to batch. Steps are proportional to the square root of the batch's share of all measures so
+        far, so with the b-th of equal batches they fall as ``b**-0.5``. The temperature is proportional to the mean
+        cost of the last 5,000 measures.
 
         Parameters
         ----------
@@ -284,6 +289,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             Measures as rows.
         y : None
             Ignored.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows, one by default. A weight of two counts as a measure that is given twice, up to the
+            noise of the chains; the start of the first batch depends only on which weights are zero.
 
         Returns
         -------
@@ -295,14 +303,18 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         X = _base.measures(self, X, reset=first)
         if first:
             self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors)
-            self.seed_, self.n_seen_ = _base.seed(self.random_state), 0
-        log_D = None if first else logarithms(self.components_.astype(np.float64))
-        run = self._start(LocalShards([MixtureShard(X)]), log_D, self.n_seen_)
-        run.control = replace(run.control, step=_STREAM_STEP)
-        for k in range(_STREAM_STEPS):
-            self._epoch(run, learn=k >= _STREAM_STEPS // 2)
-        self.n_seen_ += run.n
-        self.components_ = np.exp(run.log_components).astype(X.dtype)
+            self.seed_, self.n_seen_, self._stream = _base.seed(self.random_state), 0, None
+        units, options = costs.in_units(self.cost_).single(), {"tau": self.tau, "n_jobs": self.n_jobs}
+        batch = Batch(X, sample_weight, units, self.batch_size, self.n_seen_, seed=self.seed_, **options)
+        if first:
+            sample, n = batch.targets(_START_SAMPLE), len(batch)
+            D, _ = initial_factors(sample, self.n_components, self.init, self.seed_, n)
+        else:
+            D = self.components_.astype(np.float64)
+        state = self._stream or first_state(batch, D, validation.initial_temperature(self.temperature))
+        log_D, self._stream = learn(batch, logarithms(D), state, self._step_sizes()[0])
+        self.components_ = np.exp(log_D).astype(X.dtype)
+        self.n_seen_ += len(batch)
         self._run = None
         for name in ("reconstruction_err_", "n_iter_", "converged_", "history_"):  # of the model before
             self.__dict__.pop(name, None)
@@ -443,17 +455,15 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     def _step_sizes(self) -> tuple[float, float]:
         return validation.positive_pair(self.step_size, "step_size", "components and one for memberships")
 
-    def _start(self, shards: Shards[MixtureShard], log_D: Array | None, n_seen: int = 0) -> FitState:
-        """Start the chains and memberships; components that are not given are found from a sample of the measures."""
+    def _start(self, shards: Shards[MixtureShard]) -> FitState:
+        """Start the chains, the components, which are found from a sample of the measures, and the memberships."""
         units, n = costs.in_units(self.cost_).single(), sum(one.n_measures for one in shards.metadata)
-        shards.initialise(units.cost, self.tau, self.seed_, self.n_jobs, n_seen)
-        indices, W = np.empty(0, np.intp), np.empty((0, self.n_components))
-        if log_D is None:
-            indices = evaluation.sample(n, _START_SAMPLE)
-            X = sparse.vstack(shards.collect(MixtureShard.targets, indices), format="csr")
-            D, W = initial_factors(X, self.n_components, self.init, self.seed_, n)
-            log_D = logarithms(D)
-            indices = indices if isinstance(self.init, str) else np.arange(n)
+        shards.initialise(units.cost, self.tau, self.seed_, self.n_jobs)
+        indices = evaluation.sample(n, _START_SAMPLE)
+        X = sparse.vstack(shards.collect(MixtureShard.targets, indices), format="csr")
+        D, W = initial_factors(X, self.n_components, self.init, self.seed_, n)
+        log_D = logarithms(D)
+        indices = indices if isinstance(self.init, str) else np.arange(n)
         shards.reduce(MixtureShard.start, basis(fixed_point.components(np.exp(log_D))), indices, W)
         initial = shards.reduce(MixtureShard.initial_temperatures, _sample(n, np.exp(log_D), best=False))
         T, T_min = validation.initial_temperature(self.temperature), temperature.minimum(units.cost)
@@ -531,12 +541,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             T *= run.units.unit
             yield Epoch(estimate, lower, upper, T, step, sweeps), f"cost {cost:.3g}, T {T:.1e}"
 
-    def _epoch(self, run: FitState, learn: bool = True) -> tuple[float, float, float]:
-        """Update all memberships and, if `learn`, the components; return the means of V(z), sweeps and changes."""
+    def _epoch(self, run: FitState) -> tuple[float, float, float]:
+        """Update all memberships and the components; return the means of V(z), sweeps and changes."""
         n, K = run.n, len(run.log_components)
         bits, quantum, value_quantum = run.precision
         D_step, W_step = (run.control.step * size / run.scale for size in self._step_sizes())
-        size = self.batch_size if self.update == "online" and learn else n
+        size = self.batch_size if self.update == "online" else n
         value, sweeps, changes = 0, 0, list[float]()
         for begin in range(0, n, size):
             D = np.exp(run.log_components)
@@ -544,11 +554,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             sums = run.shards.reduce(MixtureShard.epoch, quantised, T, W_step, begin, begin + size, self.batch_size)
             value += sums.value
             sweeps += sums.sweeps
-            if learn:
-                gradient = np.asarray(sums.gradient * (K / n * quantum * 2.0**-bits), np.float64)
-                changes.append(D_step * _deviation(D, gradient))
-                run.log_components = mirror_step(run.log_components, gradient, D_step)
-        return value * value_quantum / n, sweeps / n, float(np.mean(changes or [0.0]))
+            gradient = np.asarray(sums.gradient * (K / n * quantum * 2.0**-bits), np.float64)
+            changes.append(D_step * _deviation(D, gradient))
+            run.log_components = mirror_step(run.log_components, gradient, D_step)
+        return value * value_quantum / n, sweeps / n, float(np.mean(changes))
 
     def _evaluate(self, run: FitState, policy: ModelCooling) -> tuple[float, float]:
         """Evaluate a sample exactly, keep the best model, adapt step and temperature; return the sample's bounds."""
