@@ -4,6 +4,7 @@ import numpy as np
 import ot
 import pytest
 from scipy.optimize import linprog
+from sklearn.exceptions import ConvergenceWarning
 
 from gibbsot import DenseCost, GridCost, PartialResult, PointCost, solve, solve_batch
 from gibbsot.core import native
@@ -159,3 +160,20 @@ def test_a_bordered_cost_is_its_matrix():
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         solve([1.0, 1.0], [3.0, 1.0], [[0.0, 1.0], [1.0, 0.0]], **options)
+
+
+@pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
+@pytest.mark.parametrize("options", [{"mass": 0.5}, {"mass": 0.999}, {"penalty": 0.01}])
+def test_clouds_without_a_matrix_that_run_out_of_time_have_a_plan(options):
+    rng = np.random.default_rng(5)
+    X, Y = rng.random((2, 3000, 2))
+    p, q = rng.dirichlet(np.ones(3000), size=2)
+    with pytest.warns(ConvergenceWarning, match="Allow more time"):
+        early = solve(p, q, PointCost(X, Y), **options, max_seconds=1e-9)
+    best = solve(p, q, PointCost(X, Y), **options)
+    assert (early.status, best.status) == ("budget spent", "optimal")
+    assert early.lower_bound <= best.value <= early.upper_bound < np.inf
+    if "mass" in options:
+        assert early.transported == pytest.approx(options["mass"], rel=1e-12)
+    for axis, weight in ((1, p), (0, q)):
+        assert (early.plan.sum(axis=axis) <= weight + 1e-15).all()

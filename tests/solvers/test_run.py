@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gibbsot import DenseCost, GridCost, PointCost, problem, solve, solve_batch
 from gibbsot.core import native
-from gibbsot.solvers import exact
+from gibbsot.solvers import exact, options
 from gibbsot.solvers.crossover import crossover
 from gibbsot.solvers.exact import cross, memory_needed, methods
 from gibbsot.solvers.multiscale import solve_points
@@ -113,15 +113,18 @@ def test_the_time_is_that_of_the_whole_batch(kind):
     rng = np.random.default_rng(1)
     P = rng.dirichlet(np.ones(200), size=6)
     clouds = [PointCost(rng.random((200, 5))) for _ in range(6)]
-    with pytest.warns(ConvergenceWarning, match="Allow more time"):
-        result = solve_batch(P, P[::-1], clouds if kind == "costs" else clouds[0], max_seconds=1e-9)
+    with pytest.warns(ConvergenceWarning, match="6 of 6 problems.*Allow more time") as warned:
+        result = solve_batch(P, P[::-1], clouds if kind == "costs" else clouds[0], max_seconds=1e-9, n_jobs=2)
+    assert [warning.filename for warning in warned] == [__file__]  # one, and it points to the call
     assert set(result.status) == {"budget spent"}
 
 
 def test_the_sampler_ends_in_time():
     rng = np.random.default_rng(2)
     p, M = rng.dirichlet(np.ones(400)), rng.random((400, 400))
-    result = solve(p, p[::-1], M, method="gibbs", n_sweeps=10**6, max_seconds=0.2)
+    with pytest.warns(ConvergenceWarning, match="ended before its last sweep.*more time") as warned:
+        result = solve(p, p[::-1], M, method="gibbs", n_sweeps=10**6, max_seconds=0.2)
+    assert [warning.filename for warning in warned] == [__file__]
     assert result.n_sweeps < 10**6
     assert not result.mixed
     assert result.lower_bound <= solve(p, p[::-1], M).value <= result.upper_bound
@@ -137,6 +140,18 @@ def test_memory_is_checked_before_the_work(monkeypatch):
         solve(p, p, cost, max_memory=0)
     with pytest.raises(ValueError, match="max_seconds: expected a positive number"):
         solve(p, p, cost, max_seconds=-1)
+
+
+def test_memory_of_costs_and_chains_is_checked_before_the_work(monkeypatch):
+    clouds = [PointCost(np.random.default_rng(b).random((50, 2))) for b in range(3)]
+    monkeypatch.setattr(options, "cross", None)
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 2e\+04 bytes"):
+        solve_batch(None, None, clouds, max_memory=1e4)
+    monkeypatch.setattr(options, "partial_problem", None)
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 6.2e\+04 bytes"):
+        solve(None, None, clouds[0], penalty=1.0, max_memory=1e4)
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 2.4e\+07 bytes"):
+        solve(None, None, clouds[0], method="gibbs", n_sweeps=10**6, max_memory=1e6)
 
 
 @compiled

@@ -161,7 +161,8 @@ def problem(
     if normalize:
         a = np.ones(len(p))
     else:
-        _check_sums(a, b, names, max(validation.sum_tolerance(P), validation.sum_tolerance(Q)))
+        m1, m2 = cost.shape
+        _check_sums(a, b, names, max(validation.sum_tolerance(P, m1), validation.sum_tolerance(Q, m2)))
     result = Problem.checked(p, q, cost, a)
     if not cost.finite:
         _check_reachable(result, names)

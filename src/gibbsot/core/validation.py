@@ -143,12 +143,16 @@ def weights(x: Any, name: str, size: int, *, count: int | None = None, empty_row
     return array
 
 
-def sum_tolerance(x: Any) -> float:
-    """Return how far, relatively, the sum of such weights may be from that of others, by rounding and by habit."""
+def sum_tolerance(x: Any, size: int) -> float:
+    """Return how far, relatively, the sum of so many weights may be from that of others, by rounding and by habit."""
     dtype = getattr(x, "dtype", None)
-    if dtype == np.float64 or not isinstance(dtype, np.dtype) or dtype.kind != "f":
+    if dtype == np.float64:
         return 1e-6
-    return max(1e-6, 4 * float(np.finfo(dtype).eps) * x.shape[-1])
+    if isinstance(x, list | tuple):
+        return max((sum_tolerance(one, size) for one in x if hasattr(one, "dtype")), default=1e-6)
+    if dtype is not None and not isinstance(dtype, np.dtype):  # a tensor
+        dtype = np.asarray(x).dtype
+    return 1e-6 if dtype is None or dtype.kind != "f" else max(1e-6, 4 * float(np.finfo(dtype).eps) * size)
 
 
 def rows(x: Any, name: str) -> Any:
@@ -251,16 +255,25 @@ def real(x: Any, name: str) -> Array:
     if sparse.issparse(x):
         raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
     if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
-        raise ValueError(f"{name}: has masked entries; expected an array without a mask, such as {name}.filled(0)")
+        raise ValueError(f"{name}: has masked entries; expected an array without a mask, see {name}.filled")
     if getattr(x, "requires_grad", False):
         raise TypeError(f"{name}: is a tensor that requires a gradient; use gibbsot.torch, or {name}.detach()")
+    if isinstance(x, list | tuple) and any(map(_is_array, set(map(type, x)))):
+        x = [real(one, f"{name}[{k}]") for k, one in enumerate(x)]
     try:
         array = np.asarray(x)
     except ValueError:
         raise ValueError(f"{name}: expected a rectangular array of numbers") from None
+    except (TypeError, RuntimeError) as error:  # a tensor of a type or on a device that NumPy does not know
+        raise TypeError(f"{name}: expected an array of real numbers, got a {type(x).__name__} ({error})") from None
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected real numbers, got an array of {array.dtype}")
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def _is_array(kind: type) -> bool:
+    """Tell whether this is a type of arrays or tensors, not of numbers."""
+    return hasattr(kind, "dtype") and not issubclass(kind, np.generic)
 
 
 def precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:

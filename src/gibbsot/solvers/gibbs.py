@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import validation
+from ..core.costs import DenseCost, GridCost
+from ..core.costs.points import MATRIX_BYTES
 from ..core.problems import Problem, dual_value, inner, transforms
 from ..sampling import sampler, theory
 from ..sampling.annealing.staged import StagedCooling
@@ -135,6 +137,34 @@ class GibbsSolver:
             return warm
         eta = Adaptive().eta if self.schedule is None else self.schedule.eta
         return _anneal(chains, StagedCooling(eta), chains.total, warm)
+
+
+def memory_of_chains(problem: Problem, n_sweeps: int = SWEEPS) -> float:
+    """Return an estimate of the bytes that chains need beyond the cost and the measures.
+
+    The chains and their history, and the matrix that sweeps read, if there is one.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problems.
+    n_sweeps : int
+        The largest number of sweeps.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from gibbsot import DenseCost, problem
+    >>> memory_of_chains(problem([1, 1], [1, 1], DenseCost([[0, 1], [1, 0]])), 10)
+    592.0
+    """
+    cost, n = problem.cost, len(problem)
+    nbytes = float(cost.shape[0]) * cost.shape[1] * cost.dtype.itemsize
+    matrix = nbytes if isinstance(cost, DenseCost) else 2 * nbytes if nbytes <= MATRIX_BYTES else 0.0
+    return n * (80.0 * sum(cost.shape) + 24 * n_sweeps) + (0.0 if isinstance(cost, GridCost) else matrix)
 
 
 def sample_of(problem: Problem, solutions: list[Solution]) -> Sample:

@@ -185,7 +185,30 @@ class _Cells:
             parts.append((points[point[order]], share[order]))
         (row, left), (column, right) = parts
         i, j, mass = _meet(left, right)
-        return row[i], column[j], mass
+        return self._without_corner(row[i], column[j], mass)
+
+    def _without_corner(self, i: Indices, j: Indices, mass: Array) -> Arcs:
+        """Return a plan that does not use the arc between the two points of the border, if that is forbidden.
+
+        Rounding of the parts of arcs leaves some mass on it. That is exchanged with the ends of the heaviest arcs.
+        """
+        last = [m - 1 for m in self.levels[0].oracle.shape]
+        corner = (i == last[0]) & (j == last[1])
+        if self.border is None or np.isfinite(self.border[1]) or not corner.any():
+            return i, j, mass
+        inner = np.flatnonzero((i != last[0]) & (j != last[1]))
+        inner = inner[np.argsort(-mass[inner], kind="stable")]
+        before = np.cumsum(mass[inner]) - mass[inner]
+        moved = np.clip(mass[corner].sum() - before, 0.0, mass[inner])
+        inner, moved = inner[moved > 0], moved[moved > 0]
+        mass = np.where(corner, 0.0, mass)
+        mass[inner] -= moved
+        i, j = (
+            np.concatenate(x)
+            for x in ((i, i[inner], np.full_like(inner, last[0])), (j, np.full_like(inner, last[1]), j[inner]))
+        )
+        mass = np.concatenate([mass, moved, moved])
+        return i[mass > 0], j[mass > 0], mass[mass > 0]
 
     def _solution(self, arcs: Arcs, f: Array, depth: int) -> Solution:
         """Return what a plan of the finest level and a potential of its rows prove."""

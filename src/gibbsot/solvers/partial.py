@@ -63,12 +63,12 @@ def partial_problem(
     else:
         border = _penalty(penalty), 0.0
     spare = [np.maximum(x - (mass or 0.0), 0.0) for x in (b_sum, a_sum)]
-    large = exact and _is_large(cost) and np.min(spare) > 0
+    large = exact and is_large(cost) and np.min(spare) > 0
     more = BorderedCost(cost, *border) if large else _with_points(cost, *border)
     return _spare_problem((a, b), spare, more)
 
 
-def _is_large(cost: Cost) -> bool:
+def is_large(cost: Cost) -> bool:
     """Tell whether the exact solver needs no matrix for this cost, and is faster without."""
     geometry = cost.geometry() if cost.shape[0] * cost.shape[1] > DISTANCE_PAIRS else None
     return geometry is not None and geometry.power in (1, 2) and native.kernels() is not None
@@ -137,6 +137,12 @@ class PartialResult(OTResult):
     problem, solved, sample, single
         As of `OTResult`, for the balanced problem with one more point on either side.
     """
+
+    @property
+    def _size(self) -> str:
+        """The sizes of the measures, without the additional points."""
+        m1, m2 = self.problem.cost.shape
+        return f"{m1 - 1} x {m2 - 1} points"
 
     @property
     def _plans(self) -> list[Any]:

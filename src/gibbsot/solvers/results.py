@@ -24,11 +24,15 @@ from .solution import PROVED, Solution
 Array = NDArray[np.floating]
 
 
+class RemovedError(AttributeError, TypeError):
+    """An attribute of an earlier version was used."""
+
+
 def _removed(name: str, instead: str) -> property:
     """Return an attribute that says what replaces it."""
 
     def refuse(_: OTResult) -> None:
-        raise AttributeError(f"{name} was removed; use {instead}")
+        raise RemovedError(f"{name} was removed; use {instead}")
 
     return property(refuse)
 
@@ -114,28 +118,30 @@ class OTResult:
     def __iter__(self) -> Iterator[OTResult]:
         return (self[b] for b in range(len(self)))
 
+    @property
+    def _size(self) -> str:
+        """The sizes of the measures."""
+        m1, m2 = self.problem.cost.shape
+        return f"{m1} x {m2} points"
+
     def _rows(self) -> list[tuple[str, str]]:
         """Return what is shown of a result."""
-        m1, m2 = self.problem.cost.shape
+        known = self.solved is not None or "_from_sample" in vars(self)  # bounds of an estimate take time
         if not self.single:
-            value, states = f"{self.value.mean():.6g}", sorted(set(self.status))
-            counts = ", ".join(f"{self.status.count(state)} {state}" for state in states)
-            return [
-                ("batch", f"{len(self)} problems of {m1} x {m2} points"),
-                ("mean value", f"{value} ({counts})"),
-                ("time", f"{self.seconds:.3g} s"),
-            ]
+            rows = [("batch", f"{len(self)} problems of {self._size}"), *_of_batch(self.value, self.status)]
+            if known:
+                rows.append(("largest gap", f"{self.gap.max():.1e}"))
+            return [*rows, ("time", f"{self.seconds:.3g} s")]
         rows = [("value", f"{self.value:.6g} ({self.status})")]
-        if self.solved is not None or "_from_sample" in vars(self):
+        if known:
             rows.append(("bounds", f"{self.lower_bound:.6g} <= W <= {self.upper_bound:.6g}"))
-        return [*rows, ("size", f"{m1} x {m2} points"), ("time", f"{self.seconds:.3g} s")]
+        return [*rows, ("size", self._size), ("time", f"{self.seconds:.3g} s")]
 
     def __repr__(self) -> str:
-        return f"<OTResult {', '.join(f'{name} {text}' for name, text in self._rows())}>"
+        return _text(self)
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in self._rows())
-        return f"<table>{rows}</table>"
+        return _table(self)
 
     def _one_or_all(self, x: Any) -> Any:
         return x[0] if self.single else x
@@ -245,9 +251,11 @@ class OTResult:
         U, L = np.atleast_2d(self.U), np.atleast_2d(self.L)
         return self._one_or_all(self._with_masses(certificates.sparse_plans(self.problem, U, L)))
 
-    def _chains(self, name: str) -> Any:
+    def _chains(self, name: str, called: str = "") -> Any:
         if self.sample is None:
-            raise AttributeError(f"{name} belongs to the sampler's chains, which an exact solve does not have")
+            raise AttributeError(
+                f"{called or name} belongs to the sampler's chains, which an exact solve does not have"
+            )
         return getattr(self.sample, name)
 
     @property
@@ -272,7 +280,7 @@ class OTResult:
     @property
     def history(self) -> NDArray[np.float64]:
         """V(z) of every sweep."""
-        return self._one_or_all(self.info.history)
+        return self._one_or_all(self._chains("info", "history").history)
 
     @property
     def diagnostics(self) -> Trace | None:
@@ -289,6 +297,23 @@ class OTResult:
     def info(self) -> Info:
         """What the last sweep showed."""
         return self._chains("info")
+
+
+def _of_batch(values: NDArray[np.float64], states: list[str]) -> list[tuple[str, str]]:
+    """Return what is shown of values and statuses of many problems."""
+    counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+    return [("mean value", f"{values.mean():.6g} ({counts})")]
+
+
+def _text(result: OTResult | OTResultList) -> str:
+    """Return a result as a line of text."""
+    return f"<{type(result).__name__} {', '.join(f'{name} {text}' for name, text in result._rows())}>"
+
+
+def _table(result: OTResult | OTResultList) -> str:
+    """Return a result as a table for notebooks."""
+    rows = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in result._rows())
+    return f"<table>{rows}</table>"
 
 
 class OTResultList(Sequence["OTResult"]):
@@ -321,8 +346,18 @@ class OTResultList(Sequence["OTResult"]):
         found = self._results[b]
         return OTResultList(found, self.seconds) if isinstance(b, slice) else found
 
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return what is shown of the results."""
+        rows = [("batch", f"{len(self)} problems"), *_of_batch(self.value, self.status)]
+        if all(result.solved is not None for result in self):
+            rows.append(("largest gap", f"{self.gap.max():.1e}"))
+        return [*rows, ("time", f"{self.seconds:.3g} s")]
+
     def __repr__(self) -> str:
-        return f"<OTResultList {len(self)} problems, mean value {self.value.mean():.6g}, time {self.seconds:.3g} s>"
+        return _text(self)
+
+    def _repr_html_(self) -> str:
+        return _table(self)
 
     @property
     def value(self) -> NDArray[np.float64]:

@@ -62,4 +62,6 @@ class Solution:
 
 def status(lower: float, upper: float, size: float) -> str:
     """Return "optimal" where the bounds agree to the documented tolerance, else "gap open"."""
+    if not np.isfinite(upper):  # a plan with forbidden arcs
+        return "gap open"
     return "optimal" if upper - lower <= RELATIVE_GAP * abs(upper) + POTENTIAL_GAP * size else "gap open"

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
-from ..core import native, validation
+from ..core import validation
 from ..core.costs import Cost, as_cost
-from ..core.problems import Problem, pairs
-from ..core.problems import problem as make_problem
+from ..core.problems import Problem
 from ..sampling.schedules import Schedule
-from .exact import cross, in_threads, memory_needed
-from .gibbs import GibbsSolver, Sample, sample_of
-from .partial import PartialResult, partial_problem
+from .options import Options
 from .results import OTResult, OTResultList
-from .run import Run, reported_run
-from .solution import PROVED, Solution
-
-_REMOVED = {
-    "exact": "exact solutions are the default; method='gibbs' gives the sampler's estimate",
-    "converged": "the result has status and mixed",
-}
-_CHAINS = ("n_sweeps", "schedule", "pinned", "diagnostics", "tau", "seed", "ids")
+from .solution import PROVED
 
 
 def solve(
@@ -135,15 +123,14 @@ def solve(
     4.0
     """
     begun = time.perf_counter()
-    problem = _problem(p, q, cost, ("p", "q"), normalize, penalty, mass, method)
+    options = Options.of(locals(), removed)
+    problem = options.problem(p, q, as_cost(cost), ("p", "q"))
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
-    chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
-    partial = penalty is not None or mass is not None
-    limits = _limits(max_seconds, max_memory)
-    solver = _Solver(method, gap, warm_start, {**chains, "seed": seed, **removed}, n_jobs, verbose, partial, limits)
-    result = solver(problem)
-    result.single, result.seconds = True, time.perf_counter() - begun
+    result = options.solve(problem)
+    result.single = True
+    _warn([result], options)
+    result.seconds = time.perf_counter() - begun
     return result
 
 
@@ -217,182 +204,59 @@ def solve_batch(
     array([2.   , 4.667])
     """
     begun = time.perf_counter()
-    chains = {"n_sweeps": n_sweeps, "schedule": schedule, "pinned": pinned, "diagnostics": diagnostics, "tau": tau}
-    options, partial = {**chains, "seed": seed, "ids": ids, **removed}, penalty is not None or mass is not None
-    limits = _limits(max_seconds, max_memory)
-    solver = _Solver(method, gap, warm_start, options, n_jobs, verbose, partial, limits)
+    options = Options.of(locals(), removed)
     result: OTResult | OTResultList
-    if isinstance(cost, Sequence) and len(cost) and all(isinstance(one, Cost) for one in cost):
-        rows = _rows(P, "P", len(cost)), _rows(Q, "Q", len(cost))
-        names = [(f"P[{b}]", f"Q[{b}]") for b in range(len(cost))]
-        every = [_problem(*one, normalize, penalty, mass, method) for one in zip(*rows, cost, names, strict=True)]
-        if [b for b, problem in enumerate(every) if len(problem) != 1]:
-            raise ValueError("P, Q: expected one measure for each cost, got several")
-        result = solver.each(every)
+    if isinstance(cost, list | tuple) and all(isinstance(one, Cost) or np.ndim(one) == 2 for one in cost):
+        result = options.solve_each(_problems(P, Q, cost, options))
+        _warn(list(result), options)
     else:
-        result = solver(_problem(P, Q, cast("Cost | ArrayLike", cost), ("P", "Q"), normalize, penalty, mass, method))
+        result = options.solve(options.problem(P, Q, as_cost(cast("Cost | ArrayLike", cost)), ("P", "Q")))
+        _warn([result], options)
     result.seconds = time.perf_counter() - begun
     return result
 
 
-def _problem(
-    p: Any,
-    q: Any,
-    cost: Cost | ArrayLike,
-    names: tuple[str, str],
-    normalize: bool,
-    penalty: float | None,
-    mass: float | None,
-    method: str,
-) -> Problem:
-    """Return balanced problems, with one more point on either side where mass may be left over."""
-    validation.flag(normalize, "normalize")
-    if penalty is None and mass is None:
-        return make_problem(p, q, cost, names, normalize)
-    if normalize:
-        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty or mass")
-    cost = as_cost(cost)
-    return partial_problem(*pairs(p, q, cost, names), cost, penalty, mass, method == "exact")
+def _problems(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> list[Problem]:
+    """Return one problem for each cost."""
+    if not costs:
+        raise ValueError("cost: is empty; expected a cost, or one for each problem")
+    rows = _rows(P, "P", len(costs)), _rows(Q, "Q", len(costs))
+    names = [(f"P[{b}]", f"Q[{b}]") for b in range(len(costs))]
+    found = [options.problem(p, q, as_cost(c), name) for p, q, c, name in zip(*rows, costs, names, strict=True)]
+    if [b for b, problem in enumerate(found) if len(problem) != 1]:
+        raise ValueError("P, Q: expected one measure for each cost, got several")
+    return found
 
 
 def _rows(x: Any, name: str, n: int) -> Any:
     """Return one measure for each cost."""
-    if x is not None and len(x) != n:
+    if x is None:
+        return [None] * n
+    if sparse.issparse(x):
+        stored = validation.sparse_rows(x, name)
+        x = [stored[[b]] for b in range(stored.shape[0])]
+    if len(x) != n:
         raise ValueError(f"{name}: expected one measure for each of the {n} costs, got {len(x)}")
-    return [None] * n if x is None else x
+    return x
 
 
-@dataclass(eq=False)
-class _Solver:
-    """Solves problems by a method, with the options of `solve`."""
-
-    method: str
-    gap: float | None
-    warm_start: Any
-    chains: dict[str, Any]  # options of the sampler; afterwards those that were given
-    n_jobs: int | None
-    verbose: bool
-    partial: bool
-    limits: tuple[float, float]  # seconds and bytes
-
-    def __post_init__(self) -> None:
-        self.chains = {name: x for name, x in self.chains.items() if x is not None and x is not False}
-        for name in self.chains:
-            if name in _REMOVED:
-                raise TypeError(f"{name}: was removed; {_REMOVED[name]}")
-            if name not in _CHAINS:
-                raise TypeError(f"{name}: is no argument of solve or solve_batch")
-        native.threads(self.n_jobs)
-        if validation.choice(self.method, "method", ("exact", "gibbs")) == "exact":
-            if self.chains:
-                name = next(iter(self.chains))
-                raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' with it")
-        elif self.gap is not None:
-            raise ValueError("gap: the sampler's estimate has no gap; expected it with method='exact' only")
-        if self.gap is not None:
-            validation.positive(self.gap, "gap")
-
-    def __call__(self, problem: Problem) -> OTResult:
-        """Solve a batch of problems that share a cost."""
-        with self._run(len(problem)) as run:
-            return self._solve(problem, run)
-
-    def _run(self, n: int) -> AbstractContextManager[Run]:
-        """Return the run of a call with n problems."""
-        seconds, memory = self.limits
-        threads = max(1, native.threads(self.n_jobs) // n)
-        label, endless = ("transport", True) if self.method == "exact" else ("Gibbs-OT", False)
-        return reported_run(label, self.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
-
-    def _solve(self, problem: Problem, run: Run) -> OTResult:
-        """Solve a batch of problems within a run."""
-        warm = self.warm_start
-        if warm is not None:
-            _check_warm_start(warm, problem, self.chains)
-        if self.method == "gibbs":
-            sample = None if warm is None else _sample(warm)
-            solver = GibbsSolver(warm_start=sample, n_jobs=self.n_jobs, run=run, **self.chains)
-            return self._result(problem, None, solver(problem), 0.0)
-        if run.max_memory < np.inf:
-            _check_memory(memory_needed(problem, self.n_jobs), run.max_memory)
-        U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
-        solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
-        if open_gaps := [solution for solution in solutions if solution.status not in PROVED]:
-            _warn(open_gaps, len(solutions))
-        return self._result(problem, solutions, None, 0.0)
-
-    @property
-    def _result(self) -> type[OTResult]:
-        """The class of the results."""
-        return PartialResult if self.partial else OTResult
-
-    def each(self, problems: list[Problem]) -> OTResultList:
-        """Solve problems with costs of their own, in threads."""
-        warm = self.warm_start
-        if warm is not None and len(warm) != len(problems):
-            raise ValueError(f"warm_start: has {len(warm)} problems; expected {len(problems)}")
-        ids = self.chains.get("ids", range(len(problems)))
-
-        def work(b: int) -> OTResult:
-            begun = time.perf_counter()
-            chains = {**self.chains, "ids": [ids[b]]} if self.method == "gibbs" and warm is None else self.chains
-            one = replace(self, chains=chains, n_jobs=None, warm_start=None if warm is None else warm[b])
-            result = one._solve(problems[b], run)
-            result.single, result.seconds = True, time.perf_counter() - begun
-            return result
-
-        with self._run(len(problems)) as run:
-            return OTResultList(in_threads(work, range(len(problems)), self.n_jobs), 0.0)
-
-
-def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:
-    """Refuse a warm start from another kind of problem, or with other noise."""
-    if not isinstance(warm_start, OTResult):
-        raise TypeError(f"warm_start: expected an OTResult, got {type(warm_start).__name__}")
-    for name in ("ids", "seed"):
-        if name in given:
-            raise ValueError(f"{name}: a warm start keeps those of its result; leave it out")
-    before = warm_start.problem
-    if len(before) != len(problem) or before.cost.shape != problem.cost.shape:
-        raise ValueError(
-            f"warm_start: has {len(before)} problems of {before.cost.shape[0]} x {before.cost.shape[1]} points; "
-            f"expected {len(problem)} of {problem.cost.shape[0]} x {problem.cost.shape[1]}"
+def _warn(results: list[OTResult], options: Options) -> None:
+    """Warn the caller of `solve` once of gaps that stay open, and of chains that ended early."""
+    text = ""
+    solutions = [solution for result in results for solution in result.solved or []]
+    if open_gaps := [solution for solution in solutions if solution.status not in PROVED]:
+        worst = max(float(np.max(result.gap)) for result in results)
+        if any(solution.status == "budget spent" for solution in open_gaps):
+            advice = "Allow more time or memory, or ask for a gap"
+        else:
+            advice = "Scale or shift the costs so that rounding matters less"
+        text = (
+            f"{len(open_gaps)} of {len(solutions)} problems ended with an open gap, the largest is {worst:.1e} of the "
+            f"value; the bounds of the result are valid. {advice}"
         )
+    elif options.cut:
+        text = "the sampler ended before its last sweep; the estimate is rougher. Allow more time, or fewer n_sweeps"
+    if text:
+        from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-
-def _sample(result: OTResult) -> Sample:
-    """Return the chains of a result, or some that start from its potentials."""
-    return sample_of(result.problem, result.solutions) if result.sample is None else result.sample
-
-
-def _limits(max_seconds: float | None, max_memory: float | None) -> tuple[float, float]:
-    """Return the time and the memory of a solve; infinite where none is given."""
-    limits = {"max_seconds": max_seconds, "max_memory": max_memory}
-    seconds, memory = (math.inf if x is None else validation.positive(x, name) for name, x in limits.items())
-    return seconds, memory
-
-
-def _check_memory(needed: float, most: float) -> None:
-    """Refuse problems that need more memory than allowed."""
-    if needed > most:
-        raise ValueError(
-            f"max_memory: this takes about {needed:.2g} bytes, more than the {most:.2g} allowed; "
-            "expected more memory, fewer points or fewer n_jobs"
-        )
-
-
-def _warn(open_gaps: list[Solution], n: int) -> None:
-    """Warn of problems whose gap stays open."""
-    from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
-
-    worst = max((s.upper - s.lower) / abs(s.value) if s.value else np.inf for s in open_gaps)
-    if any(solution.status == "budget spent" for solution in open_gaps):
-        advice = "Allow more time or memory, or ask for a gap"
-    else:
-        advice = "Scale or shift the costs so that rounding matters less"
-    warnings.warn(
-        f"{len(open_gaps)} of {n} problems ended with an open gap, the largest is {worst:.1e} of the "
-        f"value; the bounds of the result are valid. {advice}",
-        ConvergenceWarning,
-        stacklevel=6,
-    )
+        warnings.warn(text, ConvergenceWarning, stacklevel=3)

@@ -1,0 +1,209 @@
+"""The options of `solve` and `solve_batch` as one object, which checks them and is called with problems."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..core import native, validation
+from ..core.costs import Cost
+from ..core.problems import Problem, pairs
+from ..core.problems import problem as make_problem
+from ..sampling.schedules import Schedule
+from .exact import cross, in_threads, memory_needed
+from .gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
+from .partial import PartialResult, is_large, partial_problem
+from .results import OTResult, OTResultList
+from .run import Run, reported_run
+
+_REMOVED = {
+    "exact": "was removed; exact solutions are the default, and method='gibbs' gives the sampler's estimate",
+    "converged": "was removed; the result has status and mixed",
+    "coupling": "was removed; plan of the result is a coupling",
+    "ids": "is an argument of solve_batch",
+}
+_CHAINS = ("n_sweeps", "schedule", "pinned", "diagnostics", "tau", "seed", "ids")
+
+
+@dataclass(eq=False)
+class Options:
+    """The options of `solve` and `solve_batch`.
+
+    Attributes
+    ----------
+    method, gap, normalize, penalty, mass, max_seconds, max_memory, warm_start, n_jobs, verbose
+        As for `solve`.
+    n_sweeps, schedule, pinned, diagnostics, tau, seed
+        As for `solve`.
+    ids
+        As for `solve_batch`.
+    chains : dict
+        The options of the sampler that were given.
+    cut : bool
+        Whether chains ended before their last sweep.
+    """
+
+    method: str
+    gap: float | None
+    normalize: bool
+    penalty: float | None
+    mass: float | None
+    max_seconds: float | None
+    max_memory: float | None
+    warm_start: Any
+    n_sweeps: int | None
+    schedule: Schedule | None
+    pinned: bool
+    diagnostics: bool
+    tau: int | None
+    seed: int | None
+    n_jobs: int | None
+    verbose: bool
+    ids: ArrayLike | None = None
+    chains: dict[str, Any] = field(init=False)
+    cut: bool = field(init=False, default=False)
+
+    @classmethod
+    def of(cls, arguments: dict[str, Any], removed: dict[str, Any]) -> Options:
+        """Return the options among the arguments of a call, after a check.
+
+        Parameters
+        ----------
+        arguments : dict
+            All arguments by name.
+        removed : dict
+            Arguments that there are not or no longer, which are refused.
+
+        Returns
+        -------
+        Options
+        """
+        for name in removed:
+            raise TypeError(f"{name}: {_REMOVED.get(name, 'is no argument of solve or solve_batch')}")
+        return cls(**{name: x for name, x in arguments.items() if name in _NAMES})
+
+    def __post_init__(self) -> None:
+        given = ((name, getattr(self, name)) for name in _CHAINS)
+        self.chains = {name: x for name, x in given if x is not None and x is not False}
+        native.threads(self.n_jobs)
+        validation.flag(self.normalize, "normalize")
+        if validation.choice(self.method, "method", ("exact", "gibbs")) == "exact":
+            for name in self.chains:
+                raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' with it")
+        elif self.gap is not None:
+            raise ValueError("gap: the sampler's estimate has no gap; expected it with method='exact' only")
+        for name in ("gap", "max_seconds", "max_memory"):
+            if (x := getattr(self, name)) is not None:
+                validation.positive(x, name)
+        if self.partial and self.normalize:
+            raise ValueError(
+                "normalize: masses matter where some may be left over; expected False with penalty or mass"
+            )
+
+    @property
+    def partial(self) -> bool:
+        """Whether mass may be left over."""
+        return self.penalty is not None or self.mass is not None
+
+    def problem(self, p: Any, q: Any, cost: Cost, names: tuple[str, str]) -> Problem:
+        """Return balanced problems, with one more point on either side where mass may be left over."""
+        if not self.partial:
+            return make_problem(p, q, cost, names, self.normalize)
+        if not (self.method == "exact" and is_large(cost)):
+            self._allow(24.0 * (cost.shape[0] + 1) * (cost.shape[1] + 1))  # the matrix with the points, and copies
+        measures = pairs(p, q, cost, names)
+        return partial_problem(*measures, cost, self.penalty, self.mass, self.method == "exact")
+
+    def solve(self, problem: Problem) -> OTResult:
+        """Solve a batch of problems that share a cost."""
+        self._check_memory([problem])
+        with self._run(len(problem)) as run:
+            return self._solve(problem, run)
+
+    def solve_each(self, problems: list[Problem]) -> OTResultList:
+        """Solve problems with costs of their own, in threads."""
+        warm, ids = self.warm_start, self.chains.get("ids", range(len(problems)))
+        for name, x in (("warm_start", warm), ("ids", ids)):
+            if x is not None and len(x) != len(problems):
+                raise ValueError(f"{name}: has {len(x)} entries; expected one for each of the {len(problems)} problems")
+        self._check_memory(problems)
+
+        def work(b: int) -> OTResult:
+            begun = time.perf_counter()
+            own = [ids[b]] if self.method == "gibbs" and warm is None else self.ids
+            one = replace(self, ids=own, n_jobs=None, warm_start=None if warm is None else warm[b])
+            result = one._solve(problems[b], run)
+            self.cut |= one.cut
+            result.single, result.seconds = True, time.perf_counter() - begun
+            return result
+
+        with self._run(len(problems)) as run:
+            return OTResultList(in_threads(work, range(len(problems)), self.n_jobs), 0.0)
+
+    def _run(self, n: int) -> AbstractContextManager[Run]:
+        """Return the run of a call with n problems."""
+        label, endless = ("transport", True) if self.method == "exact" else ("Gibbs-OT", False)
+        seconds, memory = (math.inf if x is None else float(x) for x in (self.max_seconds, self.max_memory))
+        threads = max(1, native.threads(self.n_jobs) // n)
+        return reported_run(label, self.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
+
+    def _solve(self, problem: Problem, run: Run) -> OTResult:
+        """Solve a batch of problems within a run."""
+        warm, result = self.warm_start, PartialResult if self.partial else OTResult
+        if warm is not None:
+            _check_warm_start(warm, problem, self.chains)
+        if self.method == "gibbs":
+            start = None if warm is None else _sample(warm)
+            sample = GibbsSolver(warm_start=start, n_jobs=self.n_jobs, run=run, **self.chains)(problem)
+            self.cut = run.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
+            return result(problem, None, sample, 0.0)
+        U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
+        solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
+        return result(problem, solutions, None, 0.0)
+
+    def _check_memory(self, problems: list[Problem]) -> None:
+        """Refuse problems that need more memory than allowed; as many are solved at once as there are threads."""
+        if self.max_memory is None:
+            return
+        if self.method == "gibbs":
+            needed = [memory_of_chains(problem, self.n_sweeps or SWEEPS) for problem in problems]
+        else:
+            needed = [memory_needed(problem, self.n_jobs) for problem in problems]
+        self._allow(sum(sorted(needed)[-native.threads(self.n_jobs) :]))
+
+    def _allow(self, needed: float) -> None:
+        """Refuse work that needs so many bytes if that is more than allowed."""
+        if self.max_memory is not None and needed > self.max_memory:
+            raise ValueError(
+                f"max_memory: this takes about {needed:.2g} bytes, more than the {self.max_memory:.2g} allowed; "
+                "expected more memory, fewer points or fewer n_jobs"
+            )
+
+
+_NAMES = [name for name in Options.__dataclass_fields__ if name not in ("chains", "cut")]
+
+
+def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:
+    """Refuse a warm start from another kind of problem, or with other noise."""
+    if not isinstance(warm_start, OTResult):
+        raise TypeError(f"warm_start: expected an OTResult, got {type(warm_start).__name__}")
+    for name in ("ids", "seed"):
+        if name in given:
+            raise ValueError(f"{name}: a warm start keeps those of its result; leave it out")
+    before = warm_start.problem
+    if len(before) != len(problem) or before.cost.shape != problem.cost.shape:
+        raise ValueError(
+            f"warm_start: has {len(before)} problems of {before.cost.shape[0]} x {before.cost.shape[1]} points; "
+            f"expected {len(problem)} of {problem.cost.shape[0]} x {problem.cost.shape[1]}"
+        )
+
+
+def _sample(result: OTResult) -> Sample:
+    """Return the chains of a result, or some that start from its potentials."""
+    return sample_of(result.problem, result.solutions) if result.sample is None else result.sample

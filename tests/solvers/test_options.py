@@ -1,0 +1,85 @@
+"""What `solve` and `solve_batch` take as arguments, and what they refuse."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from gibbsot import DenseCost, GridCost, PointCost, solve, solve_batch
+
+RNG = np.random.default_rng(0)
+P, Q, M = *RNG.dirichlet(np.ones(12), size=2), RNG.random((12, 12))
+W = solve(P, Q, M).value
+
+
+@pytest.mark.parametrize("value", [True, False, None])
+@pytest.mark.parametrize("call", [solve, solve_batch])
+@pytest.mark.parametrize(
+    ("name", "replacement"),
+    [("exact", "method='gibbs'"), ("converged", "status and mixed"), ("coupling", "plan"), ("other", "no argument")],
+)
+def test_removed_arguments_name_what_replaces_them_whatever_their_value(call, name, replacement, value):
+    with pytest.raises(TypeError, match=f"^{name}: .*{replacement}"):
+        call(P, Q, M, **{name: value})
+
+
+def test_ids_belong_to_batches():
+    with pytest.raises(TypeError, match="ids: is an argument of solve_batch"):
+        solve(P, Q, M, method="gibbs", ids=[3])
+
+
+@pytest.mark.parametrize("name", ["coupling", "converged"])
+def test_removed_attributes_are_type_errors_and_absent(name):
+    result = solve(P, Q, M)
+    with pytest.raises(TypeError, match=f"{name} was removed"):
+        getattr(result, name)
+    assert not hasattr(result, name)
+
+
+def test_masks_in_lists_are_refused():
+    masked = np.ma.array(P, mask=P > 0.1)
+    with pytest.raises(ValueError, match=r"P\[1\]: has masked entries"):
+        solve_batch([P, masked], Q, M)
+    with pytest.raises(ValueError, match=r"Q\[0\]: has masked entries"):
+        solve_batch(P.reshape(3, 4), [masked.reshape(3, 4)] * 2, GridCost((3, 4)), normalize=True)
+
+
+def coarse(shape):
+    """Weights in half precision whose sums differ as rounding makes it likely."""
+    rows = [(x / x.sum()).astype(np.float16) for x in RNG.random((2, *shape))]
+    assert abs(rows[0].sum(dtype=float) - rows[1].sum(dtype=float)) > 1e-6
+    return rows
+
+
+def test_sums_of_half_precision_in_images_and_lists():
+    side = 64
+    p, q = coarse((side, side))
+    cost = GridCost((side, side))
+    q[0, 0] += np.float16(0.1)  # more than 4 eps times a side, less than 4 eps times the number of pixels
+    value = solve(p, q, cost, gap=0.1).value
+    assert solve_batch([p], [q], cost, gap=0.1).value == [value]
+    assert solve_batch([p.ravel()], [q.ravel()], cost, gap=0.1).value == [value]
+    with pytest.raises(ValueError, match="sums that agree"):
+        solve(p.astype(np.float32), q.astype(np.float32), cost)
+
+
+def test_costs_of_their_own_may_be_matrices_and_measures_sparse():
+    rows = sparse.csr_array(np.stack([P, Q]))
+    result = solve_batch(rows, [Q, P], [M, DenseCost(M.T)])
+    assert result.value == pytest.approx([W, W], rel=1e-12)
+    assert "2 optimal" in repr(result)
+    assert "<th>largest gap</th>" in result._repr_html_()
+    with pytest.raises(ValueError, match="cost: is empty"):
+        solve_batch(None, None, [])
+    with pytest.raises(ValueError, match="P: expected one measure for each of the 3 costs, got 2"):
+        solve_batch(rows, None, [M] * 3)
+
+
+def test_ids_of_problems_with_costs_of_their_own():
+    clouds = [PointCost(np.random.default_rng(b).random((4, 2))) for b in range(2)]
+    with pytest.raises(ValueError, match="ids: has 1 entries; expected one for each of the 2 problems"):
+        solve_batch(None, None, clouds, method="gibbs", ids=[1], n_sweeps=3)
+
+
+def test_partial_results_show_the_sizes_of_the_measures():
+    shown = repr(solve([3, 1], [0, 2], [[0, 5], [5, 0]], penalty=1))
+    assert shown.startswith("<PartialResult value 4 (optimal), bounds 4 <= W <= 4, size 2 x 2 points")
