@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gibbsot import datasets
 from gibbsot.core import native
 from gibbsot.distributed.shards import LocalShards
+from kernels import using
 
 settings.register_profile("gibbsot", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("gibbsot")
@@ -40,7 +41,7 @@ def fives() -> NDArray[np.float64]:
 @pytest.fixture(params=native.available())
 def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run a test with each kernel that this machine supports, NumPy last."""
-    with native.using(request.param):
+    with using(request.param):
         yield request.param
 
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gibbsot import DenseCost
-from gibbsot.core import native
 from gibbsot.solvers import multiscale
 from gibbsot.solvers.crossover import crossover
 from gibbsot.solvers.line import solve_line
 from gibbsot.solvers.network_simplex import solve_dense
+from kernels import using
 from rational import hard_points, hard_problem, rational_optimum
 
 Array = NDArray[np.float64]
@@ -55,7 +55,7 @@ def crossed(p: Array, q: Array, C: Array) -> Answer:
 
 def without_kernels(p: Array, q: Array, C: Array) -> Answer:
     """Cross over by HiGHS."""
-    with native.using("numpy"):
+    with using("numpy"):
         return crossed(p, q, C)
 
 

@@ -15,6 +15,7 @@ from cases import KINDS, cost
 from gibbsot import DenseCost, GridCost, PointCost, WassersteinNMF, coulomb
 from gibbsot.core import native
 from gibbsot.core.costs import from_arrays
+from kernels import using
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -52,7 +53,7 @@ def test_grid_products_on_random_shapes(shape, power, seed):
     np.testing.assert_allclose(M.matrix(), dense, rtol=1e-12, atol=1e-15)
     h = rng.normal(size=len(x))
     for level in native.available():
-        with native.using(level):
+        with using(level):
             np.testing.assert_allclose(M.row_min(h), (dense + h).min(axis=1), rtol=1e-12, atol=1e-14)
             np.testing.assert_allclose(M.col_max(h), (h[:, None] - dense).max(axis=0), rtol=1e-12, atol=1e-14)
 
@@ -90,10 +91,10 @@ def test_products_along_long_axes_leave_out_nothing(kind, dtype, seed, noise, em
         lines = x.reshape(shape)
         lines[rng.random(shape[0]) < 0.2] = np.inf
         lines[..., rng.random(shape[-1]) < 0.2] = np.inf
-    with native.using("numpy"):
+    with using("numpy"):
         U, L = M.row_min(h), M.col_max(-g)
     for level in native.available():
-        with native.using(level):
+        with using(level):
             np.testing.assert_array_equal(M.row_min(h), U)
             np.testing.assert_array_equal(M.col_max(-g), L)
 
@@ -130,7 +131,7 @@ def test_nearest_on_random_grids(sides, seed, k, dtype, empty):
     expected = np.sort(sums, axis=1)[:, :k]
     tolerance = 8 * np.finfo(dtype).eps * np.abs(expected[np.isfinite(expected)]).max()
     for level in native.available():
-        with native.using(level):
+        with using(level):
             found = M.row_nearest(h, k)
         values = np.where(found >= 0, np.take_along_axis(sums, found, axis=1), np.inf)
         np.testing.assert_allclose(values, expected, rtol=0, atol=tolerance)
@@ -362,7 +363,7 @@ TAMPERED = {
 def test_a_grid_that_was_tampered_with_is_refused(level, tampered):
     M = GridCost((3, 4))
     TAMPERED[tampered](M)
-    with native.using(level), pytest.raises(ValueError, match="expected"):
+    with using(level), pytest.raises(ValueError, match="expected"):
         transforms(M)
 
 
@@ -371,5 +372,5 @@ def test_a_grid_that_was_tampered_with_is_refused(level, tampered):
 def test_a_matrix_that_was_tampered_with_is_refused(level, shape):
     M = DenseCost(np.ones((3, 5)))
     M.shape = shape
-    with native.using(level), pytest.raises(ValueError, match="expected"):
+    with using(level), pytest.raises(ValueError, match="expected"):
         transforms(M)

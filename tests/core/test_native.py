@@ -11,6 +11,7 @@ import pytest
 from gibbsot import GridCost, Problem
 from gibbsot.core import native
 from gibbsot.sampling import sampler
+from kernels import using
 
 
 def test_kernels_were_compiled():
@@ -158,7 +159,7 @@ WRONG_COSTS = {
 @pytest.mark.parametrize("kind", COSTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_arguments_of_these_tests_are_valid(level, kind, dtype):
-    with native.using(level):
+    with using(level):
         kernels = native.kernels()
     arguments = sampler_arguments(dtype)
     getattr(kernels, f"run_{kind}")(COSTS[kind](dtype), **arguments)
@@ -201,7 +202,7 @@ def test_the_arguments_of_these_tests_are_valid(level, kind, dtype):
 )
 def test_run_checks_its_shapes(kind, name, value, message):
     arguments = sampler_arguments() | {name: value}
-    with native.using(LEVELS[0]), pytest.raises(ValueError, match=re.escape(message)):
+    with using(LEVELS[0]), pytest.raises(ValueError, match=re.escape(message)):
         getattr(native.kernels(), f"run_{kind}")(COSTS[kind](np.float64), **arguments)
 
 
@@ -311,7 +312,7 @@ def test_tampered_objects_raise(level):
         (uniform, np.zeros((2, 12)), cost),
         (uniform, np.full((2, 12), np.nan), cost),
     ]
-    with native.using(level):
+    with using(level):
         for arguments in wrong:
             for pinned in (False, True):
                 with pytest.raises(ValueError, match=": "):

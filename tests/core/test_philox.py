@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from gibbsot.core import native, philox
+from kernels import using
 
 # test vectors of Random123, the reference implementation of the generator: (rounds, counter, key, words)
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
@@ -28,7 +29,7 @@ def test_known_answers(rounds, counter, key, words):
 @pytest.mark.parametrize("level", native.available()[:-1])
 def test_native_draws_the_same(level, dtype):
     expected = philox.exponentials(2**63 + 12345, 2**40 + 7, 2**30 + 3, 1, 1001, dtype)
-    with native.using(level):
+    with using(level):
         got = np.empty(1001, dtype)
         native.kernels().exponentials(seed=2**63 + 12345, id=2**40 + 7, sweep_and_side=2 * (2**30 + 3) + 1, out=got)
     np.testing.assert_allclose(got, expected, rtol=4 * np.finfo(dtype).eps)
@@ -70,7 +71,7 @@ def test_positive_and_bit_identical_for_every_instruction_set():
     for stream in range(25 if levels else 0):
         drawn = []
         for level in levels:
-            with native.using(level):
+            with using(level):
                 out = np.empty(n, np.float32)
                 native.kernels().exponentials(seed=11, id=0, sweep_and_side=stream, out=out)
             drawn.append(out)

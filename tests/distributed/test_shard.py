@@ -98,28 +98,45 @@ def test_a_sample_is_answered_by_the_shards_that_have_it():
 
 
 def test_checksums_tell_data_apart():
-    first, same, other = (initialised(2) for _ in range(3))
-    other.shards[1].oracle.targets.data[0] *= 1.5
+    first, same = initialised(2), initialised(2)
+    rows = X.copy()
+    rows[3, 0] *= 1.5
+    other = LocalShards([BarycenterShard(part, number) for number, part in enumerate(np.split(rows, [2]))])
+    other.initialise(COST, tau=2, seed=3, n_jobs=1)
     assert first.collect(Shard.checksum) == same.collect(Shard.checksum)
     assert first.collect(Shard.checksum)[0] == other.collect(Shard.checksum)[0]
     assert first.collect(Shard.checksum)[1] != other.collect(Shard.checksum)[1]
 
 
 def test_a_shard_is_saved_and_loaded(tmp_path):
-    shards = LocalShards([MixtureShard(X[:2], 0), MixtureShard(X[2:], 1), MixtureShard(0 * X[:1], 2)])
+    """Without its data, which are attached."""
+    given = [X[:2], X[2:], 0 * X[:1]]
+    shards = LocalShards([MixtureShard(rows, number) for number, rows in enumerate(given)])
     shards.initialise(COST, tau=2, seed=3, n_jobs=1)
     D = np.full((2, 6), 2**30 // 6, np.int32)
     D[0, 0] *= 2
     shards.reduce(MixtureShard.start, basis(D), np.empty(0, np.intp), np.empty((0, 2)))
+    sample = Sample(np.arange(4), Mixture(D, best=False))
+    shards.reduce(MixtureShard.estimate, sample, 0.1)
     checksums = shards.save(str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"shard-0000{k}.npz" for k in range(3)]
+    with np.load(tmp_path / "shard-00001.npz") as file:
+        assert {"oracle_h", "oracle_sweep"} < set(file.files)
+        assert not {"oracle_weights", "oracle_columns", "oracle_starts"} & set(file.files)
     loaded = LocalShards([MixtureShard.load(str(tmp_path), k, checksum) for k, checksum in enumerate(checksums)])
     assert loaded.metadata == shards.metadata
     assert loaded.collect(Shard.checksum) == shards.collect(Shard.checksum)
+    assert loaded.collect(Shard.has_data) == [False, False, True]
     np.testing.assert_array_equal(
         loaded.concatenate(MixtureShard.memberships), shards.concatenate(MixtureShard.memberships)
     )
-    sample = Sample(np.arange(4), Mixture(D, best=False))
+    assert loaded.save(str(tmp_path)) == checksums  # a checkpoint before the data came
+    for wrong in ([X[:2], X[1:]], [X[:2], 2 * X[2:] ** 2]):
+        with pytest.raises(ValueError, match=r"X: differs from the data of the fit \(shard 1\)"):
+            loaded.attach([*wrong, 0 * X[:1]])
+    loaded.attach(given)
+    assert all(loaded.collect(Shard.has_data))
+    loaded.attach(given)  # a check
     for one in (shards, loaded):
         one.reduce(MixtureShard.keep_best)
     np.testing.assert_array_equal(*(one.reduce(MixtureShard.estimate, sample, 0.1) for one in (shards, loaded)))
@@ -127,6 +144,13 @@ def test_a_shard_is_saved_and_loaded(tmp_path):
         MixtureShard.load(str(tmp_path), 0, checksums[1])
     with pytest.raises(FileNotFoundError):
         MixtureShard.load(str(tmp_path), 3, checksums[1])
+
+
+def test_each_shard_gets_its_own_rows():
+    shards = initialised(1, 2, 4)
+    assert [rows.tolist() for rows in shards.split(np.arange(4)).pieces.values()] == [[0], [], [1, 2], [3]]
+    indices = np.array([0, 2])
+    assert [rows.tolist() for rows in shards.split(10 * indices, indices).pieces.values()] == [[0], [], [20], []]
 
 
 def test_sources(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gibbsot.distributed import worker
-from gibbsot.distributed.worker import Call, Checkpoint, InUse, Log, LostShardError
+from gibbsot.distributed.worker import Call, Checkpoint, InUse, Log, LostShardError, Split
 
 KEY = "client", "fit", 0
 HERE = InUse("client", ["fit"], ["client"])
@@ -17,8 +17,16 @@ TOTAL = Call("get", (), {})
 class Counter:
     """As a shard for this: it adds numbers."""
 
+    number = 0
+
     def __init__(self, total: int) -> None:
-        self.total = total
+        self.total, self.sources = total, []
+
+    def __len__(self) -> int:
+        return 7
+
+    def attach(self, source: int) -> None:
+        self.sources.append(source)
 
     def add(self, number: int) -> int:
         self.total += number
@@ -51,11 +59,11 @@ def entries(monkeypatch):
 
 def test_a_command_runs_once():
     worker.restore(KEY, Counter, 10, Log(0, []), HERE)
-    assert worker.position(KEY) == 0
+    assert worker.position(KEY) == (0, 7)
     assert worker.run_command(KEY, (1, ADD)) == 12
     assert worker.run_command(KEY, (1, ADD)) == 12  # sent again: the same answer
     assert worker.run_query(KEY, (1, TOTAL)) == 12
-    assert worker.position(KEY) == 1
+    assert worker.position(KEY) == (1, 7)
     for run, position in ((worker.run_command, 3), (worker.run_query, 0), (worker.run_query, 2)):
         with pytest.raises(LostShardError):
             run(KEY, (position, ADD))
@@ -67,7 +75,7 @@ def test_a_command_that_fails_loses_the_shard():
     worker.restore(KEY, Counter, 10, Log(0, []), HERE)
     with pytest.raises(KeyError, match="a bug"):
         worker.run_command(KEY, (1, Call("fail", (), {})))
-    assert worker.position(KEY) == -1
+    assert worker.position(KEY) == (-1, 0)
 
 
 def test_replay():
@@ -83,6 +91,30 @@ def test_replay():
     worker.entries.clear()
     with pytest.raises(ValueError, match=r"shard 0: all of its checkpoints are damaged \(damaged\)"):
         worker.restore(KEY, Counter, None, Log(3, [ADD], checkpoints[1:]), HERE)
+
+
+def test_a_shard_of_a_checkpoint_gets_its_data(entries):
+    """At its restoration if they are known, else later."""
+    checkpoints = [Checkpoint(3, "run", ["16"])]
+    worker.restore(KEY, Counter, 5, Log(3, [ADD], checkpoints), HERE)
+    assert entries[KEY].shard.sources == [5]
+    entries.clear()
+    worker.restore(KEY, Counter, None, Log(3, [ADD], checkpoints), HERE)
+    assert entries[KEY].shard.sources == []
+    worker.attach(KEY, 6)
+    assert entries[KEY].shard.sources == [6]
+    with pytest.raises(LostShardError):
+        worker.attach(("client", "fit", 1), 6)
+
+
+def test_pieces_of_arguments():
+    """A call is sent with those that are needed."""
+    call = Call("add", (Split.of([2, 3, 4]),), {})
+    assert call.run(Counter(10)) == 12
+    few = call.narrowed([0, 2])
+    assert few.args[0].pieces == {0: 2, 2: 4}
+    assert few.run(Counter(10)) == 12
+    assert ADD.narrowed([1]) is ADD
 
 
 def test_a_shard_moves(entries):

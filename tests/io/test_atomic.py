@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,57 @@ def test_an_output_folder_is_removed_if_the_work_fails(tmp_path):
 def test_an_output_folder_that_is_a_file(folder):
     with pytest.raises(NotADirectoryError, match="is a file; expected a folder"), atomic.output_folder(folder / "a"):
         pytest.fail("not reached")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot fsync a folder")
+def test_renames_are_on_the_disk(folder, monkeypatch):
+    """First the content, then the rename, then the entry of the folder."""
+    events, fsync, replace = [], os.fsync, os.replace
+
+    def synced(descriptor):
+        events.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    def renamed(*paths):
+        events.append("rename")
+        replace(*paths)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    with atomic.replace_file(folder / "a.txt") as file:
+        file.write(b"new")
+    assert events == ["file", "rename", "folder"]
+    events.clear()
+    with atomic.FileGroup() as files:
+        for name in "ab":
+            with files.open(folder / name) as file:
+                file.write(b"new")
+    assert events == ["file", "file", "rename", "rename", "folder"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot fsync a folder")
+def test_a_file_system_without_fsync_of_folders(folder, monkeypatch):
+    def refused(descriptor):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refused)
+    number = errno.EINVAL
+    atomic.sync_folder(folder)
+    number = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        atomic.sync_folder(folder)
+
+
+def test_temporaries_of_killed_processes_are_removed(folder):
+    """Those of both ways to write, in subfolders too, and nothing else."""
+    mine = [".hidden", ".a.txt.0123abcd", "model.npz", ".model.npz", ".model.npz.0123abc", "x.npz.0123abcd"]
+    theirs = [".model.npz.0123abcd", ".components.npy.ffffffff", "..model.npz.01234567.89abcdef"]
+    below = folder / "checkpoints" / "epoch-1"
+    below.mkdir(parents=True)
+    for place in (folder, below):
+        for name in (*mine, *theirs):
+            (place / name).touch()
+    removed = atomic.remove_temporaries(folder)
+    assert sorted(path.name for path in removed) == sorted(2 * theirs)
+    assert set(mine) <= {path.name for path in folder.iterdir()}
+    assert sorted(path.name for path in below.iterdir()) == sorted(mine)

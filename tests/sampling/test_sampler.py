@@ -12,6 +12,7 @@ from cases import KINDS, batch, problems
 from gibbsot import GridCost, Problem, problem
 from gibbsot.core import native
 from gibbsot.sampling import sampler
+from kernels import using
 
 NATIVE = native.available()[:-1]
 
@@ -43,11 +44,11 @@ def in_boxes(shape: tuple[int, ...], dtype) -> Problem:
 def test_native_is_the_numpy_step(kind, dtype, tau, pinned):
     pair = batch(kind, dtype=dtype) if isinstance(kind, str) else in_boxes(kind, dtype)
     T = np.geomspace(0.1, 1e-4, 30)
-    with native.using("numpy"):
+    with using("numpy"):
         expected = outputs(pair, T, tau=tau, pinned=pinned)
     results = []
     for level in NATIVE:
-        with native.using(level):
+        with using(level):
             results.append(outputs(pair, T, tau=tau, pinned=pinned))
         for name, value in results[-1].items():
             # noise T / p_i has no upper bound, so g and h are compared relative to themselves

@@ -14,6 +14,7 @@ from gibbsot import DenseCost, GridCost, PointCost, datasets, problem, solve, so
 from gibbsot.core import native
 from gibbsot.solvers import exact
 from gibbsot.solvers.crossover import crossover
+from kernels import using
 
 
 def dense_value(p, q, M) -> float:
@@ -58,7 +59,7 @@ def test_arcs_give_what_all_arcs_give(monkeypatch, kind, kernel):
     whole = solve_batch(pair.p, pair.q, pair.cost)
     monkeypatch.setattr(exact, "_STORED_PAIRS", 0)
     monkeypatch.setattr(exact, "_OTHER_PAIRS", 0)
-    with native.using("numpy" if kernel == "numpy" else native.name()):
+    with using("numpy" if kernel == "numpy" else native.name()):
         result = solve_batch(pair.p, pair.q, pair.cost)
     np.testing.assert_allclose(result.value, whole.value, rtol=1e-9, atol=1e-14)
     for p, q, one in zip(pair.p, pair.q, result, strict=True):

@@ -20,6 +20,7 @@ from gibbsot.solvers.exact import cross, memory_needed, methods
 from gibbsot.solvers.multiscale import solve_points
 from gibbsot.solvers.pyramid import solve_pyramid
 from gibbsot.solvers.run import Run
+from kernels import using
 
 compiled = pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
 
@@ -83,7 +84,7 @@ def test_crossover_ends_with_bounds_and_a_coupling(count, kernel):
     rng, p, q = measures(count, 30, 40)
     cost = DenseCost(rng.random((30, 40)))
     U = np.zeros(30)
-    with native.using(kernel or native.name()):
+    with using(kernel or native.name()):
         check(crossover(p, q, cost, U, 2, run=Countdown(count)), p, q, crossover(p, q, cost, U), cost)
 
 
@@ -91,7 +92,7 @@ def test_without_kernels_the_time_bounds_the_linear_programs():
     rng, p, q = measures(0, 300, 300)
     cost = DenseCost(rng.random((300, 300)))
     best = cross(problem(p / p.sum(), q / q.sum(), cost))[0]
-    with native.using("numpy"):
+    with using("numpy"):
         check(crossover(p, q, cost, np.zeros(300), run=Run(max_seconds=1e-3)), p, q, best, cost)
 
 

@@ -17,6 +17,7 @@ from gibbsot.core import native
 from gibbsot.io import progress
 from gibbsot.sampling import sampler, schedules
 from gibbsot.solvers.gibbs import GibbsSolver
+from kernels import using
 
 estimate, estimate_batch = partial(solve, method="gibbs"), partial(solve_batch, method="gibbs")
 
@@ -52,7 +53,7 @@ def test_coulomb_has_the_value_two(kernel):
 
 def test_numpy_solves_the_papers_examples():
     """The same two problems, smaller, by the NumPy step alone."""
-    with native.using("numpy"):
+    with using("numpy"):
         p, q, cost = datasets.coulomb_uniform(32)
         assert estimate(p, q, cost, schedule=schedules.geometric(2 / 32, 1000)).value == pytest.approx(2, rel=1e-2)
         p, q, cost = datasets.two_modes(32)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import shlex
 import signal
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
+import filelock
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -143,6 +148,49 @@ def print_files(out: Path, names: Sequence[str]) -> None:
     """Print which files were written."""
     text = printable(f"in {out}: {', '.join(names)}")
     Console().print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def locked_folder(out: Path) -> Iterator[None]:
+    """Make a folder for results and lock it; remove what killed runs have left in it.
+
+    Raises
+    ------
+    ValueError
+        If another process has locked it.
+    """
+    with atomic.output_folder(out), ExitStack() as stack:
+        path = out / ".lock"
+        lock = filelock.FileLock(path, timeout=0)
+        try:
+            lock.acquire()
+            if not path.exists():  # removed in between, by a run that ended
+                lock.release()
+                lock.acquire()
+        except filelock.Timeout:
+            hint = "wait until it ends, or choose another --out"
+            raise ValueError(f"--out: another run{_holder(path)} is writing to {out}; {hint}") from None
+        except NotImplementedError:
+            warnings.warn(f"{out}: its file system has no locks; no other run should write to it", stacklevel=2)
+        else:
+            stack.callback(lock.release)
+            stack.callback(_remove_lock, path)  # first
+            path.write_text(f"process {os.getpid()} on {platform.node()}")
+        atomic.remove_temporaries(out)
+        yield
+
+
+def _holder(path: Path) -> str:
+    """Return who has written a lock file."""
+    try:
+        return f" ({path.read_text()})"
+    except OSError:  # Windows does not let others read it
+        return ""
+
+
+def _remove_lock(path: Path) -> None:
+    with suppress(OSError):  # on Windows it is open, and removed when it is released
+        path.unlink()
 
 
 def save_png(files: atomic.FileGroup, path: Path, figure: Figure) -> None:

@@ -48,9 +48,9 @@ def _run(args: Sequence[str] | None) -> int:
     try:
         command = _command()
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("typer", "rich", "click"):
+        if (error.name or "").partition(".")[0] not in ("typer", "rich", "click", "filelock"):
             raise
-        return _fail("the command line needs typer and rich: pip install 'gibbsot[cli]'")
+        return _fail("the command line needs typer, rich and filelock: pip install 'gibbsot[cli]'")
     with warnings.catch_warnings():
         warnings.showwarning = _warn  # one line, without the source location
         try:

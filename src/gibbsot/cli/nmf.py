@@ -122,10 +122,11 @@ def nmf(
         hint = "--shape is for images, --cost for others"
         console.print(printable(f"{data}: the {cost.shape[0]:,} bins are taken to lie on a line; {hint}"))
     with (
-        atomic.output_folder(out),
+        _common.locked_folder(out),
         _client(options) as client,
         Interrupt(lambda: console.print("stopping after this epoch; Ctrl-C again stops immediately")) as interrupt,
     ):
+        options.check()  # again: a run may have ended since
         try:
             model = _fit(options, X, cost, client, interrupt, verbose=not quiet)
         except KeyboardInterrupt:

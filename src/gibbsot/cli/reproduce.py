@@ -13,7 +13,6 @@ from rich.table import Table
 
 from .. import plots
 from ..core import native
-from ..io import atomic
 from . import _common
 from ._common import Jobs, Json, Quiet, Seed
 
@@ -51,7 +50,7 @@ def reproduce(
     wanted = _expand(names or ["all"], report.NAMES)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     try:
-        with atomic.output_folder(out):
+        with _common.locked_folder(out):
             found = report.reproduce(wanted, out, quick=quick, seed=seed, n_jobs=jobs, verbose=not quiet)
     except KeyboardInterrupt:
         console = _common.stderr_console(quiet)

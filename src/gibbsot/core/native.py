@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -17,6 +16,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import validation
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        "gibbsot needs the global interpreter lock, without which its kernels are not tested; "
+        "start this Python with PYTHON_GIL=1 or -X gil=1"
+    )
 
 LEVELS = ("avx512", "avx2", "baseline")
 _UNSET = "unset"
@@ -49,40 +54,24 @@ def available() -> tuple[str, ...]:
     return (*built, "numpy")
 
 
-def select(name: str | None = None) -> str:
-    """Select the kernels that all later calls use.
-
-    Parameters
-    ----------
-    name : str, optional
-        One of those that `available` returns; the best by default.
-
-    Returns
-    -------
-    str
-        The name of the selected kernels.
-
-    Raises
-    ------
-    ValueError
-        If they are not available on this machine.
-    """
+def _select(wanted: str | None = None) -> str:
+    """Select the kernels that all later calls of this process use, by default the best; return their name."""
     global _name, _module
     usable = available()
-    if name is None:
-        name = usable[0]
-        if name == "numpy":
+    if wanted is None:
+        wanted = usable[0]
+        if wanted == "numpy":
             warnings.warn(
                 "gibbsot was installed without its compiled kernels and uses NumPy, about a hundred times slower; "
                 "install a C++ compiler and reinstall gibbsot to have them",
                 RuntimeWarning,
                 stacklevel=2,
             )
-    if name not in usable:
-        raise ValueError(f"GIBBSOT_KERNEL: {name!r} is not available here; expected one of {', '.join(usable)}")
-    _module = None if name == "numpy" else _load(name)
-    _name = name
-    return name
+    if wanted not in usable:
+        raise ValueError(f"GIBBSOT_KERNEL: {wanted!r} is not available here; expected one of {', '.join(usable)}")
+    _module = None if wanted == "numpy" else _load(wanted)
+    _name = wanted
+    return wanted
 
 
 def name() -> str:
@@ -92,7 +81,7 @@ def name() -> str:
     -------
     str
     """
-    return _name if _name != _UNSET else select(os.environ.get("GIBBSOT_KERNEL") or None)
+    return _name if _name != _UNSET else _select(os.environ.get("GIBBSOT_KERNEL") or None)
 
 
 def kernels() -> ModuleType | None:
@@ -104,33 +93,6 @@ def kernels() -> ModuleType | None:
     """
     name()
     return _module
-
-
-@contextmanager
-def using(kernel: str) -> Iterator[None]:
-    """Use the given kernels inside a ``with`` block.
-
-    Parameters
-    ----------
-    kernel : str
-        One of those that `available` returns.
-
-    Yields
-    ------
-    None
-
-    Examples
-    --------
-    >>> with using("numpy"):
-    ...     name()
-    'numpy'
-    """
-    before = name()
-    select(kernel)
-    try:
-        yield
-    finally:
-        select(before)
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.floating]:

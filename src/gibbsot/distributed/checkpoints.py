@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ..io import npz
+from ..io import atomic, npz
 
 Folder = str | os.PathLike[str]
 T = TypeVar("T")
@@ -50,6 +50,7 @@ def writing(folder: Folder, epoch: int, previous: str) -> Iterator[str]:
     current = folder_of(folder, epoch)
     if not npz.remote(folder):
         Path(current).mkdir(parents=True, exist_ok=True)
+        atomic.sync_folder(folder)
     yield current
     for name in _names(folder):
         old = _join(folder, name)
@@ -71,7 +72,7 @@ def load_last(folder: Folder, load: Callable[[str], T]) -> T:
         path = _join(folder, names.pop())
         try:
             return load(path)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError) as error:
             damage = error
             if names:
                 warnings.warn(f"{path}: is damaged or not complete ({error}); trying the one before", stacklevel=3)

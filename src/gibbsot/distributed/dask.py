@@ -20,7 +20,7 @@ import signal
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from functools import partial
@@ -40,6 +40,7 @@ except ImportError:
 from ..core import validation
 from ..io import npz
 from . import worker
+from .command_log import CommandLog
 from .shard import A, add
 from .shards import S, Shards, query_call
 from .worker import Call, Checkpoint, LostShardError
@@ -92,8 +93,8 @@ class DaskShards(Shards[S]):
         self.client: Any = client
         self.kind, self.sources = kind, list(sources)
         self._id = (client.id, secrets.token_hex(8))
-        self._log: list[Call] = []  # commands since the first of `_checkpoints`, or since the start
-        self._log_start = 0  # commands before those
+        self._log = CommandLog()  # since the first of `_checkpoints`, or since the start
+        self._sizes = _sizes(self.sources)
         self._checkpoints = list(checkpoints)
         self._addresses: list[str] = []  # the worker of each shard
         self._threads: dict[str, int] = {}  # of each worker
@@ -111,11 +112,6 @@ class DaskShards(Shards[S]):
     def __reduce__(self) -> Any:
         raise TypeError("a fit on a cluster cannot be copied or pickled; save the model instead")
 
-    @property
-    def _position(self) -> int:
-        """The number of commands so far."""
-        return self._log_start + len(self._log)
-
     def _command(self, call: Call) -> Any:
         self._rebalance()
         self._log.append(call)
@@ -125,25 +121,37 @@ class DaskShards(Shards[S]):
         return self._retry(lambda: self._sum(worker.run_query, call))
 
     def _answers(self, call: Call) -> list[Any]:
-        return self._retry(lambda: self._each(worker.run_query, (self._position, call)))
+        return self._retry(lambda: self._each(worker.run_query, call))
 
     def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> Any:
         """Call a query whose answers are rows of one matrix; return a Dask array whose blocks are on the workers."""
         call = query_call(method)
 
         def blocks() -> list[Any]:
-            found = [self._submit(number, worker.run_query, (self._position, call)) for number in range(len(self))]
+            found = [self._submit(number, worker.run_query, (self._log.end, call)) for number in range(len(self))]
             known = self._results([self.client.submit(worker.shape_and_type, one, pure=False) for one in found])
             return [dask.array.from_delayed(one, *of_one) for one, of_one in zip(found, known, strict=True)]
 
         return dask.array.concatenate(self._retry(blocks))
 
+    def attach(self, sources: Sequence[Any]) -> None:
+        before, self.sources = self.sources, list(sources)
+
+        def attach_all() -> None:
+            numbers = range(len(self))
+            self._results([self._submit(number, worker.attach, self._source(number)) for number in numbers])
+
+        try:
+            self._retry(attach_all)
+        except BaseException:
+            self.sources = before
+            raise
+
     def save(self, folder: str) -> list[str]:
         checksums = super().save(folder)
-        self._checkpoints = [*self._checkpoints, Checkpoint(self._position, folder, checksums)][-2:]
+        self._checkpoints = [*self._checkpoints, Checkpoint(self._log.end, folder, checksums)][-2:]
         if len(self._checkpoints) == 2:
-            self._log = self._log[self._checkpoints[0].position - self._log_start :]
-            self._log_start = self._checkpoints[0].position
+            self._log = self._log.since(self._checkpoints[0].position)
         return checksums
 
     def close(self) -> None:
@@ -222,25 +230,35 @@ class DaskShards(Shards[S]):
     def _restore(self) -> None:
         """Bring all shards to the present position, on workers that are there."""
         workers = self._workers()
-        load = Counter(address for address in self._addresses if address in workers)
         self._addresses += [""] * (len(self) - len(self._addresses))
-        for number, address in enumerate(self._addresses):
-            if address not in workers:
-                self._drop(number, address)
-                address = min(workers, key=lambda other: ((load[other] + 1) / workers[other], other))
-                self._addresses[number] = address
-                load[address] += 1
+        load = self._load()
+        homeless = [number for number, address in enumerate(self._addresses) if address not in workers]
+        for number in sorted(homeless, key=lambda number: -self._sizes[number]):  # the largest first
+            self._drop(number, self._addresses[number])
+            size = self._sizes[number]
+            address = min(workers, key=lambda other: ((load[other] + size) / workers[other], other))
+            self._addresses[number] = address
+            load[address] += size
         self._threads = workers
-        positions = self._each(worker.position)
-        lost = [number for number, k in enumerate(positions) if not self._log_start <= k <= self._position]
-        late = [number for number, k in enumerate(positions) if self._log_start <= k < self._position]
+        found = self._each(worker.position)
+        lost = [number for number, (k, _) in enumerate(found) if not self._log.start <= k <= self._log.end]
+        late = [number for number, (k, _) in enumerate(found) if self._log.start <= k < self._log.end]
         if not lost and not late:
             return
-        in_use = self._in_use()
-        log = self._scatter(worker.Log(self._log_start, self._log, self._checkpoints))
+        in_use, numbers = self._in_use(), [*lost, *late]
+        commands = [call.narrowed(numbers) for call in self._log.calls()]
+        log = self._scatter(worker.Log(self._log.start, commands, self._checkpoints))
         sources = {number: self._source(number) for number in lost} | dict.fromkeys(late)
         tasks = [self._submit(number, worker.restore, self.kind, x, log, in_use) for number, x in sources.items()]
         self._results(tasks)
+        self._sizes = [1.0 + rows for _, rows in self._each(worker.position)]
+
+    def _load(self) -> defaultdict[str, float]:
+        """Return the size of the shards of each worker."""
+        load = defaultdict[str, float](float)
+        for address, size in zip(self._addresses, self._sizes, strict=True):
+            load[address] += size
+        return load
 
     def _source(self, number: int) -> Any:
         """Return the data of a shard as an argument of a task."""
@@ -257,16 +275,16 @@ class DaskShards(Shards[S]):
             return
         self._rebalanced, workers = time.monotonic(), self._workers()
         self._threads = workers
-        load = Counter(self._addresses)
+        load = self._load()
         if not workers.keys() - load.keys() or not load.keys() <= workers.keys():
             return
         moved: dict[int, str] = {}
-        for number, address in enumerate(self._addresses):
+        for number, (address, size) in enumerate(zip(self._addresses, self._sizes, strict=True)):
             least = min(workers, key=lambda other: (load[other] / workers[other], other))
-            if (load[least] + 1) / workers[least] < load[address] / workers[address]:
+            if (load[least] + size) / workers[least] < load[address] / workers[address]:
                 moved[number] = least
-                load.subtract([address])
-                load.update([least])
+                load[address] -= size
+                load[least] += size
         with contextlib.suppress(LostShardError):  # the next call restores what is lost here
             taken = {number: self._submit(number, worker.take) for number in moved}
             for number, address in moved.items():
@@ -298,27 +316,31 @@ class DaskShards(Shards[S]):
             function, (*self._id, number), *args, workers=[self._addresses[number]], pure=False, retries=0
         )
 
-    def _submit_all(self, run: Callable[..., Any], function: Callable[..., Any], *args: Any) -> dict[str, Any]:
+    def _submit_all(
+        self, run: Callable[..., Any], function: Callable[..., Any], call: Call | None = None
+    ) -> dict[str, Any]:
         """Call a function for all shards of each worker, in one task; return the tasks by address."""
-        keys: dict[str, list[worker.Key]] = {}
+        numbers: dict[str, list[int]] = {}
         for number, address in enumerate(self._addresses):
-            keys.setdefault(address, []).append((*self._id, number))
-        return {
-            address: self.client.submit(
-                run, own, self._threads.get(address, 1), function, *args, workers=[address], pure=False, retries=0
+            numbers.setdefault(address, []).append(number)
+        tasks = {}
+        for address, own in numbers.items():
+            keys = [(*self._id, number) for number in own]
+            args = () if call is None else ((self._log.end, call.narrowed(own)),)
+            tasks[address] = self.client.submit(
+                run, keys, self._threads.get(address, 1), function, *args, workers=[address], pure=False, retries=0
             )
-            for address, own in keys.items()
-        }
+        return tasks
 
-    def _each(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def _each(self, function: Callable[..., Any], call: Call | None = None) -> list[Any]:
         """Return the answers of all shards."""
-        tasks = self._submit_all(worker.run_all, function, *args)
+        tasks = self._submit_all(worker.run_all, function, call)
         answers = dict(zip(tasks, map(iter, self._results(list(tasks.values()))), strict=True))
         return [next(answers[address]) for address in self._addresses]
 
     def _sum(self, function: Callable[..., Any], call: Call) -> Any:
         """Return the sum of the answers: first on each worker, then over a few workers at a time."""
-        sums = list(self._submit_all(worker.run_sum, function, (self._position, call)).values())
+        sums = list(self._submit_all(worker.run_sum, function, call).values())
         while len(sums) > _ARITY:
             few = [sums[k : k + _ARITY] for k in range(0, len(sums), _ARITY)]
             sums = [self.client.submit(add, group, pure=False) for group in few]
@@ -343,6 +365,18 @@ class DaskShards(Shards[S]):
         if missing:
             what = ", ".join(f"{address} {known.get(address, (0, 'has left'))[1]}" for address in missing)
             raise LostShardError(what)
+
+
+def _sizes(sources: Sequence[Any]) -> list[float]:
+    """Return the sizes of shards that are not read yet, for their placement: rows, or bytes of files; else one each."""
+    try:
+        return [float(1 + source.shape[0]) for source in sources]
+    except (AttributeError, TypeError):
+        pass
+    try:
+        return [float(1 + os.path.getsize(source)) for source in sources]
+    except (OSError, TypeError, ValueError):
+        return [1.0] * len(sources)
 
 
 def _resolve(future: futures.Future[A], call: Callable[[], A]) -> None:

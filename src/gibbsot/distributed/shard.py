@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..core import validation
+from ..core import costs, validation
 from ..core.costs import Cost
 from ..io import npz, schemas
 from ..solvers import evaluation
@@ -36,6 +36,7 @@ M = TypeVar("M")
 A = TypeVar("A")
 
 _ROLE = "__shard_role__"
+_DATA = ("weights", "columns", "starts")  # entries of an oracle's arrays that are the data
 
 
 def command(method: F) -> F:
@@ -174,8 +175,10 @@ class Shard(ABC, Generic[M]):
     bits: int
     quantum: float  # of potentials
     value_quantum: float
-    oracle: Oracle  # missing in a shard without mass
+    oracle: Oracle  # missing in a shard without mass, and until `attach` in one that was loaded without data
     first: int
+    data_checksum: str
+    _chains: dict[str, NDArray[Any]]  # the oracle's arrays without the data, until `attach`
 
     def __init__(self, X: Any, number: int = 0) -> None:
         self.number = number
@@ -198,24 +201,25 @@ class Shard(ABC, Generic[M]):
         return self._metadata
 
     @command
-    def initialise(self, first: Sequence[int], n: int, cost: Cost, tau: int, seed: int, n_jobs: int | None) -> None:
+    def initialise(self, first: int, n: int, cost: Cost, tau: int, seed: int, n_jobs: int | None) -> None:
         """Start the chains.
 
         Parameters
         ----------
-        first : sequence of int
-            The index of the first measure of each shard.
+        first : int
+            The index of the first measure.
         n : int
             The number of measures of all shards.
         cost, tau, seed, n_jobs
             As for `Shards.initialise`.
         """
-        self.first = first[self.number]
+        self.first = first
         self.bits, self.quantum, self.value_quantum = precision(cost, n)
         X, self._X = self._X, None
         if len(self):
             ids = self.first + np.arange(len(self))
             self.oracle = Oracle(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
+        self.data_checksum = self._checksum_of(self.oracle.targets if len(self) else None)
 
     @command
     def set_n_jobs(self, n_jobs: int | None) -> None:
@@ -237,11 +241,43 @@ class Shard(ABC, Generic[M]):
     @query
     def checksum(self) -> str:
         """Return a checksum of the measures."""
+        return self.data_checksum
+
+    @query
+    def has_data(self) -> bool:
+        """Tell whether the measures are here: those of a checkpoint are not, until `attach`."""
+        return not len(self) or hasattr(self, "oracle")
+
+    def attach(self, source: Any) -> None:
+        """Read the measures of a shard that was loaded without them; check those of any other.
+
+        Parameters
+        ----------
+        source : matrix, path or object of Dask
+            The data of the fit.
+
+        Raises
+        ------
+        ValueError
+            If they differ from those of the fit.
+        """
+        given, oracle = self.read(source, self.number), None
+        if len(given) and given._metadata == self._metadata:
+            cost = None if hasattr(self, "oracle") else costs.from_arrays(npz.with_prefix(self._chains, "cost_"))
+            oracle = Oracle(cost or self.oracle.cost, given._X)
+        if given._metadata != self._metadata or self._checksum_of(oracle and oracle.targets) != self.data_checksum:
+            what = f"X: differs from the data of the fit (shard {self.number})"
+            raise ValueError(f"{what}; expected the same measures, in the same shards")
+        if oracle is not None and not hasattr(self, "oracle"):
+            data = oracle.arrays()
+            self.oracle = Oracle.from_arrays(self._chains | {name: data[name] for name in _DATA})
+            del self._chains
+
+    def _checksum_of(self, targets: sparse.csr_array | None) -> str:
         digest = hashlib.sha256(repr(self._metadata).encode())
-        if len(self):
-            targets = self.oracle.targets
+        if targets is not None:
             for x in (targets.data, targets.indices.astype(np.int64), targets.indptr.astype(np.int64)):
-                digest.update(x.tobytes())
+                digest.update(x.data)
         return digest.hexdigest()
 
     @query
@@ -274,19 +310,27 @@ class Shard(ABC, Generic[M]):
 
     @query
     def save(self, folder: str) -> str:
-        """Write the shard to its file in a folder; return the checksum of the file."""
-        return npz.save(f"{folder}/shard-{self.number:05d}.npz", self.schema, self.arrays())
+        """Write the shard without its data to its file in a folder; return the checksum of the file."""
+        return npz.save(f"{folder}/shard-{self.number:05d}.npz", self.schema, self._state())
 
     @query
     def arrays(self) -> dict[str, Any]:
-        """Return the state of the shard, for a file."""
-        state = {name: getattr(self, name) for name in self.saved}
+        """Return the state of the shard with its data, for a file."""
+        data = self.oracle.arrays() if len(self) else {}
+        return self._state() | {f"oracle_{name}": data[name] for name in _DATA if name in data}
+
+    def _state(self) -> dict[str, Any]:
+        """Return the state of the shard without its data."""
+        state = {name: getattr(self, name) for name in (*self.saved, "data_checksum")}
         state |= {f"metadata_{name}": x for name, x in self._metadata._asdict().items()}
-        return state | ({f"oracle_{name}": x for name, x in self.oracle.arrays().items()} if len(self) else {})
+        chains: dict[str, Any] = {}
+        if len(self):
+            chains = self.oracle.arrays() if hasattr(self, "oracle") else self._chains
+        return state | {f"oracle_{name}": x for name, x in chains.items() if name not in _DATA}
 
     @classmethod
     def load(cls, folder: str, number: int, checksum: str) -> Self:
-        """Return the shard that was saved, after a check of its file."""
+        """Return the shard that was saved, after a check of its file, without its data."""
         try:
             arrays = npz.load(f"{folder}/shard-{number:05d}.npz", cls.schema, checksum)
         except FileNotFoundError:  # the name before version 2 of the format
@@ -300,9 +344,15 @@ class Shard(ABC, Generic[M]):
         for name in cls.saved:
             setattr(shard, name, arrays[name] if arrays[name].ndim else arrays[name].item())
         shard._X, shard._metadata = None, Metadata(*(arrays[f"metadata_{name}"].item() for name in Metadata._fields))
-        oracle = npz.with_prefix(arrays, "oracle_")
-        if oracle:
-            shard.oracle = Oracle.from_arrays(oracle)
+        chains = npz.with_prefix(arrays, "oracle_")
+        if "weights" in chains:
+            shard.oracle = Oracle.from_arrays(chains)
+        elif chains:
+            shard._chains = chains
+        if "data_checksum" in arrays:
+            shard.data_checksum = str(arrays["data_checksum"])
+        else:  # files of earlier versions have the data
+            shard.data_checksum = shard._checksum_of(shard.oracle.targets if chains else None)
         return shard
 
     def local(self, indices: Indices) -> tuple[Indices, Indices]:

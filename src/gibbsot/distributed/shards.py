@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..core.costs import Cost
 from .shard import A, Metadata, Shard, add, is_command
-from .worker import Call, Checkpoint
+from .worker import Call, Checkpoint, Split
 
 S = TypeVar("S", bound=Shard[Any])
 P = ParamSpec("P")
@@ -76,12 +76,43 @@ class Shards(ABC, Generic[S]):
         tau, seed, n_jobs
             Of the oracle.
         """
-        counts = [one.n_measures for one in self.metadata]
-        first = np.cumsum([0, *counts[:-1]]).tolist()
-        self.reduce(Shard.initialise, first, sum(counts), cost, tau, seed, n_jobs)
+        *starts, n = self._starts()
+        first: Any = Split.of(starts)
+        self.reduce(Shard.initialise, first, n, cost, tau, seed, n_jobs)
+
+    def split(self, values: NDArray[Any], indices: NDArray[np.intp] | None = None) -> Any:
+        """Return an argument of a command of which each shard gets the rows of its own measures.
+
+        Parameters
+        ----------
+        values : array
+            A row for each measure.
+        indices : array of int, optional
+            The measures of the rows, in ascending order; all by default.
+
+        Returns
+        -------
+        Split
+        """
+        starts = self._starts()[1:-1]
+        return Split.of(np.split(values, starts if indices is None else np.searchsorted(indices, starts)))
+
+    def _starts(self) -> list[int]:
+        """Return the index of the first measure of each shard, and the number of all measures."""
+        return [0, *np.cumsum([one.n_measures for one in self.metadata]).tolist()]
+
+    @abstractmethod
+    def attach(self, sources: Sequence[Any]) -> None:
+        """Give shards of a checkpoint their data, and check that data are those of the fit.
+
+        Parameters
+        ----------
+        sources : sequence of arrays, sparse matrices, Delayed objects or paths
+            The data of each shard.
+        """
 
     def save(self, folder: str) -> list[str]:
-        """Write each shard to a file in a folder; return the checksums of the files."""
+        """Write each shard without its data to a file in a folder; return the checksums of the files."""
         return self.collect(Shard.save, folder)
 
     def close(self) -> None:
@@ -109,6 +140,10 @@ class LocalShards(Shards[S]):
 
     def __len__(self) -> int:
         return len(self.shards)
+
+    def attach(self, sources: Sequence[Any]) -> None:
+        for shard, source in zip(self.shards, sources, strict=True):
+            shard.attach(source)
 
     def concatenate(self, method: Callable[[S], NDArray[Any]], /) -> NDArray[Any]:
         return np.concatenate(self.collect(method))
@@ -147,7 +182,7 @@ def read_shards(client: Any, kind: type[S], sources: Sequence[Any]) -> Shards[S]
 
 
 def load_shards(client: Any, kind: type[S], folder: str, checksums: Sequence[str]) -> Shards[S]:
-    """Return the shards of a checkpoint.
+    """Return the shards of a checkpoint, without their data: `Shards.attach` reads those.
 
     Parameters
     ----------

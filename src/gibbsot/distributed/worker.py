@@ -6,7 +6,6 @@ ensured here: each shard counts the commands it has run.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,17 @@ class LostShardError(Exception):
     """A worker does not hold a shard, or holds it in another state."""
 
 
+class Split(NamedTuple):
+    """An argument that is another one for each shard, by number."""
+
+    pieces: Mapping[int, Any]
+
+    @classmethod
+    def of(cls, pieces: Sequence[Any]) -> Split:
+        """Return the argument of which each shard, in the order of their numbers, gets a piece."""
+        return cls(dict(enumerate(pieces)))
+
+
 class Call(NamedTuple):
     """A method of a shard by its name, and its arguments."""
 
@@ -30,7 +40,15 @@ class Call(NamedTuple):
 
     def run(self, shard: Any) -> Any:
         """Call the method of a shard."""
-        return getattr(shard, self.method)(*self.args, **self.kwargs)
+        args = (x.pieces[shard.number] if isinstance(x, Split) else x for x in self.args)
+        return getattr(shard, self.method)(*args, **self.kwargs)
+
+    def narrowed(self, numbers: Sequence[int]) -> Call:
+        """Return the call with those pieces of its arguments that some shards need."""
+        if not any(isinstance(x, Split) for x in self.args):
+            return self
+        args = (Split({k: x.pieces[k] for k in numbers}) if isinstance(x, Split) else x for x in self.args)
+        return self._replace(args=tuple(args))
 
 
 class Checkpoint(NamedTuple):
@@ -67,10 +85,10 @@ class Entry:
 entries: dict[Key, Entry] = {}  # the shards that this worker holds
 
 
-def position(key: Key) -> int:
-    """Return the number of commands that a shard has run; -1 if it is not here."""
+def position(key: Key) -> tuple[int, int]:
+    """Return the number of commands that a shard has run, and its rows; (-1, 0) if it is not here."""
     entry = entries.get(key)
-    return -1 if entry is None else entry.position
+    return (-1, 0) if entry is None else (entry.position, len(entry.shard))
 
 
 def run_command(key: Key, message: tuple[int, Call]) -> Any:
@@ -116,7 +134,7 @@ def restore(key: Key, kind: Any, source: Any, log: Log, in_use: InUse) -> None:
     kind : class
         Its class.
     source : matrix, path or object of Dask
-        Its data; None if only checkpoints have them.
+        Its data; None if they are not known yet, for a shard of a checkpoint.
     log : Log
         The checkpoints, and the commands to replay.
     in_use : InUse
@@ -129,6 +147,13 @@ def restore(key: Key, kind: Any, source: Any, log: Log, in_use: InUse) -> None:
     with entry.lock:
         for call in log.commands[entry.position - log.start :]:
             _advance(key, entry, call)
+
+
+def attach(key: Key, source: Any) -> None:
+    """Give a shard its data, or check that data are its own."""
+    entry = _entry(key)
+    with entry.lock:
+        entry.shard.attach(source)
 
 
 def take(key: Key) -> tuple[Any, int, Any]:
@@ -190,8 +215,13 @@ def _advance(key: Key, entry: Entry, call: Call) -> None:
 
 def _create(number: int, kind: Any, source: Any, log: Log) -> Entry:
     for position, folder, checksums in reversed(log.checkpoints):
-        with contextlib.suppress(OSError, ValueError):  # damaged or out of reach: use the one before
-            return Entry(kind.load(folder, number, checksums[number]), position)
+        try:
+            shard = kind.load(folder, number, checksums[number])
+        except (OSError, ValueError):  # damaged or out of reach: use the one before
+            continue
+        if source is not None:
+            shard.attach(source)
+        return Entry(shard, position)
     if log.start or source is None:
         folders = ", ".join(checkpoint.folder for checkpoint in log.checkpoints)
         raise ValueError(f"shard {number}: all of its checkpoints are damaged ({folders})")

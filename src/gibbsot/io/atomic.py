@@ -1,19 +1,23 @@
-"""Atomic writes: write to a temporary file beside the target, fsync it, and rename it.
+"""Atomic writes: write to a temporary file beside the target, fsync it, rename it, and fsync the folder.
 
 `replace_file` writes one file, `FileGroup` several that are renamed after all of them are written. `output_folder` and
-`check_target` find out before a long computation whether its results can be written.
+`check_target` find out before a long computation whether its results can be written. `remove_temporaries` removes what
+killed processes have left.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+_TEMPORARY = re.compile(r"\.+[^.].*\.(npy|npz|json|png|html|csv)(\.[0-9a-f]{8})+")  # names of `_temporary`
 
 
 @contextmanager
@@ -46,14 +50,36 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     temporary = _temporary(target)
     try:
         with _naming(target, temporary):
-            with open(temporary, "xb") as file:
+            with _synced(temporary) as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
             os.replace(temporary, target)
+            sync_folder(target.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file for writing; at the end it is on the disk."""
+    with open(path, "xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: str | os.PathLike[str]) -> None:
+    """Write the entries of a folder to the disk, so that a rename in it survives a loss of power; not on Windows."""
+    if os.name == "nt":  # folders cannot be opened there
+        return
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system without it
+            raise
+    finally:
+        os.close(folder)
 
 
 @contextmanager
@@ -95,6 +121,8 @@ class FileGroup:
             if kind is None:
                 for target, temporary in self._temporary.items():
                     os.replace(temporary, target)
+                for folder in {target.parent for target in self._temporary}:
+                    sync_folder(folder)
         finally:
             for temporary in self._temporary.values():
                 temporary.unlink(missing_ok=True)
@@ -110,7 +138,7 @@ class FileGroup:
     @contextmanager
     def open(self, target: Path) -> Iterator[BinaryIO]:
         """Open a target for writing."""
-        with self.path(target) as temporary, replace_file(temporary) as file:
+        with self.path(target) as temporary, _synced(temporary) as file:
             yield file
 
 
@@ -163,3 +191,30 @@ def check_target(target: Path) -> None:
 def _temporary(target: Path) -> Path:
     """Return a hidden path in the folder of the target, so that the rename stays in one file system."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+
+
+def remove_temporaries(folder: Path) -> list[Path]:
+    """Remove the temporary files of processes that were killed, in a folder that no other process writes to.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder; those in it are searched too.
+
+    Returns
+    -------
+    list of Path
+        The files that were removed.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     Path(home, ".model.npz.0123abcd").touch()
+    ...     Path(home, ".mine").touch()
+    ...     [path.name for path in remove_temporaries(Path(home))], os.listdir(home)
+    (['.model.npz.0123abcd'], ['.mine'])
+    """
+    found = [path for path in folder.rglob(".*") if _TEMPORARY.fullmatch(path.name) and path.is_file()]
+    for path in found:
+        path.unlink(missing_ok=True)
+    return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ Array = NDArray[np.float64]
 
 TABLES = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
+_DEFLATE = 1032  # the largest factor by which gzip shrinks a file
 _FORMATS = f"an image ({' '.join(IMAGES)}), .npy, .npz, .csv, .parquet or an idx file of MNIST"
 
 
@@ -265,17 +268,20 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> Table:
 
 def _idx(path: Path) -> NDArray[Any]:
     """Read the format of MNIST: two zeros, the type (8: bytes), the number of axes, the shape, the values."""
-    content = path.read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except READ_ERRORS:
-            raise ValueError(f"{path}: is damaged, decompression failed") from None
-    if content[:3] != b"\0\0\x08" or len(content) < 4:
-        raise ValueError(f"{path}: has an unknown format; expected {_FORMATS}")
-    start = 4 + 4 * content[3]
-    shape = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if len(content) >= start else ()
-    values = np.frombuffer(content[start:], np.uint8)
-    if not shape or len(values) != np.prod(shape, dtype=object):
+    with open(path, "rb") as file:
+        zipped = file.read(2) == b"\x1f\x8b"
+    most = path.stat().st_size * (_DEFLATE if zipped else 1)
+    try:
+        with gzip.open(path) if zipped else open(path, "rb") as file:
+            head = file.read(4)
+            if head[:3] != b"\0\0\x08" or len(head) < 4:
+                raise ValueError(f"{path}: has an unknown format; expected {_FORMATS}")
+            sides = file.read(4 * head[3])
+            shape = tuple(np.frombuffer(sides, ">u4").tolist()) if sides and len(sides) == 4 * head[3] else ()
+            size = math.prod(shape)
+            content = file.read(size + 1) if shape and size <= most else b""
+    except (OSError, EOFError, zlib.error):
+        raise ValueError(f"{path}: is damaged, decompression failed") from None
+    if not shape or len(content) != size:
         raise ValueError(f"{path}: is damaged, its length does not match its shape {shape}")
-    return values.reshape(shape)
+    return np.frombuffer(content, np.uint8).reshape(shape)

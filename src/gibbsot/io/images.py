@@ -93,7 +93,8 @@ def _grey(opened: Any, invert: bool) -> NDArray[Any]:
     """Return the grey values of an open image, in the type that the file has."""
     from PIL import Image, ImageOps
 
-    picture: Any = ImageOps.exif_transpose(opened)
+    picture: Any = opened
+    ImageOps.exif_transpose(picture, in_place=True)
     if picture.mode.startswith(("I", "F")):  # more than the 256 values of "L"
         grey = np.asarray(picture)
     else:

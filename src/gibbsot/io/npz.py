@@ -9,7 +9,8 @@ import os
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ READ_ERRORS = (
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
-_FORMAT = "format.npy"  # the entry with the name and version of the format
-_LONGEST_FORMAT = 2**12  # its size in bytes
+FORMAT = "format.npy"  # the entry with the name and version of the format
+LONGEST_FORMAT = 2**12  # its size in bytes
 
 
 def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]) -> str:
@@ -104,10 +105,10 @@ def load(path: str | os.PathLike[str], schema: Schema, checksum: str | None = No
             raise ValueError("the checksum differs")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.namelist()
-            found = str(read_entry(archive, _FORMAT, _LONGEST_FORMAT)) if _FORMAT in entries else "no format"
+            found = str(read_entry(archive, FORMAT, LONGEST_FORMAT)) if FORMAT in entries else "no format"
             arrays = {}
             if found == schema.identifier or found in schema.earlier:  # nothing else of other files is unpacked
-                entries.remove(_FORMAT)
+                entries.remove(FORMAT)
                 arrays = {entry.removesuffix(".npy"): read_entry(archive, entry) for entry in entries}
     except FileNotFoundError:
         raise
@@ -141,13 +142,21 @@ def read_entry(archive: zipfile.ZipFile, entry: str, most: int | None = None) ->
     ValueError
         If the entry is larger than that, or its size is not the one that the header of the array promises.
     """
-    size = archive.getinfo(entry).file_size
-    if most is not None and size > most:
-        raise ValueError(f"{entry} would have {size} bytes")
+    size = check_entry(archive, entry, most)
     with archive.open(entry) as member:
         array = read_array(member, size)
         member.read()  # to its end, where zipfile checks the CRC
     return array
+
+
+def check_entry(archive: zipfile.ZipFile, entry: str, most: int | None = None) -> int:
+    """Return the size of an entry in bytes; raise ValueError if its array is larger than `most` or than it promises."""
+    size = archive.getinfo(entry).file_size
+    if most is not None and size > most:
+        raise ValueError(f"{entry} would have {size} bytes")
+    with archive.open(entry) as member:
+        read_header(member, size)
+    return size
 
 
 def read_array(file: Any, size: int) -> NDArray[Any]:
@@ -169,6 +178,13 @@ def read_array(file: Any, size: int) -> NDArray[Any]:
     ValueError
         If the header is not valid or promises another size.
     """
+    read_header(file, size)
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def read_header(file: Any, size: int) -> None:
+    """Read the header of a .npy file of a size; raise ValueError if it is not valid or promises another size."""
     form = np.lib.format
     version = form.read_magic(file)
     if version not in ((1, 0), (2, 0)):
@@ -179,8 +195,17 @@ def read_array(file: Any, size: int) -> NDArray[Any]:
         raise ValueError("it has Python objects; expected numbers")
     if promised != size:
         raise ValueError(f"it has {size} bytes, but its header promises {promised}")
-    file.seek(0)
-    return form.read_array(file, allow_pickle=False)
+
+
+@contextmanager
+def complete(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Make what goes wrong with the entries of a file a ValueError that names it."""
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
+    except (TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise ValueError(f"path: {os.fspath(path)} is damaged ({error})") from None
 
 
 def with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
+import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +18,7 @@ from scipy import sparse
 from ..core import validation
 from .formats import PARQUET, TABLES, Array, Table, array, table
 from .images import IMAGES, Source, check_file, image, is_image, shrink
-from .npz import READ_ERRORS
+from .npz import FORMAT, LONGEST_FORMAT, READ_ERRORS, check_entry
 
 __all__ = ["Collection", "Measure", "array", "collection", "image", "matrices", "matrix", "measure"]
 
@@ -211,7 +213,7 @@ def collection(
     else:
         if is_image(where) and where.exists():
             raise ValueError(f"{where}: is one image; expected a folder of them")
-        values = _file_of_measures(where, key, shape is not None)
+        values = _file_of_measures(where, key, shape)
         if labels is not None:
             values = values[_with_label(labels, label, values.shape[0], where)]
         values = _as_images(values[:limit], shape, where)
@@ -227,11 +229,11 @@ def collection(
     return Collection(rows, sides)
 
 
-def _file_of_measures(path: Path, key: str | None, dense: bool) -> Any:
-    """Read the measures of a file: a sparse matrix, unless it has to be dense, or an array of two or three axes."""
+def _file_of_measures(path: Path, key: str | None, shape: tuple[int, int] | None) -> Any:
+    """Read the measures of a file: a sparse matrix, unless its rows are images, or an array of two or three axes."""
     matrix = _sparse(path) if key is None else None
     if matrix is not None:
-        return matrix.toarray() if dense else matrix
+        return matrix.toarray() if shape is not None and matrix.shape[1] == math.prod(shape) else matrix
     found = table(path, key)
     _warn_of_index(found, path, hint="leave it out of the file if it is one")
     if found.values.size == 0 or found.values.ndim not in (2, 3):
@@ -267,6 +269,9 @@ def _sparse(path: Path) -> Any:
     found = None
     if path.suffix.lower() == ".npz" and path.is_file():
         with suppress(*READ_ERRORS):  # not a sparse matrix; `array` reports damage
+            with zipfile.ZipFile(path) as archive:
+                for entry in archive.namelist():  # no more is unpacked than the headers promise
+                    check_entry(archive, entry, LONGEST_FORMAT if entry == FORMAT else None)
             found = sparse.load_npz(path)
     return None if found is None else validation.sparse_rows(found, str(path))
 

@@ -45,8 +45,8 @@ class BarycenterShard(Shard[Array]):
 
     @command
     def set_weights(self, weights: Array | None, cost: Cost) -> None:
-        """Set the weights of all measures, at most one, and the cost in double precision."""
-        own = np.ones(len(self)) if weights is None else weights[self.first : self.first + len(self)]
+        """Set the weights of the measures, at most one, and the cost in double precision."""
+        own = np.ones(len(self)) if weights is None else weights
         self.weights = fixed_point.quantise(own[:, None], 2.0**-self.bits)
         self.cost, self.largest = cost, _LARGEST * cost.spread()
         self.potentials: NDArray[Any] = np.zeros((len(self), cost.shape[0]), np.float32)

@@ -130,6 +130,32 @@ def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Sha
     return found
 
 
+def attach(estimator: Any, shards: Shards[Any], X: Any) -> None:
+    """Give the shards of a fit that is resumed their data, or check that they have them; X is read once.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator that the data are for.
+    shards : Shards
+        The shards of the fit.
+    X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+        The data of the fit.
+
+    Raises
+    ------
+    ValueError
+        If they differ from the data of the fit.
+    """
+    given = sources.split(X)
+    if given is None:
+        given = [measures(estimator, X, depth=5)]
+    if len(given) != len(shards):
+        expected = f"the same measures, in the same {len(shards)} shards"
+        raise ValueError(f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}")
+    shards.attach(given)
+
+
 def _check(estimator: Any, shards: Shards[Any], reset: bool) -> None:
     """Check that shards have the same columns, and warn of rows without mass."""
     metadata = shards.metadata

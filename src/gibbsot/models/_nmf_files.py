@@ -88,8 +88,10 @@ class FitState:
 
 
 def save(model: WassersteinNMF, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file, with its fit unless that is on a cluster."""
+    """Write a model to a file, with its fit unless that is on a cluster or has no data."""
     state = model._run if model.client is None else None
+    if state is not None and not all(state.shards.collect(MixtureShard.has_data)):
+        state = None  # loaded from a checkpoint and not resumed
     if state is not None:
         state.roll_back()
     arrays = _arrays(model, state)
@@ -103,10 +105,8 @@ def load(kind: type[WassersteinNMF], path: str | os.PathLike[str], client: Any) 
     if checkpoints.exist(path):
         return checkpoints.load_last(path, lambda folder: _load_checkpoint(kind, folder, client))
     arrays = npz.load(path, schemas.NMF)
-    try:
+    with npz.complete(path):
         return _model(kind, arrays, None)
-    except KeyError as error:
-        raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
 
 
 def write_checkpoint(model: WassersteinNMF, state: FitState) -> None:
@@ -128,8 +128,9 @@ def _save_model(model: WassersteinNMF, state: FitState, folder: str) -> None:
 
 def _load_checkpoint(kind: type[WassersteinNMF], folder: str, client: Any) -> WassersteinNMF:
     arrays = npz.load(f"{folder}/model.npz", schemas.NMF)
-    checksums = arrays["checksums"].tolist()
-    model = _model(kind, arrays, load_shards(client, MixtureShard, folder, checksums))
+    with npz.complete(folder):
+        checksums = arrays["checksums"].tolist()
+        model = _model(kind, arrays, load_shards(client, MixtureShard, folder, checksums))
     assert model._run is not None
     model._run.checkpoint, model._run.checksums = folder, checksums
     model.set_params(client=client, checkpoint=folder.rpartition("/")[0])

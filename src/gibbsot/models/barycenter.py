@@ -240,7 +240,8 @@ class _Fit:
         self.model, self.shards, self.weights, self.cost = model, shards, weights, model.cost_.astype(np.float64)
         self.units = costs.in_units(model.cost_)
         shards.initialise(self.units.single().cost, model.tau, _base.seed(model.random_state), model.n_jobs)
-        shards.reduce(BarycenterShard.set_weights, weights, self.units.cost.astype(np.float64))
+        own = None if weights is None else shards.split(weights)
+        shards.reduce(BarycenterShard.set_weights, own, self.units.cost.astype(np.float64))
         self.sizes = shards.reduce(BarycenterShard.sizes)
         self.run = Run(model.max_seconds or np.inf, model.max_memory or _BYTES)
         self.p, self.lower, self.upper, self.ended = np.full(self.cost.shape[0], 1.0), -np.inf, np.inf, "stopped"

@@ -6,7 +6,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -256,18 +255,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
                 "resume: this model has no fit to continue; expected one after fit, or load of its file or, "
                 "of a fit on a cluster, of its checkpoints"
             )
-        with closing(_base.shards_of(self, MixtureShard, X)) as shards:
-            cost = (
-                self.cost_
-                if self.cost is None
-                else feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
-            )
-            if cost != self.cost_:
-                raise ValueError("cost: differs from that of the fit, cost_; expected the same")
-            shards.initialise(run.units.cost, self.tau, self.seed_, self.n_jobs)
-            same = shards.collect(MixtureShard.checksum) == run.shards.collect(MixtureShard.checksum)
-        if not same:
-            raise ValueError("X: differs from the data of the fit; expected the same measures, in the same shards")
+        cost = self.cost_
+        if self.cost is not None:
+            cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+        if cost != self.cost_:
+            raise ValueError("cost: differs from that of the fit, cost_; expected the same")
+        _base.attach(self, run.shards, X)
         run.roll_back()
         run.final = None
         run.shards.reduce(MixtureShard.set_n_jobs, self.n_jobs)
@@ -415,7 +408,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
 
         The write is atomic. The parameters ``callbacks`` and ``client``, arrays of ``init`` and a ``random_state``
         that is no integer are not written. Of a fit on a cluster only the model is written: the data may be more than
-        one machine can hold, and are in the checkpoints.
+        one machine can hold. Checkpoints have no data either, so neither has a model that was loaded from one and not
+        resumed.
 
         Parameters
         ----------
@@ -464,7 +458,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         D, W = initial_factors(X, self.n_components, self.init, self.seed_, n)
         log_D = logarithms(D)
         indices = indices if isinstance(self.init, str) else np.arange(n)
-        shards.reduce(MixtureShard.start, basis(fixed_point.components(np.exp(log_D))), indices, W)
+        own = shards.split(indices, indices), shards.split(W, indices)
+        shards.reduce(MixtureShard.start, basis(fixed_point.components(np.exp(log_D))), *own)
         initial = shards.reduce(MixtureShard.initial_temperatures, _sample(n, np.exp(log_D), best=False))
         T, T_min = validation.initial_temperature(self.temperature), temperature.minimum(units.cost)
         T = None if T is None else T / units.unit

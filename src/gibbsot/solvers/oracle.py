@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,12 +160,18 @@ class Oracle:
         RuntimeError
             If another thread calls the oracle at the same time.
         """
+        with self._alone():
+            return self._run(P, temperature, indices, bounds)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Raise RuntimeError if another thread uses the chains."""
         try:
             self._free.pop()
         except IndexError:
             raise RuntimeError("this Oracle is at work in another thread; its chains take one call at a time") from None
         try:
-            return self._run(P, temperature, indices, bounds)
+            yield
         finally:
             self._free.append(True)
 
@@ -214,7 +221,9 @@ class Oracle:
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         U = None
         if "crossover" in methods(pair):
-            U = sampler.run(self._state(rows, pair), pair, T, n_jobs=self.n_jobs)[1].U
+            with self._alone():
+                state = self._state(rows, pair)
+            U = sampler.run(state, pair, T, n_jobs=self.n_jobs)[1].U
         solutions = cross(pair, U, n_jobs=self.n_jobs)
         return solutions if self.penalty is None else without_points(pair, solutions)
 
@@ -234,7 +243,8 @@ class Oracle:
         if self.penalty is not None:
             potentials = np.column_stack([potentials, np.zeros_like(potentials, shape=len(rows))])
         h = np.where(self._points[rows].toarray() > 0, potentials, np.inf)
-        self._set_state(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
+        with self._alone():
+            self._set_state(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
 
     def snapshot(self) -> tuple[Array, NDArray[np.int64]]:
         """Return a copy of the states of all chains.
@@ -304,10 +314,8 @@ class Oracle:
             If the file is damaged or holds something else.
         """
         arrays = npz.load(path, schemas.ORACLE)
-        try:
+        with npz.complete(path):
             return cls.from_arrays(arrays, n_jobs)
-        except KeyError as error:
-            raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
 
     def arrays(self) -> dict[str, Any]:
         """Return the whole state of the oracle, for a file.

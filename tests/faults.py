@@ -1,0 +1,520 @@
+"""Faults while a fit runs: killed, stopped and paused processes, full disks, damaged checkpoints, late workers.
+
+    python tests/faults.py [--kills 100] [--runs 5] [--seed 0] [SCENARIO ...]
+
+Each run has to end with the results of an undisturbed fit, bit-identical, or with an error that says what to do, after
+which a resumed fit ends with them, and within a deadline. Prints a table of runs, faults, errors and the longest stall:
+the time from a fault to the end of the next epoch, or of the command that was started again. Exits with 1 if a run
+differs, was lost or did not end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import distributed
+import numpy as np
+
+from gibbsot import GridCost, WassersteinNMF
+from gibbsot.distributed import dask as bridge
+from gibbsot.distributed.dask import connected
+
+SIDE, N, SHARDS = 6, 48, 6
+OPTIONS: dict[str, Any] = {
+    "n_components": 3, "cost": GridCost((SIDE, SIDE)), "max_epochs": 40, "tau": 3, "tol": 0.0, "random_state": 0,
+    "update": "full", "batch_size": 4,
+}  # fmt: skip
+STOPPED = 20.0  # seconds of SIGSTOP
+DEADLINE = 120.0  # seconds for a fit with its faults, beside the time that processes are stopped
+STALL = 10.0  # seconds, the longest stall on an idle machine
+COMMAND = (sys.executable, "-c", "import sys; from gibbsot.cli import main; sys.exit(main(sys.argv[1:]))")
+
+
+class HangError(Exception):
+    """A run did not end within its deadline."""
+
+
+@dataclass
+class Row:
+    """The table's row of a scenario."""
+
+    runs: int = 0
+    faults: int = 0
+    recovered: int = 0
+    errors: int = 0
+    stalls: list[float] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+
+
+def data() -> np.ndarray:
+    X = np.random.default_rng(0).random((N, SIDE * SIDE)) ** 4
+    X[X < 0.1] = 0
+    return X
+
+
+def shards() -> list[np.ndarray]:
+    return np.array_split(data(), SHARDS)
+
+
+class Reference:
+    """Results of an undisturbed fit in one process."""
+
+    def __init__(self) -> None:
+        model = quietly(lambda: WassersteinNMF(**OPTIONS).fit(shards()))
+        self.components, self.memberships = model.components_, np.asarray(model.memberships_)
+        self.history = [epoch._replace(seconds=0.0) for epoch in model.history_]
+
+    def check(self, model: WassersteinNMF) -> None:
+        """Raise AssertionError if a model differs."""
+        np.testing.assert_array_equal(model.components_, self.components)
+        np.testing.assert_array_equal(np.asarray(model.memberships_), self.memberships)
+        np.testing.assert_array_equal([epoch._replace(seconds=0.0) for epoch in model.history_], self.history)
+
+
+def quietly(call: Callable[[], Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()
+
+
+@contextlib.contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Raise HangError after a time."""
+
+    def ring(*_: Any) -> None:
+        raise HangError(f"did not end within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Clock:
+    """A callback that notes when epochs end, and the faults in between."""
+
+    def __init__(self, pause: float = 0.0) -> None:
+        self.epochs, self.faults, self.pause = list[float](), list[float](), pause
+        self.ended = threading.Event()
+
+    def __call__(self, model: Any) -> None:
+        self.epochs.append(time.monotonic())
+        time.sleep(self.pause)
+
+    def fault(self) -> None:
+        self.faults.append(time.monotonic())
+
+    def wait_for_epoch(self, since: float, seconds: float = DEADLINE) -> None:
+        """Wait until an epoch has ended since a time, or the fit has."""
+        limit = time.monotonic() + seconds
+        while not self.ended.is_set() and time.monotonic() < limit and not (self.epochs and self.epochs[-1] > since):
+            time.sleep(0.01)
+
+    def stalls(self) -> list[float]:
+        after = [[end for end in self.epochs if end > fault] for fault in self.faults]
+        return [ends[0] - fault for ends, fault in zip(after, self.faults, strict=True) if ends]
+
+
+class Harness:
+    """Runs scenarios.
+
+    Parameters
+    ----------
+    kills, runs : int
+        Kills of the command line and of workers, and runs of other scenarios.
+    seed : int
+        Of the random moments.
+    stopped : float
+        Seconds of SIGSTOP.
+    """
+
+    def __init__(self, kills: int, runs: int, seed: int, stopped: float = STOPPED) -> None:
+        self.kills, self.runs, self.stopped = kills, runs, stopped
+        self.client: Any = None
+        self.rng, self.reference, self.rows = random.Random(seed), Reference(), dict[str, Row]()
+
+    def run(self, name: str) -> None:
+        """Run a scenario until it has had its faults."""
+        row = self.rows[name] = Row()
+        scenario: Callable[[Row, Path], None] = getattr(self, name)
+        wanted = self.kills if name in ("command_line", "worker") else self.runs
+        extra = self.stopped if name == "stopped_worker" else 0.0
+        with self._clusters(name):
+            while row.faults < wanted and len(row.bad) < 3:
+                with tempfile.TemporaryDirectory() as folder:
+                    faults, row.runs = row.faults, row.runs + 1
+                    try:
+                        with deadline(DEADLINE + extra):
+                            quietly(lambda: scenario(row, Path(folder)))
+                        row.recovered += 1
+                    except Exception as error:
+                        traceback.print_exc()
+                        row.bad.append(f"{type(error).__name__}: {error}")
+                    if row.faults == faults and row.runs > 3 * wanted:
+                        row.bad.append("the fits end before a fault")
+        print(line(name, row), flush=True)
+
+    @contextlib.contextmanager
+    def _clusters(self, name: str) -> Iterator[None]:
+        """Start the cluster that the runs of a scenario share."""
+        if name not in ("worker", "two_workers", "stopped_worker", "client_killed", "damaged_checkpoint"):
+            yield
+            return
+        with connected(None, 3) as self.client:
+            yield
+
+    # Scenarios
+
+    def command_line(self, row: Row, folder: Path) -> None:
+        """Kill the command line at a random moment, up to five times, and resume it."""
+        self._command_line(row, folder, 5)
+
+    def _command_line(self, row: Row, folder: Path, most: int) -> None:
+        np.save(folder / "X.npy", data())
+        words = ["nmf", folder / "X.npy", "--components", 3, "--shape", SIDE, SIDE, "--epochs", 60, "--quiet"]
+        words = [*COMMAND, *map(str, words)]
+        whole, out = self._whole_command(words), folder / "out"
+        killed = 0.0
+        for _ in range(self.rng.randint(1, most)):
+            begun, again = time.monotonic(), ["--resume"] * (out / "model.npz").exists()
+            with subprocess.Popen(
+                [*words, "--out", str(out), "--checkpoint", "0", *again], stderr=subprocess.PIPE
+            ) as run:
+                # about half of the kills before the first checkpoint is written, half between that and the end
+                limit = begun + self.rng.uniform(0.1, 1.3) * self.seconds
+                while run.poll() is None and time.monotonic() < limit:
+                    time.sleep(0.005)
+                if run.poll() is None:
+                    run.kill()
+                    row.faults += 1
+                    killed = time.monotonic()
+                elif run.returncode:
+                    raise AssertionError(run.stderr.read().decode() if run.stderr else "")
+            if (out / "report.json").exists():
+                break
+        again = ["--resume"] * (out / "model.npz").exists()
+        begun = time.monotonic()
+        ended = subprocess.run([*words, "--out", str(out), *again], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        if killed:
+            row.stalls.append(max(0.0, time.monotonic() - begun - self.seconds))  # beyond a whole run
+        for name, expected in whole.items():
+            np.testing.assert_array_equal(np.load(out / name), expected)
+        left = sorted(path.name for path in out.iterdir() if path.name.startswith("."))
+        assert not left, f"temporary files are left: {left}"
+
+    def _whole_command(self, words: list[str]) -> dict[str, np.ndarray]:
+        """Return the results of the command without faults."""
+        if not hasattr(self, "whole"):
+            with tempfile.TemporaryDirectory() as folder:
+                words = [str(Path(folder, "X.npy")) if word.endswith("X.npy") else word for word in words]
+                np.save(Path(folder, "X.npy"), data())
+                begun = time.monotonic()
+                subprocess.run([*words, "--out", folder + "/out", "--checkpoint", "0"], check=True)
+                self.seconds = time.monotonic() - begun
+                self.whole = {name: np.load(f"{folder}/out/{name}") for name in ("components.npy", "memberships.npy")}
+        return self.whole
+
+    def worker(self, row: Row, folder: Path) -> None:
+        """Kill workers, one at a time, with and without checkpoints."""
+        self._kill_workers(row, folder, 1)
+
+    def two_workers(self, row: Row, folder: Path) -> None:
+        """Kill two of three workers at once."""
+        self._kill_workers(row, folder, 2)
+
+    def _kill_workers(self, row: Row, folder: Path, count: int) -> None:
+        clock = Clock(0.02)
+
+        def kill() -> None:
+            pids = self._pids(count + 1, clock)
+            time.sleep(self.rng.uniform(0, 0.2))
+            if not pids or clock.ended.is_set():
+                return
+            for pid in self.rng.sample(pids, count):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            clock.fault()
+            clock.wait_for_epoch(clock.faults[-1])
+
+        checkpoint = folder / "run" if self.rng.random() < 0.5 else None
+        self._disturbed(row, clock, kill, checkpoint)
+
+    def _pids(self, count: int, clock: Clock) -> list[int]:
+        """Return the processes of the workers when so many of them are there."""
+        cluster, limit = self.client.cluster, time.monotonic() + DEADLINE
+        while not clock.ended.is_set() and time.monotonic() < limit:
+            pids = [nanny.pid for nanny in cluster.workers.values() if nanny.status.name == "running" and nanny.pid]
+            if min(len(pids), len(cluster.scheduler.workers)) >= count:
+                return pids
+            time.sleep(0.02)
+        return []
+
+    def _disturbed(self, row: Row, clock: Clock, fault: Callable[[], None], checkpoint: Path | None) -> None:
+        """Fit while a thread repeats a fault; compare the result."""
+        options = {} if checkpoint is None else {"checkpoint": checkpoint, "checkpoint_seconds": 1e-3}
+
+        def disturb() -> None:
+            clock.wait_for_epoch(0.0)
+            while not clock.ended.is_set():
+                fault()
+
+        self.client.wait_for_workers(3, timeout=DEADLINE)
+        thread = threading.Thread(target=disturb, daemon=True)
+        thread.start()
+        try:
+            model = WassersteinNMF(**OPTIONS, client=self.client, callbacks=[clock], **options).fit(shards())
+            clock.ended.set()
+            self.reference.check(model)
+        finally:
+            clock.ended.set()
+            thread.join(30)
+            row.faults += len(clock.faults)
+            row.stalls += clock.stalls()
+
+    def stopped_worker(self, row: Row, folder: Path) -> None:
+        """Stop a worker by SIGSTOP for a while."""
+        clock = Clock(0.02)
+
+        def stop() -> None:
+            pids = self._pids(3, clock)
+            if not pids or clock.faults:
+                clock.ended.wait(1)
+                return
+            pid = self.rng.choice(pids)
+            os.kill(pid, signal.SIGSTOP)
+            clock.fault()
+            clock.ended.wait(self.stopped)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+        self._disturbed(row, clock, stop, None)
+
+    def paused_worker(self, row: Row, folder: Path) -> None:
+        """Pause a worker, as Dask does at its memory limit."""
+        clock = Clock()
+        with connected(None, 2) as self.client:
+            moment = self.rng.randint(1, 30)
+
+            def pause_one(model: Any) -> None:
+                clock(model)
+                if model.n_iter_ == moment:
+                    self.client.run(pause, workers=[model._run.shards._addresses[0]])
+                    clock.fault()
+
+            model = WassersteinNMF(**OPTIONS, client=self.client, callbacks=[pause_one]).fit(shards())
+            self.reference.check(model)
+            row.faults += 1
+            row.stalls += clock.stalls()
+
+    def late_worker(self, row: Row, folder: Path) -> None:
+        """Add a worker to the only one."""
+        clock = Clock(0.02)
+        before, bridge._REBALANCE_SECONDS = bridge._REBALANCE_SECONDS, 0.1
+        try:
+            with connected(None, 1) as self.client:
+                moment = self.rng.randint(1, 20)
+
+                def grow(model: Any) -> None:
+                    clock(model)
+                    if model.n_iter_ == moment:
+                        self.client.cluster.scale(2)
+                        self.client.wait_for_workers(2)
+                        clock.fault()
+                        time.sleep(0.2)
+
+                model = WassersteinNMF(**OPTIONS, client=self.client, callbacks=[grow]).fit(shards())
+                self.reference.check(model)
+                assert len(set(model._run.shards._addresses)) == 2, "the new worker has no shards"
+                row.faults += 1
+                row.stalls += clock.stalls()
+        finally:
+            bridge._REBALANCE_SECONDS = before
+
+    def scheduler(self, row: Row, folder: Path) -> None:
+        """Kill the scheduler: the error says how to resume, and the resumed fit is identical."""
+        words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
+        words += ["--scheduler-file", str(folder / "scheduler.json")]
+        quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        processes = [subprocess.Popen(words, **quiet)]
+        try:
+            while not (folder / "scheduler.json").exists():
+                time.sleep(0.05)
+            time.sleep(0.2)
+            address = json.loads((folder / "scheduler.json").read_text())["address"]
+            options = [address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
+            words = [sys.executable, "-m", "distributed.cli.dask_worker", *options]
+            processes += [subprocess.Popen(words, **quiet) for _ in range(2)]
+            clock, client = Clock(0.02), distributed.Client(address)
+            client.wait_for_workers(2)
+
+            def kill() -> None:
+                clock.wait_for_epoch(0.0)
+                time.sleep(self.rng.uniform(0, 1.0))
+                processes[0].kill()
+                clock.fault()
+
+            thread = threading.Thread(target=kill, daemon=True)
+            thread.start()
+            often = {"checkpoint": folder / "run", "checkpoint_seconds": 1e-3, "callbacks": [clock]}
+            try:
+                WassersteinNMF(**OPTIONS, client=client, **often).fit(shards())
+            except ConnectionError as error:
+                if "load it with a new client and resume" not in str(error):
+                    raise AssertionError(f"an error without a hint: {error}") from error
+                row.errors += 1
+                row.stalls.append(time.monotonic() - clock.faults[-1])
+            clock.ended.set()
+            thread.join()
+            row.faults += 1
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        with contextlib.suppress(Exception):
+            client.close(timeout=1)
+        model = WassersteinNMF.load(folder / "run").set_params(callbacks=())
+        self.reference.check(model.resume(shards()))
+
+    def client_killed(self, row: Row, folder: Path, damage: bool = False) -> None:
+        """Kill the client at a random moment; another one resumes from its checkpoints."""
+        address = self.client.scheduler.address
+        words = [sys.executable, __file__, "--fit", address, str(folder / "run")]
+        with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+            while len(list(folder.glob("run/epoch-*/model.npz"))) < 2:
+                assert process.poll() is None, "the client ended early"
+                time.sleep(0.01)
+            time.sleep(self.rng.uniform(0, 0.5))
+            process.kill()
+        killed = time.monotonic()
+        row.faults += 1
+        if damage:
+            last = max(path.parent for path in folder.glob("run/epoch-*/model.npz"))
+            file = self.rng.choice(sorted(last.iterdir()))
+            content = bytearray(file.read_bytes())
+            at = self.rng.randrange(len(content))
+            if self.rng.random() < 0.5:
+                del content[at:]
+            else:
+                content[at] ^= 1 << self.rng.randrange(8)
+            file.write_bytes(content)
+        clock = Clock()
+        model = WassersteinNMF.load(folder / "run", client=self.client).set_params(callbacks=[clock])
+        self.reference.check(model.resume(shards()))
+        row.stalls += [end - killed for end in clock.epochs[:1]]
+
+    def damaged_checkpoint(self, row: Row, folder: Path) -> None:
+        """Kill the client and damage its last checkpoint: the one before is used."""
+        self.client_killed(row, folder, damage=True)
+
+    def full_disk(self, row: Row, folder: Path) -> None:
+        """Let no file grow beyond a random size; the error names the file, and with room the fit is identical."""
+        import resource
+
+        np.save(folder / "X.npy", data())
+        words = ["nmf", folder / "X.npy", "--components", 3, "--shape", SIDE, SIDE, "--epochs", 60, "--quiet"]
+        words = [*COMMAND, *map(str, words)]
+        whole, out = self._whole_command(words), folder / "out"
+        words += ["--out", str(out)]
+        limit = self.rng.randint(100, 60_000)
+        ended = subprocess.run(
+            [*words, "--checkpoint", "0"], capture_output=True, text=True, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        )  # fmt: skip
+        row.faults += 1
+        if ended.returncode:
+            row.errors += 1
+            assert ended.returncode == 2, ended.stderr
+            assert str(out) in ended.stderr, ended.stderr
+            assert "File too large" in ended.stderr, ended.stderr
+            again = ["--resume"] * (out / "model.npz").exists()
+            subprocess.run([*words, *again], check=True)
+        for name, expected in whole.items():
+            np.testing.assert_array_equal(np.load(out / name), expected)
+
+
+def pause(dask_worker: Any) -> None:
+    """Do what Dask does at the memory limit, for good; runs on a worker."""
+    dask_worker.memory_manager.memory_pause_fraction = False
+    dask_worker.status = distributed.Status.paused
+
+
+SCENARIOS = {
+    "command_line": "kill -9 of the command line",
+    "worker": "kill -9 of a worker",
+    "two_workers": "kill -9 of two of three workers",
+    "scheduler": "kill -9 of the scheduler",
+    "client_killed": "kill -9 of the client",
+    "damaged_checkpoint": "... and a damaged last checkpoint",
+    "stopped_worker": "SIGSTOP of a worker",
+    "paused_worker": "a paused worker",
+    "late_worker": "a worker that joins late",
+    "full_disk": "a disk without room",
+}
+
+
+def line(name: str, row: Row) -> str:
+    stall = f"{max(row.stalls):.1f} s" if row.stalls else ""
+    middle = f"{np.median(row.stalls):.1f} s" if row.stalls else ""
+    return (
+        f"{SCENARIOS[name]:36} {row.runs:5} {row.faults:7} {row.recovered:10} {row.errors:7} {len(row.bad):5}"
+        f" {middle:>13} {stall:>13}"
+    )
+
+
+HEAD = (
+    f"{'':36} {'runs':>5} {'faults':>7} {'identical':>10} {'errors':>7} {'bad':>5} {'median stall':>13} {'longest':>13}"
+)
+
+
+def fit(address: str, folder: str) -> None:
+    """Fit on a cluster until killed."""
+    with distributed.Client(address) as client:
+        often = {"checkpoint": folder, "checkpoint_seconds": 1e-3, "callbacks": [lambda _: time.sleep(0.05)]}
+        quietly(lambda: WassersteinNMF(**OPTIONS, client=client, **often).fit(shards()))
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the scenarios; return the number of bad runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--kills", type=int, default=100, help="of the command line and of workers")
+    parser.add_argument("--runs", type=int, default=5, help="of other scenarios")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--stopped", type=float, default=STOPPED, help="seconds of SIGSTOP")
+    options = parser.parse_args(words)
+    logging.getLogger("gibbsot").setLevel(logging.ERROR)  # each fault is a warning
+    harness = Harness(options.kills, options.runs, options.seed, options.stopped)
+    print(HEAD)
+    for name in options.scenarios or SCENARIOS:
+        harness.run(name)
+    bad = [f"{name}: {what}" for name, row in harness.rows.items() for what in row.bad]
+    print(*bad, sep="\n")
+    return len(bad)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--fit"]:
+        fit(*sys.argv[2:])
+    else:
+        sys.exit(bool(main()))
