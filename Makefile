@@ -9,7 +9,7 @@ MODULES := $(sort $(wildcard src/gibbsot/*.py src/gibbsot/*/*.py src/gibbsot/*/*
 TORCH := torch==2.13.0
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys lint format test test-all fuzz nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
+.PHONY: demo toys docs lint format test test-all fuzz nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
 
 demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
@@ -55,6 +55,11 @@ sanitize: $(VENV)/test
 		tests/solvers/test_multiscale.py && \
 	$(RUN) -S tests/fuzz.py 300 0 dense crossed points line
 
+# the site, in docs/_build/html, looked at in a browser where there is one
+docs: $(VENV)/docs
+	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(RUN) -m pytest tests/test_site.py
+
 # what would take continuous integration too long
 nightly: test-all sanitize bench bench-nmf bench-models bench-scaling
 
@@ -93,6 +98,10 @@ $(VENV)/test: $(VENV)/package
 	$(RUN) -m pip install --quiet 'gibbsot[test,lint]'
 	touch $@
 
+$(VENV)/docs: $(VENV)/test
+	$(RUN) -m pip install --quiet 'gibbsot[docs]'
+	touch $@
+
 $(VENV)/bench: $(VENV)/package
 	$(RUN) -m pip install --quiet 'gibbsot[bench]'
 	touch $@
@@ -108,4 +117,4 @@ $(VENV)/torch: $(VENV)/package
 	touch $@
 
 clean:
-	rm -rf $(VENV) build demo dist .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build demo dist docs/_build docs/gallery docs/api/generated .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

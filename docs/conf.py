@@ -1,0 +1,87 @@
+"""Configuration of the documentation: `make docs`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import gibbsot
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import _command_line  # noqa: E402
+
+os.environ.setdefault("MPLBACKEND", "agg")
+
+project = "gibbsot"
+author = "The gibbsot developers"
+copyright = f"2026, {author}"
+version = release = gibbsot.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx-mathjax-offline",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_inventories", "gallery/README.rst", "sg_execution_times.rst", "README.md"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc describes the types
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+# Stored inventories, so that the site builds without a network; `python docs/inventories.py` fetches them again.
+intersphinx_mapping = {
+    name: (url, str(HERE / "_inventories" / f"{name}.inv"))
+    for name, url in {
+        "numpy": "https://numpy.org/doc/stable/",
+        "scipy": "https://docs.scipy.org/doc/scipy/",
+        "sklearn": "https://scikit-learn.org/stable/",
+        "torch": "https://pytorch.org/docs/stable/",
+    }.items()
+    if (HERE / "_inventories" / f"{name}.inv").exists()
+}
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": "/plot_",
+    "image_scrapers": ("matplotlib",),
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 30,
+    "reference_url": {"gibbsot": None},
+    "within_subsection_order": "FileNameSortKey",
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "gibbsot"
+html_theme_options = {
+    "github_url": "https://github.com/gibbsot/gibbsot",
+    "navbar_align": "left",
+    "show_prev_next": False,
+    "header_links_before_dropdown": 6,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": [], "installation": [], "quickstart": []}
+html_show_sourcelink = False
+
+
+def setup(app: Any) -> None:
+    """Write the generated pages before the sources are read."""
+    app.connect("builder-inited", _command_line.write)

@@ -1,0 +1,40 @@
+"""
+Two images
+==========
+
+Where the ink of one handwritten five has to go to become another one.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gibbsot
+
+images = gibbsot.datasets.mnist_fives().reshape(-1, 28, 28)
+a, b = images[0], images[3]
+result = gibbsot.solve(a, b, gibbsot.GridCost((28, 28), spacing=1.0), normalize=True)
+print(result)
+
+# %%
+# The displacement of each pixel is the barycenter of where its mass goes, minus its own position.
+points = np.indices((28, 28)).reshape(2, -1).T
+plan = result.plan
+mass = plan.sum(axis=1)
+used = mass > 0
+displacement = (plan @ points)[used] / mass[used, None] - points[used]
+fig, axes = plt.subplots(1, 3, figsize=(9, 3.2))
+axes[0].imshow(a, cmap="Greys")
+axes[0].set_title("from")
+axes[1].imshow(a, cmap="Greys", alpha=0.25)
+axes[1].quiver(
+    points[used, 1], points[used, 0], displacement[:, 1], displacement[:, 0],
+    angles="xy", scale_units="xy", scale=1, width=0.004, color="tab:red",
+)  # fmt: skip
+axes[1].set_title(f"root of W: {np.sqrt(result.value):.2f} pixels")
+axes[2].imshow(b, cmap="Greys")
+axes[2].set_title("to")
+for ax in axes:
+    ax.set_xticks([])
+    ax.set_yticks([])
+fig.tight_layout()
+plt.show()
