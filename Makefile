@@ -9,7 +9,7 @@ MODULES := $(sort $(wildcard src/gibbsot/*.py src/gibbsot/*/*.py src/gibbsot/*/*
 TORCH := torch==2.13.0
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys docs lint format test test-all fuzz nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
+.PHONY: demo toys docs dist lint format test test-all fuzz nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
 
 demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
@@ -60,6 +60,17 @@ docs: $(VENV)/docs
 	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html
 	$(RUN) -m pytest tests/test_site.py
 
+# wheel and sdist, each installed and tried in an environment of its own
+DIST := build/dist-test
+dist: $(VENV)/dist
+	rm -rf dist $(DIST)
+	$(RUN) -m build
+	$(RUN) -m twine check --strict dist/*
+	for file in dist/*.whl dist/*.tar.gz; do \
+		rm -rf $(DIST) && $(PYTHON) -m venv $(DIST) && \
+		$(DIST)/bin/python -m pip install --quiet "$$file" && \
+		( cd $(DIST) && bin/python -I $(CURDIR)/tools/run_page.py $(CURDIR)/docs/quickstart.md ) || exit 1; done
+
 # what would take continuous integration too long
 nightly: test-all sanitize bench bench-nmf bench-models bench-scaling
 
@@ -100,6 +111,10 @@ $(VENV)/test: $(VENV)/package
 
 $(VENV)/docs: $(VENV)/test
 	$(RUN) -m pip install --quiet 'gibbsot[docs]'
+	touch $@
+
+$(VENV)/dist: $(VENV)/package
+	$(RUN) -m pip install --quiet build twine
 	touch $@
 
 $(VENV)/bench: $(VENV)/package
