@@ -79,7 +79,7 @@ class Task:
         self.Q = torch.from_numpy(self.targets).float()
 
     def gibbs(self, epochs: int, rate: float, seed: int = 0) -> Run:
-        loss = WassersteinLoss(self.cost.astype(np.float32), from_logits=True, seed=seed)
+        loss = WassersteinLoss(self.cost.astype(np.float32), method="gibbs", from_logits=True, seed=seed)
         return self.train(loss, epochs, rate)
 
     def exact(self, epochs: int, rate: float) -> Run:

@@ -407,7 +407,8 @@ def torch_loss(again: bool = False, dtype: str = "float64", **options: Any) -> F
     from gibbsot.torch import WassersteinLoss
 
     def make() -> Any:
-        return WassersteinLoss(GRID.astype(dtype), tau=8, reduction="none", seed=8, capacity=10, **options)
+        chains = {"method": "gibbs", "tau": 8, "seed": 8, "capacity": 10}
+        return WassersteinLoss(GRID.astype(dtype), reduction="none", **chains, **options)
 
     loss, found = make(), {}
     X = torch.tensor(datasets.digits()[:36], dtype=getattr(torch, dtype))
@@ -426,7 +427,7 @@ def torch_loss(again: bool = False, dtype: str = "float64", **options: Any) -> F
         moved = p[rows] * (1 - 2 * a.grad / a.grad.abs().max())
         p[rows] = (moved.abs() + 1e-6) / (moved.abs() + 1e-6).sum(dim=1, keepdim=True)
     with torch.no_grad():
-        found["evaluated"], found["last temperature"] = loss.eval()(p[:6], X[:6]).numpy(), loss.temperature
+        found["evaluated"], found["last temperature"] = loss(p[:6], X[:6]).numpy(), loss.temperature
     return found
 
 
@@ -435,7 +436,8 @@ def loss_of_logits() -> Found:
     torch = pytest.importorskip("torch")
     from gibbsot.torch import WassersteinLoss
 
-    loss = WassersteinLoss(cost("points"), temperature=0.02, from_logits=True, tau=6, by_position=True)
+    options = {"method": "gibbs", "temperature": 0.02, "tau": 6, "by_position": True}
+    loss = WassersteinLoss(cost("points"), from_logits=True, **options)
     logits, q, found = torch.tensor(weights(40, 5, 30)), torch.tensor(weights(41, 5, 18)), {}
     for k in range(4):
         x = logits.clone().requires_grad_()

@@ -26,6 +26,7 @@ MODULES = (
     "gibbsot.sampling.schedules",
     "gibbsot.sampling.theory",
     "gibbsot.solvers.mirror_descent",
+    "gibbsot.jax",
     "gibbsot.torch",
 )
 # no docstring, parameters not documented, unknown parameters, no space before the colon, no Returns

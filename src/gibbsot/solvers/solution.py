@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,3 +66,23 @@ def status(lower: float, upper: float, size: float) -> str:
     if not np.isfinite(upper):  # a plan with forbidden arcs
         return "gap open"
     return "optimal" if upper - lower <= RELATIVE_GAP * abs(upper) + POTENTIAL_GAP * size else "gap open"
+
+
+def warn_of_open_gaps(solutions: list[Solution], stacklevel: int) -> None:
+    """Warn of problems whose gap stays open; the level is counted from here."""
+    open_gaps = [solution for solution in solutions if solution.status not in PROVED]
+    if not open_gaps:
+        return
+    from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
+
+    worst = max((s.upper - s.lower) / abs(s.value) if s.value else np.inf for s in open_gaps)
+    if any(solution.status == "budget spent" for solution in open_gaps):
+        advice = "Allow more time or memory, or ask for a gap"
+    else:
+        advice = "Scale or shift the costs so that rounding matters less"
+    warnings.warn(
+        f"{len(open_gaps)} of {len(solutions)} problems ended with an open gap, the largest is {worst:.1e} of the "
+        f"value; the bounds of the result are valid. {advice}",
+        ConvergenceWarning,
+        stacklevel=stacklevel,
+    )

@@ -1,4 +1,4 @@
-"""The loss against POT's exact values and duals, and as PyTorch uses it: compiled, copied, saved, distributed."""
+"""Chains as a loss, against POT's exact values and duals, and as PyTorch uses it: compiled, saved, distributed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ from gibbsot.torch import GibbsTemperature, WassersteinLoss  # noqa: E402
 
 GRID = GridCost((4, 5))
 PATIENCE = 120  # seconds for a rank of distributed training, which takes one after its imports
+
+
+def gibbs_loss(cost, **options) -> WassersteinLoss:
+    return WassersteinLoss(cost, method="gibbs", **options)
 
 
 def batch(
@@ -88,7 +92,7 @@ def test_values_and_gradients_are_those_of_the_exact_dual(kind):
         # all points have weight, as off the support POT's potentials are anyone's
         p, q = batch(seed=seed, zeros=0, shape=cost.shape)
         _, U, V = exact(p, q, cost.matrix())
-        loss, index = WassersteinLoss(cost, tau=500, reduction="none"), torch.arange(6)
+        loss, index = gibbs_loss(cost, tau=500, reduction="none"), torch.arange(6)
         W = annealed(loss, p, q, index, last=1e-6, calls=300)
         value = loss(p, q, index)
         value.sum().backward()
@@ -105,7 +109,7 @@ def test_values_and_gradients_are_those_of_the_exact_dual(kind):
 
 def test_gradcheck_in_the_low_temperature_limit():
     """Central differences of V(z) itself; a step off the simplex is normalised away, in both measures."""
-    loss, index = WassersteinLoss(GridCost(4), reduction="none", tau=20), torch.arange(3)
+    loss, index = gibbs_loss(GridCost(4), reduction="none", tau=20), torch.arange(3)
     x, y = (torch.tensor(np.random.default_rng(k).normal(size=(3, 4))).requires_grad_() for k in (3, 4))
 
     def function(x: Tensor, y: Tensor) -> Tensor:
@@ -117,7 +121,7 @@ def test_gradcheck_in_the_low_temperature_limit():
 
 def test_logits():
     x, q = logits(), batch()[1].detach()
-    first, other = (WassersteinLoss(GRID, temperature=0.01, from_logits=given) for given in (True, False))
+    first, other = (gibbs_loss(GRID, temperature=0.01, from_logits=given) for given in (True, False))
     value = first(x, q, torch.arange(6))
     value.backward()
     found, x.grad = x.grad, None
@@ -129,9 +133,7 @@ def test_logits():
 
 def test_reductions():
     p, q = batch()
-    rows, mean, total = (
-        WassersteinLoss(GRID, temperature=0.01, reduction=how)(p, q) for how in ("none", "mean", "sum")
-    )
+    rows, mean, total = (gibbs_loss(GRID, temperature=0.01, reduction=how)(p, q) for how in ("none", "mean", "sum"))
     assert rows.shape == (6,)
     torch.testing.assert_close(rows.mean(), mean)
     torch.testing.assert_close(rows.sum(), total)
@@ -145,7 +147,7 @@ def test_reductions():
 @pytest.mark.parametrize("cost", [np.float32, np.float64])
 def test_types_follow_the_input(dtype, cost):
     p, q = batch(dtype=dtype)
-    loss, index = WassersteinLoss(GridCost((4, 5), dtype=cost), tau=100), torch.arange(6)
+    loss, index = gibbs_loss(GridCost((4, 5), dtype=cost), tau=100), torch.arange(6)
     W = annealed(loss, p, q, index)
     value = loss(p, q, index)
     value.backward()
@@ -155,23 +157,23 @@ def test_types_follow_the_input(dtype, cost):
 
 def test_mixed_types():
     p, q = batch()[0], batch(dtype=torch.float32)[1]
-    loss = WassersteinLoss(GRID)
+    loss = gibbs_loss(GRID)
     loss(p, q).backward()
     assert (p.grad.dtype, q.grad.dtype) == (torch.float64, torch.float32)
     x = logits(dtype=torch.bfloat16)
-    value = WassersteinLoss(GRID, from_logits=True)(x, q.detach())
+    value = gibbs_loss(GRID, from_logits=True)(x, q.detach())
     value.backward()
     assert (value.dtype, x.grad.dtype) == (torch.float32, torch.bfloat16)
     labels = torch.nn.functional.one_hot(torch.arange(6), 20)
     loss(p, labels).backward()
-    with pytest.raises(TypeError, match="p: expected floating"):
+    with pytest.raises(TypeError, match="p: expected a tensor of floating"):
         loss(labels, p)
 
 
 def test_tensors_that_are_not_contiguous():
     p, q = batch()
     index = torch.arange(12)[::2]
-    plain, turned = (WassersteinLoss(GRID, temperature=0.01) for _ in range(2))
+    plain, turned = (gibbs_loss(GRID, temperature=0.01) for _ in range(2))
     a = plain(p, q, index.contiguous())
     b = turned(p.t().contiguous().t(), q.t().contiguous().t(), index)
     torch.testing.assert_close(a, b, rtol=0, atol=0)
@@ -179,7 +181,7 @@ def test_tensors_that_are_not_contiguous():
 
 def test_no_grad_moves_the_chains_too():
     p, q = batch()
-    first, other = WassersteinLoss(GRID), WassersteinLoss(GRID)
+    first, other = gibbs_loss(GRID), gibbs_loss(GRID)
     with torch.no_grad():
         value = first(p, q, torch.arange(6))
     assert not value.requires_grad
@@ -194,7 +196,7 @@ def test_twice_in_one_graph():
     p, q = batch()
     index, grads = torch.arange(6), []
     for use in (0, 1, None):
-        loss = WassersteinLoss(GRID, temperature=0.01)
+        loss = gibbs_loss(GRID, temperature=0.01)
         values = loss(p, q, index), loss(p, q.flip(0), index)
         (sum(values) if use is None else values[use]).backward()
         grads.append(p.grad)
@@ -205,15 +207,15 @@ def test_twice_in_one_graph():
 
 def test_one_tensor_on_both_sides():
     p, _ = batch()
-    WassersteinLoss(GRID, temperature=1e-3)(p, p).backward()
+    gibbs_loss(GRID, temperature=1e-3)(p, p).backward()
     assert torch.isfinite(p.grad).all()
 
 
-def test_second_derivatives_are_zero():
+def test_a_second_derivative_raises():
     p, q = batch()
-    (of_p,) = torch.autograd.grad(WassersteinLoss(GRID)(p, q), p, create_graph=True)
-    (second,) = torch.autograd.grad(of_p.square().sum(), p, allow_unused=True)
-    assert second is None or not second.any()
+    (of_p,) = torch.autograd.grad(gibbs_loss(GRID)(p, q), p, create_graph=True)
+    with pytest.raises(RuntimeError, match="can be differentiated once only"):
+        of_p.square().sum().backward()
 
 
 def test_infinite_costs():
@@ -221,14 +223,14 @@ def test_infinite_costs():
     cost = coulomb(np.arange(5) + 0.5)
     p, q = (torch.full((2, 5), 0.2, dtype=torch.float64).requires_grad_() for _ in range(2))
     index = torch.arange(2)
-    loss = WassersteinLoss(cost, tau=50)
+    loss = gibbs_loss(cost, tau=50)
     W = annealed(loss, p, q, index)
     value = loss(p, q, index)
     value.backward()
     np.testing.assert_allclose(value.item(), W[0], rtol=0.01)
     assert torch.isfinite(p.grad).all()
     assert torch.isfinite(q.grad).all()
-    blocked = WassersteinLoss([[0.0, 1.0], [np.inf, 2.0]])
+    blocked = gibbs_loss([[0.0, 1.0], [np.inf, 2.0]])
     p = torch.tensor([[1.0, 0.0]], requires_grad=True)
     blocked(p, torch.tensor([[1.0, 0.0]])).backward()
     torch.testing.assert_close(p.grad, torch.zeros(1, 2))
@@ -238,7 +240,7 @@ def test_infinite_costs():
 
 def test_the_first_temperature_shows_a_third_above():
     p, q = batch(20, zeros=0)
-    loss = WassersteinLoss(GRID, tau=100, reduction="none")
+    loss = gibbs_loss(GRID, tau=100, reduction="none")
     W = exact(p, q, GRID.matrix())[0]
     for _ in range(3):
         value = loss(p, q, torch.arange(20))
@@ -261,13 +263,13 @@ def moving(loss: WassersteinLoss, shares: list[float], calls: int = 60) -> list[
 
 
 def test_the_temperature_follows_the_loss_down_and_up():
-    seen = moving(WassersteinLoss(GRID, tau=50), [1.0, 0.1, 0.01, 1.0])  # W falls and rises as much
+    seen = moving(gibbs_loss(GRID, tau=50), [1.0, 0.1, 0.01, 1.0])  # W falls and rises as much
     np.testing.assert_allclose(np.array(seen) / seen[0], [1, 0.1, 0.01, 1], rtol=0.7)
 
 
 def test_the_temperature_has_the_unit_of_the_cost():
     shares = [1.0, 0.1]
-    seen = [moving(WassersteinLoss(GridCost((4, 5), spacing=s), tau=50), shares) for s in (1.0, 2.0**10)]
+    seen = [moving(gibbs_loss(GridCost((4, 5), spacing=s), tau=50), shares) for s in (1.0, 2.0**10)]
     np.testing.assert_allclose(np.array(seen[1]), 2.0**20 * np.array(seen[0]), rtol=1e-6)
 
 
@@ -275,9 +277,9 @@ def test_the_temperature_has_the_unit_of_the_cost():
 def test_a_first_temperature_that_is_wrong_is_put_right(first):
     """As after a first batch unlike all others."""
     p, q = batch(zeros=0)
-    loss = WassersteinLoss(GRID, tau=50, reduction="none")
+    loss = gibbs_loss(GRID, tau=50, reduction="none")
     loss(p, q, torch.arange(6))
-    loss._T *= first
+    loss._kept._T *= first
     values = [loss(p, q, torch.arange(6)).mean().item() for _ in range(200)]
     W = exact(p, q, GRID.matrix())[0].mean()
     assert not 0.9 < values[0] / W < 1.6
@@ -285,8 +287,8 @@ def test_a_first_temperature_that_is_wrong_is_put_right(first):
 
 
 def test_a_temperature_that_is_given_stays():
-    assert moving(WassersteinLoss(GRID, temperature=0.01), [1.0, 0.1], calls=3) == [0.01, 0.01]
-    loss = WassersteinLoss(GRID)
+    assert moving(gibbs_loss(GRID, temperature=0.01), [1.0, 0.1], calls=3) == [0.01, 0.01]
+    loss = gibbs_loss(GRID)
     moving(loss, [1.0], calls=3)
     loss.temperature = 0.02
     assert moving(loss, [1.0, 0.1], calls=3) == [0.02, 0.02]
@@ -297,7 +299,7 @@ def test_a_temperature_that_is_given_stays():
 @pytest.mark.parametrize("how", ["eval", "no_grad", "inference_mode"])
 def test_evaluation_leaves_the_temperature(how):
     p, q = batch(zeros=0)
-    loss = WassersteinLoss(GRID)
+    loss = gibbs_loss(GRID)
     loss(p, q, torch.arange(6))
     before = states(loss)
     loss.train(how != "eval")
@@ -315,7 +317,7 @@ def test_evaluation_leaves_the_temperature(how):
 def test_a_first_batch_that_fits_perfectly():
     """There is nothing to choose a temperature by; it comes up with the loss."""
     p, q = batch(zeros=0)
-    loss, same = WassersteinLoss(GRID, tau=50, reduction="none"), torch.eye(20)[:6]
+    loss, same = gibbs_loss(GRID, tau=50, reduction="none"), torch.eye(20)[:6]
     loss(same, same, torch.arange(6))
     W = exact(p, q, GRID.matrix())[0]
     assert 0 < loss.temperature < 1e-6 * W.mean()
@@ -327,7 +329,7 @@ def test_a_first_batch_that_fits_perfectly():
 @pytest.mark.parametrize(("factor", "constant"), [(1.0, -0.3), (1e155, 0.0), (1e-200, 0.0), (2.0**900, -(2.0**900))])
 def test_a_temperature_follows_negative_costs_and_those_of_any_scale(factor, constant):
     p, q = (x.double() for x in batch(zeros=0))
-    usual, loss = WassersteinLoss(GRID, tau=100), WassersteinLoss(factor * GRID.matrix() + constant, tau=100)
+    usual, loss = gibbs_loss(GRID, tau=100), gibbs_loss(factor * GRID.matrix() + constant, tau=100)
     for _ in range(5):
         values = [one(p, q, torch.arange(6)).item() for one in (usual, loss)]
         np.testing.assert_allclose((values[1] - constant) / factor, values[0], rtol=1e-6)
@@ -337,7 +339,7 @@ def test_a_temperature_follows_negative_costs_and_those_of_any_scale(factor, con
 def test_negative_costs():
     cost = GRID.matrix() - 0.3
     p, q = batch(zeros=0)
-    loss = WassersteinLoss(cost, temperature=1e-4, tau=100)
+    loss = gibbs_loss(cost, temperature=1e-4, tau=100)
     for _ in range(5):
         value = loss(p, q, torch.arange(6))
     np.testing.assert_allclose(value.item(), exact(p, q, cost)[0].mean(), rtol=0.02)
@@ -349,7 +351,7 @@ def test_negative_costs():
 def test_chains_continue_in_any_order():
     """A chain depends on its example alone, not on the batches it was in."""
     p, q = batch(8)
-    whole, split = (WassersteinLoss(GRID, temperature=0.01, reduction="none") for _ in range(2))
+    whole, split = (gibbs_loss(GRID, temperature=0.01, reduction="none") for _ in range(2))
     order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
     for _ in range(3):
         a = whole(p, q, torch.arange(8))
@@ -361,7 +363,7 @@ def test_warm_chains_follow_where_cold_ones_do_not():
     p, q = batch(zeros=0)
     index, errors = torch.arange(6), {}
     for name, options, number in (("warm", {}, index), ("position", {"by_position": True}, None), ("cold", {}, None)):
-        loss = WassersteinLoss(GRID, tau=3, max_sweeps=10, **options)
+        loss = gibbs_loss(GRID, tau=3, max_sweeps=10, **options)
         W = annealed(loss, p, q, number, calls=300).mean()
         errors[name] = abs(loss(p, q, number).item() / W - 1)
         assert len(loss.chains) == (0 if name == "cold" else 6)
@@ -371,7 +373,7 @@ def test_warm_chains_follow_where_cold_ones_do_not():
 
 def test_cold_calls_draw_anew():
     p, q = batch()
-    loss = WassersteinLoss(GRID, temperature=0.05)
+    loss = gibbs_loss(GRID, temperature=0.05)
     assert loss(p, q) != loss(p, q)
 
 
@@ -379,7 +381,7 @@ def test_seeds_and_threads():
     p, q = batch()
     values = []
     for options in ({}, {"n_jobs": 2}, {"seed": 1}):
-        loss = WassersteinLoss(GRID, **options)
+        loss = gibbs_loss(GRID, **options)
         values.append([loss(p, q, index).item() for index in (torch.arange(6), None, torch.arange(6))])
     assert values[0] == values[1]
     assert values[0] != values[2]
@@ -387,7 +389,7 @@ def test_seeds_and_threads():
 
 def test_targets_whose_support_changes_under_one_index():
     p, _ = batch()
-    loss, index = WassersteinLoss(GRID, tau=100, reduction="none"), torch.arange(6)
+    loss, index = gibbs_loss(GRID, tau=100, reduction="none"), torch.arange(6)
     halves = [torch.zeros(6, 20, dtype=torch.float64) for _ in range(2)]
     halves[0][:, :10] = halves[1][:, 10:] = 0.1  # nothing in common
     for q in (*halves, batch(seed=5)[1]):
@@ -396,7 +398,7 @@ def test_targets_whose_support_changes_under_one_index():
 
 
 def test_memory_stays_bounded_over_a_long_epoch():
-    loss = WassersteinLoss(GridCost(3), temperature=0.1, tau=1, max_sweeps=2, capacity=1000)
+    loss = gibbs_loss(GridCost(3), temperature=0.1, tau=1, max_sweeps=2, capacity=1000)
     rows = torch.rand(5000, 3, generator=torch.Generator().manual_seed(0)) + 0.1
     rows /= rows.sum(1, keepdim=True)
     with torch.no_grad():
@@ -415,14 +417,13 @@ BAD = {
         p.index_put((torch.tensor(1), torch.tensor(0)), p.new_tensor(-0.5)),
         q,
     ),
-    "p: row 0 sums to 2": lambda p, q: (2 * p, q),
+    "q: row . sums to 1, p to 2": lambda p, q: (2 * p, q),
     "q: row 0 has no mass": lambda p, q: (p, 0 * q),
     "p: has NaN weights, the first at row 2": lambda p, q: (p.index_fill(0, torch.tensor(2), torch.nan), q),
     "q: has infinite weights, the first at row 2": lambda p, q: (p, q.index_fill(0, torch.tensor(2), torch.inf)),
-    "q: expected as many rows as p": lambda p, q: (p, q[:5]),
+    "q: expected leading dimensions": lambda p, q: (p, q[:5]),
     "p: expected shape": lambda p, q: (p[:, :19], q),
-    "q: expected shape": lambda p, q: (p, q[0]),
-    "p: is empty": lambda p, q: (p[:0], q[:0]),
+    "q: expected shape": lambda p, q: (p, q[:, :19]),
 }
 
 
@@ -430,7 +431,7 @@ BAD = {
 @pytest.mark.parametrize("temperature", ["auto", 0.01])
 def test_bad_measures_are_named_and_the_chains_left(what, temperature):
     p, q = batch()
-    loss = WassersteinLoss(GRID, temperature=temperature)
+    loss = gibbs_loss(GRID, temperature=temperature)
     index = torch.arange(6)
     for _ in range(2):
         before = states(loss)
@@ -445,11 +446,11 @@ def test_bad_measures_are_named_and_the_chains_left(what, temperature):
 
 def test_logits_where_weights_are_meant():
     with pytest.raises(ValueError, match=r"p: has negative weights, the first at row 0.*from_logits=True"):
-        WassersteinLoss(GRID)(logits(), batch()[1])
+        gibbs_loss(GRID)(logits(), batch()[1])
     x = logits().detach()
     x[3, 2] = torch.nan
     with pytest.raises(ValueError, match="p: has NaN weights, the first at row 3") as error:
-        WassersteinLoss(GRID, from_logits=True)(x, batch()[1])
+        gibbs_loss(GRID, from_logits=True)(x, batch()[1])
     assert "from_logits" not in str(error.value)
 
 
@@ -468,7 +469,7 @@ WRONG = {
 @pytest.mark.parametrize("index", WRONG.values(), ids=WRONG)
 def test_bad_indices(index):
     p, q = batch()
-    loss = WassersteinLoss(GRID)
+    loss = gibbs_loss(GRID)
     with pytest.raises(ValueError, match="index: expected"):
         loss(p, q, index)
     assert len(loss.chains) == 0
@@ -490,14 +491,14 @@ def test_bad_indices(index):
 )
 def test_bad_options(name, value):
     with pytest.raises((TypeError, ValueError), match=name):
-        WassersteinLoss(GRID, **{name: value})
+        gibbs_loss(GRID, **{name: value})
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("temperature", ["auto", 0.01])
 def test_what_fails_or_is_interrupted_leaves_the_chains(error, temperature, monkeypatch):
     p, q = batch()
-    loss, untouched = (WassersteinLoss(GRID, temperature=temperature) for _ in range(2))
+    loss, untouched = (gibbs_loss(GRID, temperature=temperature) for _ in range(2))
     index, run = torch.arange(6), sampler.run
 
     def stopped(*args, **options):
@@ -523,7 +524,7 @@ def test_what_fails_or_is_interrupted_leaves_the_chains(error, temperature, monk
 def test_state_dict_goes_on_to_the_bit(temperature, begun):
     p, q = batch()
     index = torch.tensor([4, 0, 9, 1, 7, 2])
-    loss, other = (WassersteinLoss(GRID, temperature=temperature) for _ in range(2))
+    loss, other = (gibbs_loss(GRID, temperature=temperature) for _ in range(2))
     if begun:
         loss(p, q, index)
         loss(p, q)
@@ -539,7 +540,7 @@ def test_state_dict_goes_on_to_the_bit(temperature, begun):
 
 def test_a_state_dict_of_an_earlier_version_loads():
     p, q = batch()
-    loss, other = WassersteinLoss(GRID), WassersteinLoss(GRID)
+    loss, other = gibbs_loss(GRID), gibbs_loss(GRID)
     loss(p, q, torch.arange(6))
     state = loss.state_dict()
     state["_extra_state"]["names"] = state["_extra_state"].pop("ids")
@@ -550,7 +551,7 @@ def test_a_state_dict_of_an_earlier_version_loads():
 
 def test_state_dict_is_a_copy_and_of_this_cost():
     p, q = batch()
-    loss = WassersteinLoss(GRID)
+    loss = gibbs_loss(GRID)
     loss(p, q, torch.arange(6))
     state = loss.state_dict()
     before = copy.deepcopy(state)
@@ -558,12 +559,12 @@ def test_state_dict_is_a_copy_and_of_this_cost():
     for a, b in zip(state["_extra_state"].values(), before["_extra_state"].values(), strict=True):
         assert torch.equal(a, b) if isinstance(a, Tensor) else a == b
     with pytest.raises(ValueError, match="chains: have h of shape"):
-        WassersteinLoss(GridCost(3)).load_state_dict(state)
+        gibbs_loss(GridCost(3)).load_state_dict(state)
 
 
 def test_in_a_network():
     """The loss may be a part of the network, whose state_dict it then shares."""
-    network = torch.nn.ModuleDict({"body": torch.nn.Linear(3, 20), "loss": WassersteinLoss(GRID, from_logits=True)})
+    network = torch.nn.ModuleDict({"body": torch.nn.Linear(3, 20), "loss": gibbs_loss(GRID, from_logits=True)})
     network["loss"](network["body"](torch.ones(2, 3)), torch.full((2, 20), 0.05), torch.arange(2)).backward()
     assert set(network.state_dict()) == {"body.weight", "body.bias", "loss._extra_state"}
     assert "20 x 20" in repr(network)
@@ -576,7 +577,7 @@ def test_in_a_network():
 def test_a_copy_has_chains_of_its_own(copied):
     p, q = batch()
     index = torch.arange(6)
-    loss = WassersteinLoss(GRID)
+    loss = gibbs_loss(GRID)
     loss(p, q, index)
     other = copied(loss)
     before = states(loss)
@@ -590,7 +591,7 @@ def test_a_copy_has_chains_of_its_own(copied):
 
 
 def test_scheduler_goes_on():
-    loss = WassersteinLoss(GRID, temperature=0.01)
+    loss = gibbs_loss(GRID, temperature=0.01)
     scheduler = GibbsTemperature(loss, gamma=0.5, least=0.1)
     seen = []
     for _ in range(5):
@@ -598,7 +599,7 @@ def test_scheduler_goes_on():
         seen.append(loss.temperature / 0.01)
     np.testing.assert_allclose(seen, [0.5, 0.25, 0.125, 0.1, 0.1])
     assert scheduler.get_last_temperature() == loss.temperature
-    other = WassersteinLoss(GRID)
+    other = gibbs_loss(GRID)
     resumed = GibbsTemperature(other)
     file = io.BytesIO()
     torch.save([loss.state_dict(), scheduler.state_dict()], file)
@@ -615,7 +616,7 @@ def test_scheduler_goes_on():
 
 def test_a_scheduler_brings_a_temperature_that_follows_nearer_to_zero():
     p, q = batch(zeros=0)
-    loss = WassersteinLoss(GRID, tau=100)
+    loss = gibbs_loss(GRID, tau=100)
     scheduler = GibbsTemperature(loss, gamma=0.2, least=0.2)
     scheduler.step()
     assert loss.temperature is None
@@ -630,7 +631,7 @@ def test_a_scheduler_brings_a_temperature_that_follows_nearer_to_zero():
 @pytest.mark.parametrize("options", [{"gamma": 0.0}, {"gamma": 1.5}, {"least": -1.0}, {"least": 1.5}])
 def test_bad_schedules(options):
     with pytest.raises(ValueError, match=next(iter(options))):
-        GibbsTemperature(WassersteinLoss(GRID), **options)
+        GibbsTemperature(gibbs_loss(GRID), **options)
 
 
 # as PyTorch uses it
@@ -650,7 +651,7 @@ class Examples(Dataset):
 def test_training_with_a_data_loader():
     """With nothing set, the exact loss falls a long way over shuffled epochs, and each example has one chain."""
     torch.manual_seed(0)
-    loss = WassersteinLoss(GRID, from_logits=True)
+    loss = gibbs_loss(GRID, from_logits=True)
     network = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 20))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 25)
@@ -676,11 +677,11 @@ def test_the_operator_keeps_its_promises():
     p, q = batch()
     for x in (p, p.detach().t().contiguous().t().requires_grad_()):
         for index in (None, torch.arange(6)):
-            loss = WassersteinLoss(GRID, temperature=1e-9)  # so cold that another answer differs little
+            loss = gibbs_loss(GRID, temperature=1e-9)  # so cold that another answer differs little
             annealed(loss, x, q, torch.arange(6), last=1e-8)
             tests = ("test_schema", "test_autograd_registration", "test_faketensor")
             torch.library.opcheck(
-                torch.ops.gibbsot.transport.default, (x, q, index, loss._handle, True), test_utils=tests
+                torch.ops.gibbsot.transport.default, (x, q, index, loss._handles[1], False, True), test_utils=tests
             )
 
 
@@ -696,7 +697,7 @@ def compiled():
 def test_compiled_without_a_break(compiled, given):
     x, q = logits(), batch()[1].detach()
     index = torch.arange(6) if given else None
-    plain, other = (WassersteinLoss(GRID, from_logits=True) for _ in range(2))
+    plain, other = (gibbs_loss(GRID, from_logits=True) for _ in range(2))
     quick = compiled(other)
     schedulers = [GibbsTemperature(loss, 0.5) for loss in (plain, other)]
     for _ in range(2):
@@ -723,7 +724,7 @@ def test_compiled_without_a_break(compiled, given):
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_compiled_batches_of_many_sizes(compiled):
     x, q = logits(8), batch(8)[1].detach()
-    plain, other = (WassersteinLoss(GRID, from_logits=True, temperature=0.01) for _ in range(2))
+    plain, other = (gibbs_loss(GRID, from_logits=True, temperature=0.01) for _ in range(2))
     quick = compiled(other, dynamic=True)
     for n in (8, 5, 3):
         torch.testing.assert_close(quick(x[:n], q[:n], torch.arange(n)), plain(x[:n], q[:n], torch.arange(n)))
@@ -731,7 +732,7 @@ def test_compiled_batches_of_many_sizes(compiled):
 
 def test_compiled_with_two_losses_and_one_twice(compiled):
     x, q = logits(), batch()[1].detach()
-    first, other = WassersteinLoss(GRID, temperature=0.01), WassersteinLoss(GRID, temperature=0.5)
+    first, other = gibbs_loss(GRID, temperature=0.01), gibbs_loss(GRID, temperature=0.5)
 
     def both(x: Tensor) -> Tensor:
         p = torch.softmax(x, 1)
@@ -739,7 +740,7 @@ def test_compiled_with_two_losses_and_one_twice(compiled):
 
     expected = both(x)
     for loss in (first, other):
-        loss.load_state_dict(WassersteinLoss(GRID, temperature=loss.temperature).state_dict())
+        loss.load_state_dict(gibbs_loss(GRID, temperature=loss.temperature).state_dict())
     value = compiled(both)(x)
     torch.testing.assert_close(value, expected)
     value.backward()
@@ -751,15 +752,15 @@ def test_compiled_with_two_losses_and_one_twice(compiled):
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_errors_of_a_compiled_loss_name_the_argument(compiled):
     p, q = batch()
-    loss = WassersteinLoss(GRID)
-    with pytest.raises(ValueError, match="p: row 0 sums to 2"):
+    loss = gibbs_loss(GRID)
+    with pytest.raises(ValueError, match=r"q: row . sums to 1, p to 2"):
         compiled(loss)(2 * p, q)
     assert loss.temperature is None
 
 
 def trained(network: torch.nn.Module, index: Tensor) -> WassersteinLoss:
     """Two steps on some of four examples."""
-    loss = WassersteinLoss(GRID, from_logits=True, temperature=0.01)
+    loss = gibbs_loss(GRID, from_logits=True, temperature=0.01)
     optimiser = torch.optim.SGD(network.parameters(), lr=1.0)
     x, q = (x.detach()[index] for x in batch(4, dtype=torch.float32))
     for _ in range(2):
@@ -832,7 +833,7 @@ def test_a_penalty(cost, penalty):
     p = (1.7 * p).requires_grad_()
     q.requires_grad_()
     expected = solve_batch(p.detach(), q.detach(), cost, penalty=penalty)
-    loss = WassersteinLoss(cost, temperature=1e-2, penalty=penalty, tau=300, max_sweeps=1000, reduction="none")
+    loss = gibbs_loss(cost, temperature=1e-2, penalty=penalty, tau=300, max_sweeps=1000, reduction="none")
     for T in np.geomspace(1e-2, 1e-5, 15):
         loss.temperature = T
         value = loss(p, q, torch.arange(6))
@@ -841,7 +842,7 @@ def test_a_penalty(cost, penalty):
     for x, potentials in zip((p, q), expected.potentials, strict=True):
         np.testing.assert_allclose(x.grad, potentials, atol=0.03)
         assert np.abs(x.grad.numpy() - potentials).mean() < 0.003
-    copy = WassersteinLoss(cost, penalty=penalty, tau=300, max_sweeps=1000, reduction="none")
+    copy = gibbs_loss(cost, penalty=penalty, tau=300, max_sweeps=1000, reduction="none")
     copy.load_state_dict(loss.state_dict())
     assert torch.equal(copy(p, q, torch.arange(6)), loss(p, q, torch.arange(6)))
 
@@ -852,7 +853,7 @@ def test_a_temperature_follows_partial_transport(factor, constant):
     p, q = (x.detach().double() for x in batch(zeros=0))
     cost, penalty = factor * GRID.matrix() + constant, factor * 0.05 + constant / 2
     exact = solve_batch(2 * p, q, cost, penalty=penalty).value.mean() - 1.5 * constant
-    loss = WassersteinLoss(cost, penalty=penalty, tau=100)
+    loss = gibbs_loss(cost, penalty=penalty, tau=100)
     for _ in range(100):
         value = loss(2 * p, q, torch.arange(6)).item() - 1.5 * constant
     assert 1.0 < value / exact < 1.5
@@ -860,4 +861,4 @@ def test_a_temperature_follows_partial_transport(factor, constant):
 
 def test_bad_penalties():
     with pytest.raises(ValueError, match="penalty: expected a finite number, got nan"):
-        WassersteinLoss(GRID, penalty=np.nan)
+        gibbs_loss(GRID, penalty=np.nan)

@@ -1,0 +1,146 @@
+"""The warm-started chains of the Gibbs sampler as a loss: estimates of W, at a temperature that follows the loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import validation
+from ..core.costs import Cost
+from ..core.problems import Problem, dual_value, lower_potential, problem
+from ..sampling import sampler
+from ..sampling import temperature as temperatures
+from ..sampling.annealing.tracking import GapTracking
+from ..solvers import evaluation
+from ..solvers.chains import Chains
+from ..solvers.gradients import centred, weighted_problem
+from ..solvers.oracle import Oracle
+from ..solvers.partial import least_value, penalty_cost, penalty_problem
+from ._operators import NEW, register
+
+Array = NDArray[np.float64]
+
+_TRACKING = GapTracking()
+_NUMBERS = "cooling", "_follows", "_T", "_fresh"  # attributes that a state_dict has beside the chains
+
+
+class ChainSampler:
+    """Evaluates rows of weights by chains that continue from call to call.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost.
+    penalty, temperature, tau, max_sweeps, capacity, by_position, seed, n_jobs
+        As for `WassersteinLoss`.
+
+    Attributes
+    ----------
+    cost, penalty, tau, max_sweeps, by_position, n_jobs
+        The parameters.
+    chains : Chains
+        The chains of the examples.
+    cooling : float
+        The factor by which a scheduler has lowered a given temperature, or the gap that "auto" keeps; 1 at first.
+    """
+
+    def __init__(
+        self,
+        cost: Cost,
+        penalty: float | None,
+        *,
+        temperature: float | str = "auto",
+        tau: int = 40,
+        max_sweeps: int | None = None,
+        capacity: int = 50_000,
+        by_position: bool = False,
+        seed: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.cost, self.penalty, self.by_position, self.n_jobs = cost, penalty, by_position, n_jobs
+        self._cost = cost if penalty is None else penalty_cost(cost, penalty)  # of the chains
+        self._T = validation.initial_temperature(temperature)
+        self.cooling = 1.0
+        self._follows = self._T is None
+        self._least, self._T_min = least_value(cost, penalty), temperatures.minimum(self._cost)
+        self.tau = validation.count(tau, "tau")
+        self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
+        self.chains = Chains(self._cost, capacity, seed)
+        self._fresh = NEW
+        self.handle = register(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.handle = register(self)  # a copy has its own chains
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature of the next call; None before the first one if it is "auto"."""
+        return self._T if self._T is None or self._follows else self._T * self.cooling
+
+    @temperature.setter
+    def temperature(self, T: float) -> None:
+        self._T, self._follows, self.cooling = validation.positive(T, "temperature"), False, 1.0
+
+    def arrays(self) -> dict[str, Any]:
+        """Return temperature and chains, as numbers and arrays."""
+        return {**{name: getattr(self, name) for name in _NUMBERS}, **self.chains.arrays()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Load temperature and chains that `arrays` returned, in this or an earlier version."""
+        self.chains.load_state({name: x for name, x in state.items() if name not in _NUMBERS})
+        for name in _NUMBERS:
+            setattr(self, name, state[name])
+
+    def evaluate(
+        self, p: Array, q: Array, index: list[int] | None, training: bool, tolerance: float
+    ) -> tuple[Array, Array, Array]:
+        """Return values and gradients; chains and temperature change only after nothing can fail any more."""
+        pair, mass = self._problem(p, q, tolerance)
+        ids = self._ids(index, len(pair))
+        T = self._initial_temperature(pair) if self.temperature is None else self.temperature
+        state = self.chains.state(ids, pair)
+        after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=self.tau, n_jobs=self.n_jobs)
+        if self.penalty is None:
+            of_p, of_q = centred(info.U), -centred(info.L)
+        else:  # the weight of each additional point is the mass of the other measure
+            of_p, of_q = info.U[:, :-1] - info.L[:, -1:], info.U[:, -1:] - info.L[:, :-1]
+        if self._follows:
+            self._T = self._next_temperature(T, pair, info) if training else T
+        if ids[0] >= NEW:
+            self._fresh += len(ids)
+        else:
+            self.chains.keep(ids, after)
+        return mass * info.value, of_p, of_q
+
+    def _problem(self, p: Array, q: Array, tolerance: float) -> tuple[Problem, Array]:
+        """Return the problems of the chains, and the masses by which their values are multiplied."""
+        if self.penalty is not None:
+            weights = [(x, validation.check_weights(x, name)) for x, name in ((p, "p"), (q, "q"))]
+            pair = penalty_problem(weights[0], weights[1], self._cost)
+            return pair, pair.mass
+        mass = weighted_problem(p, q, self.cost, None, tolerance).mass
+        p, q = (x / x.sum(axis=1, keepdims=True) for x in (p, q))
+        pair = problem(p, q, self.cost, ("p", "q"))
+        return pair, np.where(np.abs(mass - 1) <= tolerance, 1.0, mass)  # such as rows of single precision
+
+    def _ids(self, index: list[int] | None, n: int) -> list[int]:
+        """Return the ids of the chains."""
+        if index is not None:
+            return index
+        return [NEW // 2 + b if self.by_position else self._fresh + b for b in range(n)]
+
+    def _initial_temperature(self, pair: Problem) -> float:
+        some = evaluation.sample(len(pair))
+        m1, m2 = self.cost.shape
+        options: dict[str, Any] = {"seed": self.chains.seed, "n_jobs": self.n_jobs, "penalty": self.penalty}
+        oracle = Oracle(self.cost, pair.q[some, :m2], **options)
+        _, T = evaluation.initial_temperatures(oracle, pair.p[some, :m1])
+        return max(float(T.mean()), self._T_min)
+
+    def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:
+        L = lower_potential(pair, info.U, self.n_jobs)
+        V, lower = float(info.value.mean()), float(dual_value(pair, info.U, L).mean())
+        return _TRACKING.update(T, V - self._least, lower - self._least, self._T_min, self.cooling)

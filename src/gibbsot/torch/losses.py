@@ -1,0 +1,316 @@
+"""The loss between histograms, with exact duals or chains that are kept for each example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ..core import validation
+from ..core.costs import Cost, as_cost
+from ..solvers.chains import Chains
+from ..solvers.duals import Duals
+from ..solvers.gradients import centred
+from ._chains import ChainSampler
+from ._operators import NEW, register, transport
+from .functional import Function, rows
+
+Array = NDArray[np.float64]
+
+_METHODS = ("auto", "exact", "gibbs")
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+class WassersteinLoss(torch.nn.Module):
+    r"""The transport cost between rows of weights, for training: examples keep their exact duals from call to call.
+
+    .. math:: W(p, q) = \langle p, f \rangle + \langle q, g \rangle, \qquad \nabla_p = f, \quad \nabla_q = g
+
+    Both gradients are centred, so that their entries sum to zero and a step along them stays on the simplex.
+
+    With ``method="auto"`` an example that was solved before keeps its potentials f and g until its measures have moved
+    by the share ``drift`` of their mass; its value is then a certified lower bound of W. Otherwise, and in ``eval``
+    mode always, the example is solved exactly: in training from its last basis, in ``eval`` mode from nothing, so that
+    the same input gives the same value and gradient.
+
+    With a penalty c, mass may be left over and costs c for each unit, on either side, as in `solve` with ``penalty=c``:
+    weights may have any sums, and gradients are not centred, as they tell what more mass costs.
+
+    Parameters
+    ----------
+    cost : Cost or array of shape (m1, m2)
+        The cost. Values and gradients have the dtype of the input, float32 for half precisions.
+    method : {"auto", "exact", "gibbs"}
+        "auto": exact duals, kept while the measures move little. "exact": solved exactly in every call. "gibbs": in
+        training the paper's chains, whose values are estimates; see Notes.
+    from_logits : bool
+        Whether p comes as logits, of which the softmax is taken.
+    normalize : bool
+        Divide the weights by their sums first. Otherwise the sums of a pair agree.
+    penalty : float, optional
+        The cost of a unit of mass that is not transported, on either side.
+    reduction : {"mean", "sum", "none"}
+        What the values are reduced to.
+    drift : float, optional
+        With "auto": the share of the mass that may have moved since an example was solved, 0.01 by default.
+    capacity : int, optional
+        The number of examples that are kept; the least recently used are dropped. By default 10,000, and 50,000 chains.
+        An example takes about 20 bytes a point of both measures, with "gibbs" 8 bytes a point of q.
+    by_position : bool
+        Whether examples without an index belong to their position in the batch; otherwise they are not kept.
+    n_jobs : int, optional
+        Threads over the rows; results are bit-identical for every number.
+    temperature : "auto" or float, optional
+        With "gibbs": "auto", the default, follows the loss: it is chosen at the first call, as for the models. From
+        then on it rises where V(z) and the lower bound of W by its potentials are close, and falls where they are far
+        apart, so that V(z) stays somewhat above W. A number is the temperature itself, which stays constant.
+    tau : int, optional
+        With "gibbs": the lag of the chains' mixing test in sweeps, 40 by default; with a larger one chains follow the
+        model more closely.
+    max_sweeps : int, optional
+        With "gibbs": the largest number of sweeps of a chain in one call; ten times tau by default.
+    seed : int, optional
+        With "gibbs": the seed of the chains' noise, 0 by default.
+
+    Attributes
+    ----------
+    duals : Duals or None
+        The duals of the examples.
+    chains : Chains or None
+        The chains of the examples, with "gibbs".
+    temperature : float or None
+        With "gibbs": the temperature of the next call; None before the first one if it is "auto". After it is set to a
+        number, it no longer follows the loss.
+    cooling : float
+        With "gibbs": the factor by which a scheduler has lowered a given temperature, or the gap that "auto" keeps.
+    cost, method, from_logits, normalize, penalty, reduction, n_jobs
+        The parameters.
+
+    Notes
+    -----
+    Which method: near the end of a training, where an example moves by less than a per cent between two calls, the kept
+    duals cost next to nothing. Where every call moves every example a lot, each is solved from its last basis. The
+    chains of "gibbs" cost a few dozen sweeps whatever the measures do, which is faster for large problems; at the
+    automatic temperature their gradients are off by about a third, and the value by as much.
+
+    With "gibbs", value and gradient are V(z), U and -L of the paper. The chain of every example continues from its
+    state in the last call with that example. Without gradients (``torch.no_grad``) the temperature does not change,
+    except that "auto" chooses one in a first call.
+
+    Everything runs on the CPU. Tensors on an accelerator are copied to it, and values and gradients back, in one piece
+    each: 4 (m1 + m2) bytes for each row and direction in single precision, and a synchronisation. Leave ``index`` on
+    the CPU.
+
+    With several processes (``DistributedDataParallel``) each has its own duals or chains and temperature. An example
+    that moves to another process in the next epoch uses what this process has of it, if anything: let the data sampler
+    keep examples in their process, and save the ``state_dict`` of each process.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gibbsot import GridCost
+    >>> from gibbsot.torch import WassersteinLoss
+    >>> loss = WassersteinLoss(GridCost(3, spacing=1.0), from_logits=True)
+    >>> logits = torch.zeros(2, 3, requires_grad=True)
+    >>> value = loss(logits, torch.eye(3)[:2], index=torch.tensor([4, 7]))
+    >>> value.backward()
+    >>> round(value.item(), 6), bool(logits.grad[0, 0] < 0 < logits.grad[0, 2])
+    (1.166667, True)
+    """
+
+    def __init__(
+        self,
+        cost: Cost | ArrayLike,
+        *,
+        method: str = "auto",
+        from_logits: bool = False,
+        normalize: bool = False,
+        penalty: float | None = None,
+        reduction: str = "mean",
+        drift: float | None = None,
+        capacity: int | None = None,
+        by_position: bool = False,
+        n_jobs: int | None = None,
+        temperature: float | str | None = None,
+        tau: int | None = None,
+        max_sweeps: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.method = validation.choice(method, "method", _METHODS)
+        self.reduction = validation.choice(reduction, "reduction", _REDUCTIONS)
+        self.from_logits, self.penalty, self.n_jobs = from_logits, penalty, n_jobs
+        self.normalize = validation.flag(normalize, "normalize")
+        if normalize and penalty is not None:
+            raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
+        options: dict[str, Any] = {"temperature": temperature, "tau": tau, "max_sweeps": max_sweeps, "seed": seed}
+        self._options = {name: x for name, x in options.items() if x is not None}
+        if self._options and method != "gibbs":
+            name = next(iter(self._options))
+            raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' with it")
+        if drift is not None and method != "auto":
+            raise ValueError(f"drift: is an option of method='auto', got method={method!r}")
+        if method != "gibbs":
+            self._options["drift"] = 0.01 if drift is None else drift
+            if method == "exact":
+                self._options["drift"] = 0.0
+        if capacity is not None:
+            self._options["capacity"] = capacity
+        self._options |= {"by_position": by_position, "n_jobs": n_jobs}
+        self._set_cost(as_cost(cost))
+
+    def _set_cost(self, cost: Cost) -> None:
+        """Start with a cost, and nothing kept."""
+        self.cost = cost
+        make: Any = ChainSampler if self.method == "gibbs" else _KeptDuals
+        self._kept: ChainSampler | _KeptDuals = make(cost, self.penalty, **self._options)
+        self._exact = Function(cost, "exact", self.penalty, self.n_jobs)  # of eval mode
+        self._handles = self._exact.handle, self._kept.handle
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._handles = self._exact.handle, self._kept.handle  # a copy keeps its own duals or chains
+
+    @property
+    def duals(self) -> Duals | None:
+        """The duals of the examples."""
+        return self._kept.duals if isinstance(self._kept, _KeptDuals) else None
+
+    @property
+    def chains(self) -> Chains | None:
+        """The chains of the examples."""
+        return self._kept.chains if isinstance(self._kept, ChainSampler) else None
+
+    def _sampler(self) -> ChainSampler:
+        """Return the sampler of "gibbs"."""
+        if not isinstance(self._kept, ChainSampler):
+            raise ValueError(f"temperature: belongs to method='gibbs', this loss has method={self.method!r}")
+        return self._kept
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature of the next call."""
+        return self._sampler().temperature
+
+    @temperature.setter
+    def temperature(self, T: float) -> None:
+        self._sampler().temperature = T
+
+    @property
+    def cooling(self) -> float:
+        """The factor of a scheduler."""
+        return self._sampler().cooling
+
+    @cooling.setter
+    def cooling(self, factor: float) -> None:
+        self._sampler().cooling = factor
+
+    def extra_repr(self) -> str:
+        m1, m2 = self.cost.shape
+        kept = self._kept
+        if isinstance(kept, ChainSampler):
+            return f"{m1} x {m2}, method='gibbs', temperature={kept.temperature}, chains={len(kept.chains)}"
+        return f"{m1} x {m2}, method={self.method!r}, examples={len(kept.duals)}"
+
+    def forward(self, p: Tensor, q: Tensor, index: Tensor | None = None) -> Tensor:
+        """Return W of each pair, or their mean or sum.
+
+        Parameters
+        ----------
+        p, q : tensors of shape (..., m1) and (..., m2)
+            Weights; p may be logits. Leading dimensions are broadcast. On a grid the last dimensions may be those of
+            the grid. The mean over no pairs is NaN.
+        index : tensor of int, shape (B,), optional
+            The ids of the examples along the first dimension, which determine what is kept of them; each at most once
+            in a batch.
+
+        Returns
+        -------
+        tensor
+            Of the shape of the leading dimensions for ``reduction="none"``, otherwise a scalar.
+        """
+        cost = self.cost
+        return self._values(p, q, index, cost.shape, (cost.row_shape, cost.col_shape), self._handles)
+
+    def _values(
+        self,
+        p: Tensor,
+        q: Tensor,
+        index: Tensor | None,
+        sizes: tuple[int, int],
+        grids: tuple[tuple[int, ...], tuple[int, ...]],
+        handles: tuple[int, int],
+    ) -> Tensor:
+        """Return the values, by the evaluators of eval mode and of training."""
+        p, q, shape = rows(p, q, sizes, grids, self.from_logits)
+        ids = None if index is None else _ids(torch.as_tensor(index), shape)
+        learning = self.training and torch.is_grad_enabled()
+        handle = handles[int(self.training)]
+        value = transport(p, q, handle, self.normalize, ids, learning).reshape(shape)
+        if self.reduction == "none":
+            return value
+        return value.mean() if self.reduction == "mean" else value.sum()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return what is kept of the examples, and the temperature, for ``state_dict``.
+
+        Returns
+        -------
+        dict
+            Numbers and tensors.
+        """
+        found = self._kept.arrays()
+        return {name: torch.from_numpy(x) if isinstance(x, np.ndarray) else x for name, x in found.items()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Load what `get_extra_state` returned.
+
+        Parameters
+        ----------
+        state : dict
+            What `get_extra_state` returned, in this or an earlier version.
+        """
+        self._kept.load_state({name: x.cpu().numpy() if isinstance(x, Tensor) else x for name, x in state.items()})
+
+
+def _ids(index: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return the ids of all rows from those of the first dimension."""
+    n = shape[0] if shape else 1
+    if index.shape != (n,) or index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
+        raise ValueError(f"index: expected {n} integers, one for each example, got {index.dtype} {tuple(index.shape)}")
+    count = 1
+    for size in shape[1:]:
+        count *= size
+    return (index[:, None] * count + torch.arange(count, device=index.device)).flatten()
+
+
+class _KeptDuals:
+    """Evaluates rows of weights by exact duals that are kept from call to call."""
+
+    def __init__(self, cost: Cost, penalty: float | None, *, by_position: bool, **options: Any) -> None:
+        self.duals, self.by_position = Duals(cost, penalty, **options), by_position
+        self.handle = register(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.handle = register(self)  # a copy has its own duals
+
+    def evaluate(
+        self, p: Array, q: Array, index: list[int] | None, training: bool, tolerance: float
+    ) -> tuple[Array, Array, Array]:
+        """Return values and gradients."""
+        if index is None and self.by_position:
+            index = [NEW // 2 + b for b in range(len(p))]
+        value, f, g, _ = self.duals(p, q, index, tolerance)
+        return (value, f, g) if self.duals.penalty is not None else (value, centred(f), centred(g))
+
+    def arrays(self) -> dict[str, Any]:
+        """Return what is kept, as arrays."""
+        return self.duals.arrays()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Load what `arrays` returned."""
+        self.duals.load_state(state)

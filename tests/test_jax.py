@@ -1,0 +1,124 @@
+"""`gibbsot.jax.wasserstein` against central differences, `solve` and `ot.emd2`, under jit, grad and vmap."""
+
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+
+from cases import measures
+from gibbsot import GridCost, PointCost, solve, solve_batch
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+from gibbsot.jax import wasserstein  # noqa: E402
+
+GRID = GridCost((3, 4))
+
+
+@pytest.fixture(autouse=True)
+def double_precision():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def weights(n: int = 5, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    return [jnp.asarray(measures(rng, n, 12, 0.0)) for _ in range(2)]
+
+
+def points(*leading: int, n: int = 5, m: int = 6):
+    rng = np.random.default_rng(0)
+    return [jnp.asarray(rng.normal(size=(*leading, k, 2))) for k in (n, m)]
+
+
+def test_values_and_gradients_of_weights():
+    p, q = weights()
+    value, gradients = jax.value_and_grad(lambda p, q: wasserstein(p, q, GRID).sum(), argnums=(0, 1))(p, q)
+    expected = solve_batch(np.asarray(p), np.asarray(q), GRID)
+    np.testing.assert_allclose(value, expected.value.sum())
+    for found, potentials in zip(gradients, expected.potentials, strict=True):
+        np.testing.assert_allclose(found, potentials - potentials.mean(axis=1, keepdims=True), atol=1e-12)
+
+
+def test_central_differences():
+    p, q = (w[0] for w in weights())
+    x, y = points()
+    for function, z in (
+        (lambda z: wasserstein(jax.nn.softmax(z), q, GRID), jnp.log(p)),
+        (lambda z: wasserstein(z, q, GRID, normalize=True), 3 * p),
+        (lambda z: wasserstein(z, q, GRID, penalty=0.05), 3 * p),
+        (lambda z: wasserstein(None, None, (z, y)), x),
+        (lambda z: wasserstein(None, None, (x, z), metric="euclidean"), y),
+    ):
+        gradient = jax.grad(function)(z)
+        step = 1e-7 * jnp.asarray(np.random.default_rng(1).normal(size=z.shape))
+        difference = (function(z + step) - function(z - step)) / 2
+        np.testing.assert_allclose((gradient * step).sum(), difference, rtol=1e-5)
+
+
+def test_pot():
+    p, q = (np.asarray(w[0]) for w in weights())
+    np.testing.assert_allclose(wasserstein(p, q, GRID.matrix()), ot.emd2(p, q, GRID.matrix()))
+
+
+def test_jit_and_vmap():
+    p, q = weights()
+    plain = wasserstein(p, q, GRID)
+    single = lambda p, q: wasserstein(p, q, GRID)  # noqa: E731
+    np.testing.assert_array_equal(jax.jit(single)(p, q), plain)
+    np.testing.assert_array_equal(jax.vmap(single)(p, q), plain)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(single, in_axes=(1, 0)))(p.T, q), plain)
+    gradients = jax.grad(lambda p: single(p, q).sum())(p)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(jax.grad(single)))(p, q), gradients)
+    of_q = jax.vmap(jax.grad(single, argnums=1), in_axes=(0, None))(p, q[0])
+    assert of_q.shape == (5, 12)
+    x, y = points(4)
+    each = jax.vmap(lambda x, y: wasserstein(None, None, (x, y)))(x, y)
+    np.testing.assert_allclose(each, wasserstein(None, None, (x, y)))
+    np.testing.assert_allclose(each[2], solve(None, None, PointCost(x[2], y[2])).value)
+
+
+def test_one_target_for_all():
+    p, q = weights()
+    np.testing.assert_allclose(wasserstein(p, q[0], GRID), [wasserstein(row, q[0], GRID) for row in p])
+    assert wasserstein(p[:0], q[0], GRID).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_types(dtype):
+    p, q = (w.astype(dtype) for w in weights())
+    value, gradient = jax.value_and_grad(lambda p: wasserstein(p, q, GRID).sum())(p)
+    assert value.dtype == ("float64" if dtype == "float64" else "float32")
+    assert gradient.dtype == dtype
+
+
+def test_a_second_derivative_raises():
+    p, q = (w[0] for w in weights())
+    with pytest.raises(ValueError, match="JVP"):
+        jax.hessian(lambda p: wasserstein(p, q, GRID))(p)
+    with pytest.raises(ValueError, match="JVP"):
+        jax.grad(lambda p: (jax.grad(lambda p: wasserstein(p, q, GRID))(p) ** 2).sum())(p)
+
+
+P, Q = (np.full(12, 1 / 12) for _ in range(2))
+BAD = {
+    "p: expected shape": lambda: wasserstein(P[:5], Q, GRID),
+    "p: expected floating": lambda: wasserstein(np.ones(12, np.int64), Q, GRID),
+    "p, q: expected weights": lambda: wasserstein(None, Q, GRID),
+    "x, y: expected shapes": lambda: wasserstein(None, None, (P, Q)),
+    "metric": lambda: wasserstein(None, None, tuple(points()), metric="cosine"),
+    "normalize: masses matter": lambda: wasserstein(P, Q, GRID, normalize=True, penalty=1.0),
+    "p: has negative weights": lambda: wasserstein(-P, Q, GRID),
+    "q: row 0 sums to 2": lambda: wasserstein(P, 2 * Q, GRID),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_arguments_are_named(what):
+    with pytest.raises((ValueError, TypeError, jax.errors.JaxRuntimeError), match=what):
+        BAD[what]()
