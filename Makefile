@@ -9,7 +9,7 @@ MODULES := $(sort $(wildcard src/gibbsot/*.py src/gibbsot/*/*.py src/gibbsot/*/*
 TORCH := torch==2.13.0
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys docs dist lint format test test-all fuzz nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
+.PHONY: demo toys docs dist lint format test test-all fuzz faults nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
 
 demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
@@ -35,15 +35,26 @@ test: lint
 test-all: $(VENV)/test-all lint
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
-# every exact solver on N small problems, from SEED on, against rational arithmetic
+# every exact solver on N small problems, from SEED on, against rational arithmetic; then N mutated files for every
+# reader, for at most SECONDS
 N ?= 10000
 SEED ?= 0
+SECONDS ?= 1800
 fuzz: $(VENV)/test
 	$(RUN) tests/fuzz.py $(N) $(SEED)
+	$(RUN) tests/fuzz_files.py $(N) $(SEED) $(SECONDS)
+
+# killed, stopped and paused processes, a full disk and damaged checkpoints while a fit runs; see tests/faults.py
+KILLS ?= 100
+RUNS ?= 5
+faults: $(VENV)/test
+	$(RUN) tests/faults.py --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
 
 # The kernels under the address and undefined-behaviour sanitizers, with GCC on Linux, in a build of their own. Without
-# `site` (-S) the editable installation is not found, only the copy in build/sanitize.
+# `site` (-S) the editable installation is not found, only the copy in build/sanitize. The baseline and, where
+# the machine has it, AVX-512 are run: the tests choose both, the fuzzed problems the better one.
 SANITIZE := build/sanitize
+FUZZED ?= 1000
 sanitize: $(VENV)/test
 	$(RUN) -m pip install --quiet --no-deps --upgrade --target $(SANITIZE)/site . -C build-dir=$(SANITIZE)/cmake \
 		-C cmake.define.GIBBSOT_SANITIZE=ON -C install.strip=false
@@ -53,7 +64,7 @@ sanitize: $(VENV)/test
 	$(RUN) -S -m pytest -m "not slow" tests/core/test_native.py tests/core/test_costs.py tests/core/test_points.py \
 		tests/core/test_philox.py tests/sampling/test_sampler.py tests/solvers/test_network_simplex.py \
 		tests/solvers/test_multiscale.py && \
-	$(RUN) -S tests/fuzz.py 300 0 dense crossed points line
+	$(RUN) -S tests/fuzz.py $(FUZZED) 0 dense crossed points line
 
 # the site, in docs/_build/html, looked at in a browser where there is one
 docs: $(VENV)/docs
@@ -72,7 +83,7 @@ dist: $(VENV)/dist
 		( cd $(DIST) && bin/python -I $(CURDIR)/tools/run_page.py $(CURDIR)/docs/quickstart.md ) || exit 1; done
 
 # what would take continuous integration too long
-nightly: test-all sanitize bench bench-nmf bench-models bench-scaling
+nightly: test-all sanitize fuzz faults bench bench-nmf bench-models bench-scaling
 
 bench: $(VENV)/bench
 	$(RUN) benchmarks/engine.py

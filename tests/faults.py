@@ -126,8 +126,12 @@ class Clock:
 
     def wait_for_epoch(self, since: float, seconds: float = DEADLINE) -> None:
         """Wait until an epoch has ended since a time, or the fit has."""
+        self.wait_until(lambda: bool(self.epochs) and self.epochs[-1] > since, seconds)
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+        """Wait until a condition holds, the fit has ended, or the time is over."""
         limit = time.monotonic() + seconds
-        while not self.ended.is_set() and time.monotonic() < limit and not (self.epochs and self.epochs[-1] > since):
+        while not self.ended.is_set() and time.monotonic() < limit and not condition():
             time.sleep(0.01)
 
     def stalls(self) -> list[float]:
@@ -159,29 +163,26 @@ class Harness:
         scenario: Callable[[Row, Path], None] = getattr(self, name)
         wanted = self.kills if name in ("command_line", "worker") else self.runs
         extra = self.stopped if name == "stopped_worker" else 0.0
-        with self._clusters(name):
-            while row.faults < wanted and len(row.bad) < 3:
-                with tempfile.TemporaryDirectory() as folder:
-                    faults, row.runs = row.faults, row.runs + 1
-                    try:
-                        with deadline(DEADLINE + extra):
-                            quietly(lambda: scenario(row, Path(folder)))
-                        row.recovered += 1
-                    except Exception as error:
-                        traceback.print_exc()
-                        row.bad.append(f"{type(error).__name__}: {error}")
-                    if row.faults == faults and row.runs > 3 * wanted:
-                        row.bad.append("the fits end before a fault")
+        while row.faults < wanted and len(row.bad) < 3:
+            with tempfile.TemporaryDirectory() as folder:
+                faults, row.runs = row.faults, row.runs + 1
+                try:
+                    with deadline(DEADLINE + extra):
+                        quietly(lambda: scenario(row, Path(folder)))
+                    row.recovered += 1
+                except Exception as error:
+                    traceback.print_exc()
+                    row.bad.append(f"{type(error).__name__}: {error}")
+                if row.faults == faults and row.runs > 3 * wanted:
+                    row.bad.append("the fits end before a fault")
         print(line(name, row), flush=True)
 
     @contextlib.contextmanager
-    def _clusters(self, name: str) -> Iterator[None]:
-        """Start the cluster that the runs of a scenario share."""
-        if name not in ("worker", "two_workers", "stopped_worker", "client_killed", "damaged_checkpoint"):
-            yield
-            return
+    def three_workers(self) -> Iterator[None]:
+        """Have a cluster that some scenarios share."""
         with connected(None, 3) as self.client:
             yield
+        self.client = None
 
     # Scenarios
 
@@ -279,7 +280,7 @@ class Harness:
             while not clock.ended.is_set():
                 fault()
 
-        self.client.wait_for_workers(3, timeout=DEADLINE)
+        clock.wait_until(lambda: len(self.client.cluster.scheduler.workers) >= 3)
         thread = threading.Thread(target=disturb, daemon=True)
         thread.start()
         try:
@@ -504,10 +505,17 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--stopped", type=float, default=STOPPED, help="seconds of SIGSTOP")
     options = parser.parse_args(words)
     logging.getLogger("gibbsot").setLevel(logging.ERROR)  # each fault is a warning
+    shared = {"worker", "two_workers", "client_killed", "damaged_checkpoint", "stopped_worker"}
     harness = Harness(options.kills, options.runs, options.seed, options.stopped)
     print(HEAD)
-    for name in options.scenarios or SCENARIOS:
-        harness.run(name)
+    names = options.scenarios or list(SCENARIOS)
+    with harness.three_workers() if shared & set(names) else contextlib.nullcontext():
+        for name in names:
+            if name in shared:
+                harness.run(name)
+    for name in names:
+        if name not in shared:
+            harness.run(name)
     bad = [f"{name}: {what}" for name, row in harness.rows.items() for what in row.bad]
     print(*bad, sep="\n")
     return len(bad)

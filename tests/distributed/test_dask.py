@@ -1,11 +1,12 @@
-"""Fits on clusters of processes: bit-identical to fits in one process, also where workers and clients die."""
+"""Fits on clusters of processes: bit-identical to fits in one process, also where workers and clients die.
+
+Kills between commands, of the scheduler and of two workers, and workers that join late, are in `test_faults`.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import gc
-import json
 import os
 import pickle
 import signal
@@ -22,6 +23,7 @@ from sklearn.base import clone
 from fits import same_nmf
 from gibbsot import GridCost
 from gibbsot.distributed.worker import Call
+from gibbsot.io import readers
 from gibbsot.models._mixture_shard import MixtureShard
 from gibbsot.models.barycenter import WassersteinBarycenter
 from gibbsot.models.nmf import WassersteinNMF
@@ -203,20 +205,6 @@ def test_a_worker_is_killed(alone, tmp_path, moment, checkpoints):
         same_nmf(model, alone)
 
 
-@pytest.mark.slow
-def test_a_worker_is_killed_between_commands(alone):
-    """While no command runs; the next one notices it."""
-    with cluster(2) as two, distributed.Client(two) as client:
-
-        def kill(model):
-            if model.n_iter_ == 5:
-                worker = model._run.shards._addresses[1]
-                with contextlib.suppress(OSError):
-                    client.run(lambda: os.kill(os.getpid(), signal.SIGKILL), workers=[worker])
-
-        same_nmf(WassersteinNMF(**OPTIONS, client=client, callbacks=[kill]).fit(shards()), alone)
-
-
 class Slow:
     """An answer that takes longer to travel than the client waits before it looks at the workers."""
 
@@ -241,6 +229,96 @@ def test_an_answer_that_travels_slowly_arrives(client, monkeypatch):
         assert time.monotonic() - begun >= 0.5
     finally:
         found.close()
+
+
+def test_a_long_wait_is_logged(client, monkeypatch, caplog):
+    monkeypatch.setattr(bridge, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(bridge, "_LOG_SECONDS", 0.1)
+    found = bridge.DaskShards(client, MixtureShard, shards())
+    client.run(slow_metadata)
+    try:
+        found._answers(Call("slow", (), {}))
+    finally:
+        found.close()
+    assert "waiting for answers since 0 s" in caplog.text
+
+
+def test_placement_counts_rows(client):
+    """One large shard is alone on its worker, although there are as many small ones as on the others together."""
+    found = bridge.DaskShards(client, MixtureShard, np.split(X, [20, 22, 24, 26, 28]))
+    try:
+        assert found._sizes == [21, 3, 3, 3, 3, 3]
+        assert found._addresses.count(found._addresses[0]) == 1
+        assert len(set(found._addresses)) == 3
+    finally:
+        found.close()
+
+
+@pytest.mark.filterwarnings("ignore:the certified gap")
+def test_weights_are_sent_to_the_shards_that_need_them(client, monkeypatch):
+    sent, usual = [], client.submit
+
+    def submit(function, *args, **options):
+        for x in args:
+            call = x[1] if isinstance(x, tuple) and len(x) == 2 else None
+            if isinstance(call, Call) and call.method == "set_weights":
+                sent.append((sorted(call.args[0].pieces), sorted(key[2] for key in args[0])))
+        return usual(function, *args, **options)
+
+    monkeypatch.setattr(client, "submit", submit)
+    options = {"cost": GridCost((SIDE, SIDE)), "max_epochs": 1, "tau": 1, "random_state": 0}
+    WassersteinBarycenter(**options, client=client).fit(shards("many"), sample_weight=1 + np.arange(30))
+    assert len(sent) == 3
+    assert all(pieces == numbers for pieces, numbers in sent)
+    assert sorted(number for pieces, _ in sent for number in pieces) == list(range(7))
+
+
+def test_a_checkpoint_that_fails_on_a_cluster_is_a_warning(client, alone, tmp_path):
+    """And the next one is written."""
+    folder = tmp_path / "run"
+
+    def obstruct(model):
+        if model.n_iter_ == 3:
+            checkpoint = folder / "epoch-00000004"
+            checkpoint.write_text("a file in the place of a folder")
+        elif model.n_iter_ == 4:
+            checkpoint = folder / "epoch-00000004"
+            assert checkpoint.is_file()
+            checkpoint.unlink()
+
+    often = {"checkpoint": folder, "checkpoint_seconds": 1e-3, "callbacks": [obstruct]}
+    with pytest.warns(RuntimeWarning, match="a checkpoint could not be written") as told:
+        model = WassersteinNMF(**OPTIONS, client=client, **often).fit(shards())
+    assert len([one for one in told if "could not be written" in str(one.message)]) == 1
+    same_nmf(model, alone)
+    assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000013", "epoch-00000014"]
+
+
+def test_resume_reads_the_data_once(tmp_path, monkeypatch):
+    """A checkpoint has none; the files are read by `resume` and not by `load`."""
+    files = []
+    for k, shard in enumerate(shards()):
+        files.append(tmp_path / f"{k}.npy")
+        np.save(files[-1], shard)
+    options = OPTIONS | {"max_epochs": 3, "checkpoint": tmp_path / "run", "checkpoint_seconds": 1e-3}
+    WassersteinNMF(**options).fit(files)
+    read, usual = [], readers.matrix
+
+    def matrix(path):
+        read.append(path)
+        return usual(path)
+
+    monkeypatch.setattr(readers, "matrix", matrix)
+    model = WassersteinNMF.load(tmp_path / "run").set_params(max_epochs=6)
+    assert model.memberships_.shape == (30, 3)
+    assert not read
+    model.save(tmp_path / "model.npz")  # without the fit, whose data are not here
+    with pytest.raises(ValueError, match="resume: this model has no fit to continue"):
+        WassersteinNMF.load(tmp_path / "model.npz").resume(X)
+    model.resume(files)
+    assert read == files
+    with pytest.raises(ValueError, match=r"X: differs from the data of the fit \(shard 2\)"):
+        model.resume([*files[:2], files[0]])
 
 
 def slow_metadata() -> None:
@@ -281,34 +359,6 @@ def test_if_all_workers_are_paused_the_error_names_the_memory(monkeypatch):
             WassersteinNMF(**OPTIONS, client=client, callbacks=[stop]).fit(shards())
 
 
-@pytest.mark.slow
-def test_a_scheduler_that_dies_is_an_error_that_says_how_to_resume(alone, tmp_path):
-    file = tmp_path / "scheduler.json"
-    options = ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
-    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", *options]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as scheduler:
-        try:
-            while not file.exists():
-                time.sleep(0.1)
-            address = json.loads(file.read_text())["address"]
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"],
-                stderr=subprocess.DEVNULL,
-            )
-            with worker, contextlib.suppress(OSError), distributed.Client(address) as client:
-                try:
-                    often = {"client": client, "checkpoint": tmp_path / "run", "checkpoint_seconds": 1e-3}
-                    kill = lambda model: model.n_iter_ == 6 and scheduler.kill()  # noqa: E731
-                    with pytest.raises(ConnectionError, match="load it with a new client and resume"):
-                        WassersteinNMF(**OPTIONS, **often, callbacks=[kill]).fit(shards())
-                finally:
-                    worker.kill()
-        finally:
-            scheduler.kill()
-    again = WassersteinNMF.load(tmp_path / "run").set_params(callbacks=())
-    same_nmf(again.resume(shards()), alone)
-
-
 def test_a_task_that_runs_out_of_time_is_an_error(client):
     late = dask.delayed(lambda: (_ for _ in ()).throw(TimeoutError("too late")))()
     with pytest.raises(TimeoutError, match="too late"):
@@ -337,22 +387,6 @@ def test_memory_is_given_back(client):
     with pytest.raises(ValueError, match="negative weights"):
         WassersteinNMF(**OPTIONS, client=client).fit([X, -X])
     assert held(client) == 1
-
-
-@pytest.mark.slow
-def test_a_worker_joins_late(alone, monkeypatch):
-    """It takes over some of the shards, with their chains."""
-    monkeypatch.setattr(bridge, "_REBALANCE_SECONDS", 0.0)
-    with cluster(1) as one, distributed.Client(one) as client:
-
-        def grow(model):
-            if model.n_iter_ == 3:
-                one.scale(2)
-                client.wait_for_workers(2)
-
-        model = WassersteinNMF(**OPTIONS, client=client, callbacks=[grow]).fit(shards("many"))
-        assert len(set(model._run.shards._addresses)) == 2
-        same_nmf(model, alone)
 
 
 SCRIPT = """
