@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import gzip
+import io
+import re
+import struct
 import sys
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -267,3 +272,63 @@ def test_labels_select(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             readers.collection(images, **options)
+
+
+def peak(call) -> float:
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("what", ["surplus", "shape", "huge shape", "sparse"])
+def test_what_unpacks_to_more_than_promised_is_not_unpacked(tmp_path, what):
+    """Each file has some 20 kB and would unpack to 20 MB or more."""
+    zeros = bytes(20_000_000)
+    path = tmp_path / ("x.npz" if what == "sparse" else "x-idx3-ubyte.gz")
+    if what == "sparse":
+        file = io.BytesIO()
+        np.save(file, np.zeros(2_500_000))
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("format.npy", file.getvalue())
+            archive.writestr("shape.npy", file.getvalue())
+    else:
+        sides = {"surplus": (2, 2, 2), "shape": (20, 1000, 999), "huge shape": (2**32 - 1, 2**32 - 1, 2**32 - 1)}[what]
+        path.write_bytes(gzip.compress(b"\0\0\x08\3" + struct.pack(">3I", *sides) + zeros))
+    del zeros
+
+    def read():
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            readers.matrix(path)
+
+    most = peak(read)
+    assert most < (1e6 if what != "shape" else 50e6)  # there the file has as many bytes as it promises, up to 0.1 %
+
+
+def test_idx_files_of_every_damage(tmp_path):
+    good = b"\0\0\x08\2" + struct.pack(">2I", 2, 3) + bytes(range(6))
+    for pack in (bytes, gzip.compress):
+        path = tmp_path / "x-idx2-ubyte"
+        path.write_bytes(pack(good))
+        np.testing.assert_array_equal(readers.matrix(path), [[0, 1, 2], [3, 4, 5]])
+        for bad in (good[:-1], good + b"x", good[:6], good[:3], b"", good[:3] + b"\0"):
+            path.write_bytes(pack(bad))
+            with pytest.raises(ValueError, match=r"is damaged, its length|unknown format"):
+                readers.matrix(path)
+    path.write_bytes(gzip.compress(good)[:-9])
+    with pytest.raises(ValueError, match="decompression failed"):
+        readers.matrix(path)
+
+
+def test_a_sparse_matrix_of_huge_shape_is_not_made_dense(tmp_path):
+    """Its rows are no images of the shape that is asked for."""
+    wide = sparse.csr_array(([1.0, 1.0], [0, 5], [0, 1, 2]), shape=(2, 10**9))
+    sparse.save_npz(tmp_path / "x.npz", wide)
+
+    def read():
+        with pytest.raises(ValueError, match="has rows of 1000000000; expected 4"):
+            readers.collection(tmp_path / "x.npz", shape=(2, 2))
+
+    assert peak(read) < 1e6

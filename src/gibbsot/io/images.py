@@ -17,7 +17,7 @@ Source = str | os.PathLike[str]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 MAX_PIXELS = 2**24  # of an image that is read at its full size
-_BLOCK = 2**23  # numbers that are shrunk at a time
+_BLOCK = 2**22  # pixels that are converted or shrunk at a time
 
 
 def check_file(path: Path) -> None:
@@ -63,13 +63,7 @@ def image(path: Source, *, invert: bool = False, size: tuple[int, int] | None = 
         raise ImportError("images need Pillow, which comes with matplotlib: pip install 'gibbsot[plots]'") from None
     check_file(Path(path))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's about size and metadata
-            with Image.open(path) as opened:
-                width, height = opened.size
-                if size is None and width * height > MAX_PIXELS:
-                    raise _TooLargeError(f"is {height} x {width}, {width * height / 1e6:.0f} million pixels")
-                frames, grey = getattr(opened, "n_frames", 1), _grey(opened, invert)
+        frames, grey = _open(path, invert, MAX_PIXELS if size is None else None)
     except (_TooLargeError, Image.DecompressionBombError) as error:
         most = f"{MAX_PIXELS / 1e6:.1f} million pixels, or a size to shrink to (--size)"
         raise ValueError(f"{path}: {str(error).partition(',')[0]}; expected at most {most}") from None
@@ -89,6 +83,19 @@ class _TooLargeError(Exception):
     """An image has too many pixels."""
 
 
+def _open(path: Source, invert: bool, most: int | None) -> tuple[int, NDArray[Any]]:
+    """Return the number of frames and the grey values of an image with at most so many pixels."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's about size and metadata
+        with Image.open(path) as opened:
+            width, height = opened.size
+            if most is not None and width * height > most:
+                raise _TooLargeError(f"is {height} x {width}, {width * height / 1e6:.0f} million pixels")
+            return getattr(opened, "n_frames", 1), _grey(opened, invert)
+
+
 def _grey(opened: Any, invert: bool) -> NDArray[Any]:
     """Return the grey values of an open image, in the type that the file has."""
     from PIL import Image, ImageOps
@@ -97,11 +104,15 @@ def _grey(opened: Any, invert: bool) -> NDArray[Any]:
     ImageOps.exif_transpose(picture, in_place=True)
     if picture.mode.startswith(("I", "F")):  # more than the 256 values of "L"
         grey = np.asarray(picture)
+    elif "A" in picture.getbands() or "transparency" in picture.info:
+        width, height = picture.size
+        grey, step = np.empty((height, width), np.uint8), max(1, _BLOCK // width)
+        for top in range(0, height, step):  # block by block, to save memory
+            block = picture.crop((0, top, width, min(top + step, height))).convert("RGBA")
+            background = Image.new("RGBA", block.size, "white" if invert else "black")
+            grey[top : top + step] = np.asarray(Image.alpha_composite(background, block).convert("L"))
     else:
-        if "A" in picture.getbands() or "transparency" in picture.info:
-            background = Image.new("RGBA", picture.size, "white" if invert else "black")
-            picture = Image.alpha_composite(background, picture.convert("RGBA"))
-        grey = np.asarray(picture.convert("L"))
+        grey = np.asarray(picture if picture.mode == "L" else picture.convert("L"))
     return max(255, grey.max()) - grey if invert else grey
 
 
