@@ -360,14 +360,6 @@ def barycenter(three: bool = False, sample_weight: Any = None, **options: Any) -
     return of_barycenter(model, in_three(X) if three else X, sample_weight)
 
 
-@pinned("barycenter until it converges")
-def converged_barycenter() -> Found:
-    model = WassersteinBarycenter(GridCost(20), tol=5e-3, random_state=6, **BY_DESCENT)
-    found = of_barycenter(model, weights(31, 5, 20))
-    assert model.n_iter_ < model.max_epochs
-    return found
-
-
 def of_barycenter(model: WassersteinBarycenter, X: Any, sample_weight: Any = None) -> Found:
     with pytest.warns(ConvergenceWarning):
         model.fit(X, sample_weight=sample_weight)

@@ -511,6 +511,25 @@ def test_barycenters(client, memory):
     assert clone(model).client is client
 
 
+@pytest.mark.filterwarnings("ignore:the certified gap")
+def test_a_barycenter_is_resumed_from_its_checkpoint(client, tmp_path):
+    """On a cluster, bit-identical to a fit without an interrupt."""
+    options = {"cost": GridCost((SIDE, SIDE)), "max_epochs": 12, "tau": 3, "max_memory": 1.0, "random_state": 0}
+    alone = WassersteinBarycenter(**options).fit(X)
+
+    def stop(model):
+        return model.n_iter_ == 7
+
+    model = WassersteinBarycenter(**options, client=client, checkpoint=tmp_path, callbacks=[stop])
+    assert model.fit(shards()).status_ == "stopped"
+    model = WassersteinBarycenter.load(tmp_path, client=client)
+    assert (model.n_iter_, model.status_) == (7, "stopped")
+    model.resume(shards())
+    np.testing.assert_array_equal(model.barycenter_, alone.barycenter_)
+    assert (model.objective_, model.lower_bound_, model.n_iter_) == (alone.objective_, alone.lower_bound_, 12)
+    np.testing.assert_array_equal([each[:6] for each in model.history_], [each[:6] for each in alone.history_])
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

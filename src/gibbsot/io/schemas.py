@@ -49,6 +49,8 @@ class Schema:
 ORACLE = Schema("oracle", 2, ("gibbsot/1 Oracle",))
 MIXTURE_SHARD = Schema("nmf-shard", 2, ("gibbsot/1 Mixtures",))
 NMF = Schema("nmf", 2, ("gibbsot/1 WassersteinNMF",))
+BARYCENTER_SHARD = Schema("barycenter-shard")
+BARYCENTER = Schema("barycenter")
 
 _EARLIER_KEYS = {
     "facts_size": "metadata_n_rows",

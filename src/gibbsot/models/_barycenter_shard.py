@@ -1,4 +1,4 @@
-"""The measures of a barycenter in shards, and the lower bound that their potentials prove."""
+"""The measures of a barycenter in shards, and the bounds that their potentials prove."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core.costs import Cost
+from ..core.problems import Problem
 from ..distributed import fixed_point
 from ..distributed.shard import Array, EpochSums, Indices, Shard, command, precision, query
 from ..distributed.shards import Shards
+from ..io import schemas
+from ..solvers.exact import cross
 from ..solvers.solution import Solution
 
 _LARGEST = 8  # bound of the potentials in the ascent of the lower bound, as a multiple of the spread of the costs
@@ -33,8 +36,19 @@ class _Potentials(NamedTuple):
     low: NDArray[np.int64]
 
 
+class _Exact(NamedTuple):
+    """The weighted sums of exact costs, of exact potentials U, and of ``<x, L>``; costs are in fine quanta."""
+
+    value: int
+    U: _Potentials
+    target_cost: int
+
+
 class BarycenterShard(Shard[Array]):
     """Measures, their weights, their chains, and running means of their potentials; a model is one measure p."""
+
+    saved = (*Shard.saved, "weights", "potentials")
+    schema = schemas.BARYCENTER_SHARD
 
     @query
     def has_mass(self) -> NDArray[np.bool_]:
@@ -44,12 +58,16 @@ class BarycenterShard(Shard[Array]):
         return mask
 
     @command
-    def set_weights(self, weights: Array | None, cost: Cost) -> None:
-        """Set the weights of the measures, at most one, and the cost in double precision."""
+    def set_weights(self, weights: Array | None) -> None:
+        """Set the weights of the measures, at most one."""
         own = np.ones(len(self)) if weights is None else weights
         self.weights = fixed_point.quantise(own[:, None], 2.0**-self.bits)
+        self.potentials: NDArray[Any] = np.zeros((len(self), self._metadata.n_columns), np.float32)
+
+    @command
+    def set_cost(self, cost: Cost) -> None:
+        """Set the cost in double precision."""
         self.cost, self.largest = cost, _LARGEST * cost.spread()
-        self.potentials: NDArray[Any] = np.zeros((len(self), cost.shape[0]), np.float32)
 
     @query
     def sizes(self) -> Sizes:
@@ -75,17 +93,6 @@ class BarycenterShard(Shard[Array]):
         value = _weighted_sum(self.weights, fixed_point.quantise(values, self.value_quantum))
         return EpochSums(gradient, value, int(info.sweeps.sum()))
 
-    @command
-    def exact_epoch(self, p: Array, temperature: float, memory: float) -> EpochSums:
-        """Do as `epoch` with exact potentials; the value is in fine quanta."""
-        if not len(self):
-            return EpochSums(np.zeros((1, len(p)), np.int64), 0, 0)
-        optima = self.oracle.exact(p, temperature)
-        U = np.stack([optimum.f - p @ optimum.f for optimum in optima])
-        self.potentials = memory * self.potentials + (1 - memory) * U
-        gradient = fixed_point.product(self.weights, fixed_point.quantise(U, self.quantum), self.bits)
-        return EpochSums(gradient, self._objective(optima), 0)
-
     @query
     def ascended(self) -> Array:
         """Return the potentials L of the last ascent."""
@@ -100,35 +107,59 @@ class BarycenterShard(Shard[Array]):
         if mean is None:
             self.U: NDArray[Any] = self.potentials.astype(np.float64)
         elif len(self):
-            self.L = self.cost.col_max(np.clip(self.U - mean, -self.largest, self.largest), self.oracle.n_jobs)
-            self.U = self.cost.row_min(self.L, self.oracle.n_jobs)
-        quantum = _LARGEST * self.quantum
-        high = fixed_point.quantise(self.U, quantum)
-        low = fixed_point.quantise(self.U - high * quantum, quantum * 2.0**-self.bits)
-        return _Potentials(*(fixed_point.product(self.weights, x, self.bits) for x in (high, low)))
+            self.U, self.L = self._transforms(self.U - mean)
+        return self._sum(self.U)
 
     @query
     def target_cost(self) -> int:
         """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound, in fine quanta."""
-        if not len(self):
-            return 0
-        largest = np.abs(self.U).max(axis=1) + np.abs(self.L).max(axis=1)
-        slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
-        values = np.asarray(self.oracle.targets.multiply(self.L).sum(axis=1)).ravel()
-        return _weighted_sum(self.weights, np.ceil((values + slack) / (FINE * self.value_quantum)))
+        return self._target_cost(self.U, self.L) if len(self) else 0
 
     @query
-    def objective(self, p: Array, temperature: float) -> int:
-        """Return the weighted sum of the costs of optimal plans, in the user's precision, in fine quanta."""
+    def objective(self, p: Array) -> int:
+        """Return the weighted sum of the costs of optimal plans, in fine quanta."""
+        return self._objective(self._optima(p))
+
+    @query
+    def exact(self, p: Array) -> _Exact:
+        """Return the exact objective of the model p, and its cut: what optimal potentials prove for all models."""
+        optima = self._optima(p)
+        if not optima:
+            return _Exact(0, self._sum(np.empty((0, len(p)))), 0)
+        U, L = self._transforms(np.stack([optimum.f for optimum in optima]))
+        return _Exact(self._objective(optima), self._sum(U), self._target_cost(U, L))
+
+    def _optima(self, p: Array) -> list[Solution]:
+        """Return the exact optima of the model p."""
         if not len(self):
-            return 0
-        return self._objective(self.oracle.exact(p, temperature))
+            return []
+        problem = Problem(np.tile(p, (len(self), 1)), self.oracle.targets.toarray(), self.cost)
+        return cross(problem, n_jobs=self.oracle.n_jobs)
 
     def _objective(self, optima: list[Solution]) -> int:
         """Return the weighted sum of the costs of plans, in fine quanta."""
         plans = [sparse.coo_array(optimum.plan) for optimum in optima]
         values = np.array([(plan.data * self.cost.at(plan.row, plan.col)).sum() for plan in plans])
         return _weighted_sum(self.weights, fixed_point.quantise(values, FINE * self.value_quantum))
+
+    def _transforms(self, U: Array) -> tuple[Array, Array]:
+        """Return potentials U and L of all measures, by two c-transforms of given ones."""
+        L = self.cost.col_max(np.clip(U, -self.largest, self.largest), self.oracle.n_jobs)
+        return np.asarray(self.cost.row_min(L, self.oracle.n_jobs)), np.asarray(L)
+
+    def _sum(self, U: Array) -> _Potentials:
+        """Return the weighted sum of potentials."""
+        quantum = _LARGEST * self.quantum
+        high = fixed_point.quantise(U, quantum)
+        low = fixed_point.quantise(U - high * quantum, quantum * 2.0**-self.bits)
+        return _Potentials(*(fixed_point.product(self.weights, x, self.bits) for x in (high, low)))
+
+    def _target_cost(self, U: Array, L: Array) -> int:
+        """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound, in fine quanta."""
+        largest = np.abs(U).max(axis=1) + np.abs(L).max(axis=1)
+        slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
+        values = np.asarray(self.oracle.targets.multiply(L).sum(axis=1)).ravel()
+        return _weighted_sum(self.weights, np.ceil((values + slack) / (FINE * self.value_quantum)))
 
     def models(self, rows: Indices, model: Array) -> Array:
         return np.tile(model, (len(rows), 1))
@@ -139,17 +170,16 @@ def _weighted_sum(weights: Array, values: Array) -> int:
     return sum(int(w) * int(v) for w, v in zip(weights.ravel().tolist(), values.tolist(), strict=True))
 
 
-def lower_bound(shards: Shards[BarycenterShard], cost: Cost, rounds: int = 50) -> float:
-    r"""Return a lower bound of the objective of every measure p, for any potentials U of the measures.
+class Objective:
+    r"""The objective of a barycenter, and the lower bounds that potentials prove, over the measures of all shards.
 
     .. math::
 
         \sum_i \lambda_i W(p, x_i) \ge \min_a \sum_i \lambda_i U_{ia} - \sum_i \lambda_i \langle x_i, L_i \rangle,
         \qquad L_{ij} = \max_a (U_{ia} - M_{aj})
 
-    by the duality of each W. The bound is better the flatter the mean of the potentials is. So every round subtracts
-    the mean from them, which lowers L, and replaces U by the c-transform of this L; the bound never falls. What
-    rounding could add to it is subtracted.
+    for every measure p and any potentials U of the measures, by the duality of each W. What rounding could add to a
+    bound is subtracted.
 
     Parameters
     ----------
@@ -157,24 +187,50 @@ def lower_bound(shards: Shards[BarycenterShard], cost: Cost, rounds: int = 50) -
         The measures, their weights lambda and their mean potentials.
     cost : Cost
         The cost, in the precision of the chains.
-    rounds : int
-        The number of rounds.
 
-    Returns
-    -------
-    float
-        The bound.
+    Attributes
+    ----------
+    sizes : Sizes
+        Those of all shards.
+    precision : Precision
+        That of the sums.
     """
-    sizes = shards.reduce(BarycenterShard.sizes)
-    bits, quantum, value_quantum = precision(cost, sizes.n)
-    high, low = _LARGEST * quantum, _LARGEST * quantum * 2.0**-bits
 
-    def mean(sums: _Potentials) -> Array:
-        return np.asarray((sums.high[0] * high + sums.low[0] * low) / sizes.mass)
+    def __init__(self, shards: Shards[BarycenterShard], cost: Cost) -> None:
+        self.shards, self.sizes = shards, shards.reduce(BarycenterShard.sizes)
+        self.precision = precision(cost, self.sizes.n)
 
-    U = mean(shards.reduce(BarycenterShard.ascend, None))
-    for _ in range(rounds):
-        U = mean(shards.reduce(BarycenterShard.ascend, U))
-    rounding = low + 4 * np.finfo(np.float64).eps * float(np.abs(U).max())
-    total = shards.reduce(BarycenterShard.target_cost)
-    return float(U.min() - total * (FINE * value_quantum) / sizes.mass - rounding)
+    def lower_bound(self, rounds: int = 50) -> float:
+        """Return a lower bound of the objective of every measure, from the running means of the potentials.
+
+        It is better the flatter the mean of the potentials is. So every round subtracts the mean from them, which
+        lowers L, and replaces U by the c-transform of this L; the bound never falls.
+        """
+        U = self._mean(self.shards.reduce(BarycenterShard.ascend, None))
+        for _ in range(rounds):
+            U = self._mean(self.shards.reduce(BarycenterShard.ascend, U))
+        return float(self._cut(U, self.shards.reduce(BarycenterShard.target_cost)).min())
+
+    def value(self, p: Array) -> float:
+        """Return the exact objective of p."""
+        return self._number(self.shards.reduce(BarycenterShard.objective, p))
+
+    def exact(self, p: Array) -> tuple[float, Array]:
+        """Return the exact objective of p, and its cut: numbers whose mean under any measure is below its objective."""
+        found = self.shards.reduce(BarycenterShard.exact, p)
+        return self._number(found.value), self._cut(self._mean(found.U), found.target_cost)
+
+    def _number(self, total: int) -> float:
+        return total * (FINE * self.precision.value) / self.sizes.mass
+
+    def _mean(self, total: _Potentials) -> Array:
+        """Return the mean of potentials."""
+        high = _LARGEST * self.precision.potential
+        low = high * 2.0**-self.precision.bits
+        return np.asarray((total.high[0] * high + total.low[0] * low) / self.sizes.mass)
+
+    def _cut(self, U: Array, target_cost: int) -> Array:
+        """Return the mean of U less the cost of the targets, and less what rounding could add."""
+        low = _LARGEST * self.precision.potential * 2.0**-self.precision.bits
+        rounding = low + 4 * np.finfo(np.float64).eps * float(np.abs(U).max())
+        return np.asarray(U - self._number(target_cost) - rounding)

@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import inspect
+import os
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from ..core import costs, validation
 from ..core.costs import Cost
-from ..distributed.shard import Array, precision
+from ..distributed import checkpoints
+from ..distributed.shard import Array
 from ..distributed.shards import Shards
-from ..sampling import temperature
-from ..solvers import linear_programme
-from ..solvers.free_measure import FreeMeasure, Optimum, relative_gap
-from ..solvers.line_barycenter import line_barycenter
-from ..solvers.mirror_descent import logarithms, mirror_step
-from ..solvers.run import Run
-from ..solvers.solution import RELATIVE_GAP
+from ..solvers.free_measure import relative_gap
+from . import _barycenter_files as files
 from . import _base
-from ._barycenter_descent import MEMORY, Descent
-from ._barycenter_shard import FINE, BarycenterShard
+from ._barycenter_fit import Fit
+from ._barycenter_shard import BarycenterShard
 from ._costs import Metric, feature_cost
-from ._loop import Epoch, run_epochs
-
-_NEGLIGIBLE = 1e-7  # weight threshold relative to the largest weight: smaller ones only cost time
-_ROUNDS = 3, 50  # of the ascent of the lower bound, during the fit and at its end
-_ENOUGH = 30  # epochs after which potentials are good enough to choose the arcs of the linear programme
-_BYTES = 2e9  # of the linear programme, unless max_memory is given
-_EXACT_STALL = 10  # exact steps that must lower the gap by a tenth
-_REASONS = {
-    "time": "max_seconds are over",
-    "memory": "the linear programme needs more than max_memory, and steps with exact values have stalled",
-    "epochs": "max_epochs are over",
-    "precision": "rounding leaves the rest",
-}
+from ._loop import Checkpoints, run_epochs
 
 
 class WassersteinBarycenter(_base.MeasuresEstimator):
@@ -54,8 +37,8 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     The programme is solved by an interior-point method and, for the optimum itself, HiGHS (see
     `solvers.linear_programme`). On a line the barycenter has a closed form. Where the programme is too large for the
     memory, the descent goes on to the end: when neither V(z) falls nor the certified lower bound rises, the chains are
-    cooled, and the descent continues from the average of the last models with shorter steps; then follow steps with
-    exact values.
+    cooled, and the descent continues from the average of the last models with shorter steps. Then follows a level
+    method with exact values and subgradients (see `solvers.level_method`).
 
     Parameters
     ----------
@@ -65,7 +48,7 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     gap : float
         The certified relative gap at which the fit ends; 0 for the optimum, to a gap of 1e-10.
     max_epochs : int
-        The largest number of passes over the measures by descent.
+        The largest number of passes over the measures: of the descent, and of the level method.
     step_size : float
         The step of the descent, relative to the mean cost.
     temperature : "auto" or float
@@ -90,6 +73,10 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     client : dask.distributed.Client, optional
         Keeps the shards of the data on the client's workers, as in `WassersteinNMF`. Results are bit-identical to
         those without a client.
+    checkpoint : path or URL, optional
+        A folder for checkpoints, of which the last two are kept, as in `WassersteinNMF`. `load` reads it.
+    checkpoint_seconds : float
+        The time between two checkpoints.
     feature_vectors : array of shape (m, d), optional
         An embedding of each bin, from which a metric builds the cost.
 
@@ -149,6 +136,8 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         verbose: bool = False,
         callbacks: Sequence[Callable[[Any], Any]] = (),
         client: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_seconds: float = 120.0,
         feature_vectors: Any = None,
     ) -> None:
         self.cost = cost
@@ -165,6 +154,8 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
         self.client = client
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
         self.feature_vectors = feature_vectors
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinBarycenter:
@@ -186,30 +177,103 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
             The fitted model.
         """
         started = time.perf_counter()
-        _base.check_parameters(self)
-        validation.positive(self.step_size, "step_size")
+        self._check_parameters()
+        if self.checkpoint is not None:
+            checkpoints.prepare(self.checkpoint)
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
-            self._fit(shards, _weights(sample_weight, shards), started)
+            weights = _weights(sample_weight, shards)
+            cost, seed = costs.in_units(self.cost_).single().cost, _base.seed(self.random_state)
+            shards.initialise(cost, self.tau, seed, self.n_jobs)
+            shards.reduce(BarycenterShard.set_weights, None if weights is None else shards.split(weights))
+            self._fit(Fit(self, shards, weights, []), started)
         return self
 
-    def _fit(self, shards: Shards[BarycenterShard], weights: Array | None, started: float) -> None:
-        fit = _Fit(self, shards, weights)
-        self.history_: list[Epoch] = []
+    def resume(self, X: Any) -> WassersteinBarycenter:
+        """Continue a fit from its last checkpoint, after a crash or an interrupt or with a larger budget.
+
+        The result is bit-identical to that of a fit without the interrupt. Rounds of the linear programme start again.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+            The data of the fit, in the same shards.
+
+        Returns
+        -------
+        WassersteinBarycenter
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            If there is no checkpoint, or the data differ.
+        """
+        started = time.perf_counter()
+        self._check_parameters()
+        if self.checkpoint is None or not checkpoints.exist(self.checkpoint):
+            raise ValueError("resume: there is no checkpoint; expected one in the folder checkpoint, of a fit")
+        saved = checkpoints.load_last(self.checkpoint, lambda folder: files.load_fit(self, folder))
+        with closing(saved.shards) as shards:
+            cost = self.cost_
+            if self.cost is not None:
+                cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+            if cost != self.cost_:
+                raise ValueError("cost: differs from that of the fit, cost_; expected the same")
+            _base.attach(self, shards, X)
+            shards.reduce(BarycenterShard.set_n_jobs, self.n_jobs)
+            fit = Fit(self, shards, saved.state.get("weights"), self.history_, saved.state)
+            fit.checkpoint, fit.checksums = saved.folder, saved.checksums
+            self._fit(fit, started)
+        return self
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], client: Any = None) -> WassersteinBarycenter:
+        """Return the model of the last complete checkpoint in a folder, which `resume` continues.
+
+        Parameters
+        ----------
+        path : path or URL
+            The folder of checkpoints.
+        client : dask.distributed.Client, optional
+            The client whose workers will hold the shards.
+
+        Returns
+        -------
+        WassersteinBarycenter
+            The model.
+        """
+        return checkpoints.load_last(path, lambda folder: files.load(cls, folder, client))
+
+    def _check_parameters(self) -> None:
+        _base.check_parameters(self)
+        validation.positive(self.step_size, "step_size")
+
+    def _fit(self, fit: Fit, started: float) -> None:
+        """Run the stages of a fit."""
         self.status_ = "running"
-        dtype = np.result_type(*(one.dtype for one in shards.metadata))
-
-        def publish() -> None:
-            self.barycenter_ = (fit.average() if fit.upper == np.inf else fit.p).astype(dtype)
-            self.objective_, self.lower_bound_, self.n_iter_ = fit.upper, fit.lower, len(self.history_)
-            self.gap_ = relative_gap(fit.lower, fit.upper)
-
+        timed = None
+        if self.checkpoint is not None:
+            timed = Checkpoints(lambda model: files.write(model, fit), self.checkpoint_seconds)
+        publish = partial(self._publish, fit)
         publish()
-        run_epochs("Wasserstein barycenter", self, fit.stages(), self.history_, publish, started)
+        run_epochs("Wasserstein barycenter", self, fit.stages(), fit.history, publish, started, timed)
         fit.complete(self.barycenter_)
-        self.objective_, self.lower_bound_, self.gap_ = fit.upper, fit.lower, relative_gap(fit.lower, fit.upper)
-        self.history_[-1] = self.history_[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
+        self._publish_bounds(fit)
+        last = fit.history[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
+        self.history_ = [*fit.history[:-1], last]
         self.status_ = fit.status()
+        if timed is not None:
+            timed.attempt(self)
+
+    def _publish(self, fit: Fit) -> None:
+        dtype = np.result_type(*(one.dtype for one in fit.objective.shards.metadata))
+        self.barycenter_ = (fit.p / fit.p.sum()).astype(dtype)
+        self.history_, self.n_iter_ = fit.history, len(fit.history)
+        self._publish_bounds(fit)
+
+    def _publish_bounds(self, fit: Fit) -> None:
+        self.objective_, self.lower_bound_, self.gap_ = fit.upper, fit.lower, relative_gap(fit.lower, fit.upper)
 
 
 def _weights(given: ArrayLike | None, shards: Shards[BarycenterShard]) -> Array | None:
@@ -221,159 +285,6 @@ def _weights(given: ArrayLike | None, shards: Shards[BarycenterShard]) -> Array 
     if not weights[full].any():
         raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
     return np.asarray(weights[full] / weights[full].max())
-
-
-class _Fit:
-    """The stages of a fit: descent, the linear programme, and steps with exact values where it does not fit.
-
-    Attributes
-    ----------
-    p : array of shape (m,)
-        The best weights so far.
-    lower, upper : float
-        Their certified bounds; the upper one is infinite before the first exact objective.
-    ended : str
-        Why the stages ended.
-    """
-
-    def __init__(self, model: WassersteinBarycenter, shards: Shards[BarycenterShard], weights: Array | None) -> None:
-        self.model, self.shards, self.weights, self.cost = model, shards, weights, model.cost_.astype(np.float64)
-        self.units = costs.in_units(model.cost_)
-        shards.initialise(self.units.single().cost, model.tau, _base.seed(model.random_state), model.n_jobs)
-        own = None if weights is None else shards.split(weights)
-        shards.reduce(BarycenterShard.set_weights, own, self.units.cost.astype(np.float64))
-        self.sizes = shards.reduce(BarycenterShard.sizes)
-        self.run = Run(model.max_seconds or np.inf, model.max_memory or _BYTES)
-        self.p, self.lower, self.upper, self.ended = np.full(self.cost.shape[0], 1.0), -np.inf, np.inf, "stopped"
-
-    def stages(self) -> Iterator[tuple[Epoch, str]]:
-        """Run the stages until the gap is reached or the budget is spent."""
-        problem = self._programme()
-        geometry = self.cost.geometry()
-        if problem is not None and geometry is not None and geometry.X.shape[1] == 1:
-            yield self._record(line_barycenter(problem.targets, problem.weights, geometry))
-        elif problem is not None and problem.small:
-            yield from self._rounds(linear_programme.stages(problem, self.model.gap, run=self.run))
-        else:
-            yield from self._large(problem)
-
-    def _large(self, problem: FreeMeasure | None) -> Iterator[tuple[Epoch, str]]:
-        """Descend until the potentials are good enough for the linear programme, and to the end if it does not fit."""
-        descent = Descent(self.model, self.shards, self.units.single(), self.sizes)
-        for epoch, note in descent.epochs():
-            if self.upper == np.inf:
-                self.p = descent.average
-            self.lower = max(self.lower, self.units.lower(descent.lower))
-            yield epoch, note
-            if self._reached(descent, epoch) or self.run.spent:
-                self.ended = "gap reached" if self.upper < np.inf else "time"
-                return
-            if problem is not None and len(self.model.history_) == min(_ENOUGH, self.model.max_epochs):
-                descent.improve_bound(_ROUNDS[0])
-                L = self.units.unit * np.concatenate(self.shards.collect(BarycenterShard.ascended))
-                used = L if self.weights is None else L[self.weights > 0]
-                start = used, self.average(), epoch.estimate
-                yield from self._rounds(linear_programme.stages(problem, self.model.gap, *start, self.run))
-                if self.ended != "memory":
-                    return
-                self.lower, self.upper = -np.inf, np.inf  # the descent goes on, with rounded weights
-        self.ended = "epochs"
-        descent.improve_bound(_ROUNDS[1])
-        self.lower = max(self.lower, self.units.lower(descent.lower))
-        if len(self.model.history_) < self.model.max_epochs:
-            yield from self._exact_steps(descent)
-
-    def _programme(self) -> FreeMeasure | None:
-        """Return the problem with all measures in this process, or None if that takes too much memory."""
-        sizes, m = self.sizes, self.cost.shape[0]
-        if 8 * (6.0 * sizes.n * m + sizes.support**2 / sizes.n) > self.run.max_memory:
-            return None
-        targets = sparse.vstack(self.shards.collect(BarycenterShard.targets, np.arange(sizes.n)), format="csr")
-        weights = np.ones(sizes.n) if self.weights is None else self.weights
-        used = np.flatnonzero(weights)
-        return FreeMeasure(targets[used], weights[used] / weights.sum(), self.cost, n_jobs=self.model.n_jobs)
-
-    def _rounds(self, stages: Iterator[Optimum]) -> Iterator[tuple[Epoch, str]]:
-        """Solve the linear programme."""
-        with linear_programme.ONE_THREAD():
-            for best in stages:
-                yield self._record(best)
-
-    def _record(self, best: Optimum) -> tuple[Epoch, str]:
-        """Take over an optimum; return its record and a note."""
-        if best.upper < np.inf:
-            self.p, self.lower, self.upper = best.w, best.lower, best.upper  # of weights that are not rounded
-        self.ended = best.ended
-        record = Epoch(self.upper, self.lower, self.upper, 0.0, 0.0, 0.0)
-        return record, f"{best.stage}, cost {self.upper:.6g}, gap {relative_gap(self.lower, self.upper):.1e}"
-
-    def _reached(self, descent: Descent, epoch: Epoch) -> bool:
-        """Return whether the descent has reached the gap, after a look at its estimate."""
-        wanted = self.model.gap * abs(epoch.estimate)
-        if not epoch.estimate - epoch.lower <= wanted:
-            return False
-        p = self.average()
-        upper = self.units.upper(descent.objective(p))
-        if relative_gap(self.lower, upper) > self.model.gap:
-            return False
-        self.p, self.upper = p, upper
-        return True
-
-    def average(self) -> Array:
-        """Return the average of the descent without negligible weights."""
-        p = np.where(self.p < _NEGLIGIBLE * self.p.max(), 0, self.p)
-        return np.asarray(p / p.sum())
-
-    def _exact_steps(self, descent: Descent) -> Iterator[tuple[Epoch, str]]:
-        """Take steps with exact values towards a level between the bounds, until the gap is reached or stalls."""
-        self.p = self.average()
-        log_p, gaps = logarithms(self.p), [np.inf]
-        for step in range(self.model.max_epochs - len(self.model.history_)):
-            memory = min(MEMORY, step / (step + 2))
-            p = np.exp(log_p)
-            value, gradient = descent.exact(p, memory)
-            descent.improve_bound(_ROUNDS[0])
-            self.lower, upper = max(self.lower, self.units.lower(descent.lower)), self.units.upper(value)
-            if upper < self.upper:
-                self.p, self.upper = p, upper
-            gaps.append(relative_gap(self.lower, self.upper))
-            record = Epoch(upper, self.lower, self.upper, 0.0, 1.0, 0.0)
-            yield record, f"exact step {step + 1}, cost {upper:.6g}, gap {gaps[-1]:.1e}"
-            if gaps[-1] <= self.model.gap or self.run.spent:
-                self.ended = "gap reached" if gaps[-1] <= self.model.gap else "time"
-                return
-            if len(gaps) > _EXACT_STALL and gaps[-1] > 0.9 * gaps[-_EXACT_STALL]:
-                self.ended = "memory"
-                return
-            level = (descent.lower + (self.upper - self.units.shift) / self.units.unit) / 2
-            spread = float(p @ (gradient - p @ gradient) ** 2)
-            log_p = mirror_step(log_p, gradient, max(value - level, 0.0) / max(spread, 1e-300))
-
-    def complete(self, p: Array) -> None:
-        """Compute the exact objective of published weights, where it is not that of the best ones."""
-        exact = p.astype(np.float64)
-        exact /= exact.sum()
-        if self.upper == np.inf or p.dtype != np.float64:
-            value = self.shards.reduce(BarycenterShard.objective, exact, temperature.minimum(self.units.cost))
-            scale = precision(self.units.single().cost, self.sizes.n).value * FINE / self.sizes.mass
-            self.upper = self.units.upper(value * scale)
-
-    def status(self) -> str:
-        """Return the status of the fit, and warn if the gap stays open."""
-        gap, wanted = relative_gap(self.lower, self.upper), self.model.gap
-        if gap <= RELATIVE_GAP or (self.ended == "gap reached" and wanted == 0):
-            return "optimal"
-        if gap <= wanted:
-            return "gap reached"
-        if self.ended == "stopped":
-            return "stopped"
-        warnings.warn(
-            f"the certified gap of the barycenter is {gap:.1e} of its objective, and gap={wanted:g} was asked for: "
-            f"{_REASONS.get(self.ended, _REASONS['precision'])}. The bounds are valid",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-        return "budget spent"
 
 
 # what help shows: __new__ only refuses a parameter that was removed

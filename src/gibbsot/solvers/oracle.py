@@ -356,6 +356,7 @@ class Oracle:
         cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
         shape = (len(arrays["starts"]) - 1, cost.shape[1])
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
+        targets.sum_duplicates()  # there are none; SciPy notes it, so that no query of a shard changes the matrix
         tau, max_sweeps, seed = (int(arrays[name].item()) for name in ("tau", "max_sweeps", "seed"))
         penalty = float(arrays["penalty"]) if "penalty" in arrays else None
         options: dict[str, Any] = {
