@@ -217,9 +217,29 @@ def test_many_arcs_are_a_field(figure, grid):
         pixels = ax.images[0].get_array()
         assert pixels[0, 0].argmax() == 1
         assert pixels[40, 32].argmax() == 0
-        assert pixels[10, 10].max() < pixels[0, 0].max()
+        assert np.ptp(pixels[10, 10]) < 1e-12 < 1 - pixels[10, 10].max()
         np.testing.assert_array_equal(pixels[0, 32], 1)
     drawn(figure)
+
+
+def test_long_arrows_are_few(figure):
+    X = np.indices((40, 30))[::-1].reshape(2, -1).T.astype(float)
+    n = len(X)
+    plots.displacements(figure.subplots(), sparse.eye_array(n) / n, X, X + np.array([30, 1]), ("a", "b"))
+    field = figure.axes[0].collections[-1]
+    assert field.N <= 7 * 7
+    np.testing.assert_allclose(field.U, 30)
+
+
+def test_what_two_images_share_is_grey(figure):
+    X = np.indices((1, 4))[::-1].reshape(2, -1).T.astype(float)
+    Z = np.diag([1.0, 2.0, 1.0, 0.0])
+    Z[0, 3] = 1.0  # the first pixel has more in the first image, the last one only in the second
+    plots.displacements(figure.subplots(), Z, X, X, ("a", "b"), shape=(1, 4))
+    pixels = figure.axes[0].images[0].get_array()[0]
+    np.testing.assert_allclose(np.ptp(pixels[1:3], axis=1), 0, atol=1e-12)
+    assert pixels[2, 0] < 1
+    assert (pixels[0].argmax(), pixels[3].argmax()) == (1, 0)
 
 
 def test_a_plan_in_space_has_three_projections(figure):
@@ -230,6 +250,9 @@ def test_a_plan_in_space_has_three_projections(figure):
     assert [ax.images[0].get_array().shape[:2] for ax in figure.axes] == [(4, 5), (3, 5), (3, 4)]
     assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes] == [("x", "y"), ("x", "z"), ("y", "z")]
     assert drawn(figure).std() > 0.05
+    (legend,) = figure.legends  # one for all
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
+    assert all(ax.get_legend() is None for ax in figure.axes)
     other = Figure()
     plots.projections(other, Z, X, X + 1, ("a", "b"))
     assert drawn(other).std() > 0.02

@@ -14,11 +14,12 @@ from .style import DARK_GREY, GREEN, PALE_GREEN, PINK, label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
-_MAX_ARCS = 600  # that are drawn one by one
+_MAX_ARCS = 300  # that are drawn one by one
 _MAX_DOTS = 5000  # of a matrix that are drawn one by one
 _BINS = 200  # on either axis of a matrix with more dots
-_CELLS = 14  # of the displacement field along the longer side
+_CELLS, _FEW_CELLS = 14, 7  # of the displacement field along the longer side, and where arrows are long
 
 Points = NDArray[np.float64]
 
@@ -101,8 +102,9 @@ def displacements(
 ) -> None:
     """Draw a plan in the plane: both measures, and what moves where.
 
-    Up to 600 arcs are lines, darker for more mass. More arcs are drawn as a field: an arrow for each of at most 14 x 14
-    cells shows the mean displacement of the mass in it, darker for more mass.
+    Up to 300 arcs are lines, darker for more mass. More arcs are drawn as a field: an arrow for each of at most 14 x 14
+    cells, or 7 x 7 for long arrows, shows the mean displacement of the mass in it, darker for more mass. Of images, what
+    both have is grey.
 
     Parameters
     ----------
@@ -123,37 +125,44 @@ def displacements(
     >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
     >>> displacements(new_figure(4, 4).subplots(), [[0.5, 0.0], [0.0, 0.5]], X, X + 1, ("a", "b"))
     """
-    from matplotlib.collections import PathCollection
-
     entries = sparse.coo_array(Z)
     sides = ((X, entries.sum(axis=1), GREEN, names[0]), (Y, entries.sum(axis=0), PINK, names[1]))
     if shape is None:
         for points, weights, colour, name in sides:
             support = weights > 0
-            size = np.maximum(30 * weights[support] / weights.max() * min(1, 300 / support.sum()), 0.5)
+            size = np.maximum(30 * weights[support] / weights.max() * min(1, 150 / support.sum()), 0.5)
             x, y = points[support].T
             ax.scatter(x, y, s=size, c=colour, linewidths=0, label=label(name))
     else:
         _overlay(ax, sides, shape)
     _arcs(ax, X[entries.row], Y[entries.col], entries.data)
     ax.set_aspect("equal")
-    legend = ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    _same_size(ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2))
+
+
+def _same_size(legend: Legend) -> None:
+    """Draw the dots of a legend in one size, whatever they have in the figure."""
+    from matplotlib.collections import PathCollection
+
     for handle in legend.legend_handles:
         if isinstance(handle, PathCollection):
             handle.set_sizes([40])
 
 
 def _overlay(ax: Axes, sides: Any, shape: tuple[int, int]) -> None:
-    """Draw two images over each other, each in its colour."""
+    """Draw two images over each other: grey where both have mass, in the colour of the one that has more."""
     from matplotlib.colors import to_rgb
 
-    pixels = np.ones((*shape, 3))
-    for points, weights, colour, name in sides:
-        image = np.zeros(shape)
+    images = np.zeros((2, *shape))
+    for image, (points, weights, colour, name) in zip(images, sides, strict=True):
         np.add.at(image, tuple(points.astype(int).T[::-1]), weights)
-        full = np.quantile(image[image > 0], 0.95)  # a few outlying pixels would make all others pale
-        pixels -= 0.6 * np.clip(image / full, 0, 1)[..., None] * (1 - np.array(to_rgb(colour)))
         ax.plot([], [], "s", color=colour, label=label(name))
+    full = np.quantile(images[images > 0], 0.95)  # a few outlying pixels would make all others pale
+    images = np.clip(images / full, 0, 1)
+    common = images.min(axis=0)
+    pixels = np.repeat(1 - 0.3 * common[..., None], 3, axis=2)
+    for image, (_, _, colour, _) in zip(images, sides, strict=True):
+        pixels -= 0.6 * (image - common)[..., None] * (1 - np.array(to_rgb(colour)))
     ax.imshow(np.clip(pixels, 0, 1), interpolation="nearest")
     ax.set(xticks=[], yticks=[])
 
@@ -163,22 +172,25 @@ def _arcs(ax: Axes, start: Points, end: Points, mass: NDArray[np.float64]) -> No
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
-    shades = 0.15 + 0.85 * mass / mass.max()
     if len(mass) <= _MAX_ARCS:
+        crowd = min(1.0, np.sqrt(100 / len(mass)))  # many lines cross, so that each is paler
+        shades = crowd * (0.15 + 0.85 * mass / mass.max())
         lines = np.stack([start, end], axis=1).tolist()
         ax.add_collection(LineCollection(lines, colors=DARK_GREY, alpha=shades, linewidth=0.8))
         return
     low, wide = start.min(axis=0), np.ptp(start, axis=0).max() or 1.0
-    cell = np.minimum((start - low) / wide * _CELLS, _CELLS - 1).astype(int)
-    index = cell[:, 0] * _CELLS + cell[:, 1]
-    total = np.bincount(index, mass, _CELLS**2)
+    far = np.average(np.linalg.norm(end - start, axis=1), weights=mass) > wide / 4
+    cells = _FEW_CELLS if far else _CELLS
+    cell = np.minimum((start - low) / wide * cells, cells - 1).astype(int)
+    index = cell[:, 0] * cells + cell[:, 1]
+    total = np.bincount(index, mass, cells**2)
     used = total > 1e-2 * total.max()
     tail, head = (
-        np.stack([np.bincount(index, mass * x, _CELLS**2)[used] / total[used] for x in points.T])
+        np.stack([np.bincount(index, mass * x, cells**2)[used] / total[used] for x in points.T])
         for points in (start, end)
     )
-    colours = [to_rgba(DARK_GREY, 0.3 + 0.7 * share) for share in np.sqrt(total[used] / total.max())]
-    ax.quiver(*tail, *(head - tail), color=colours, angles="xy", scale_units="xy", scale=1, width=0.003)
+    colours = [to_rgba(DARK_GREY, 0.4 + 0.6 * share) for share in np.sqrt(total[used] / total.max())]
+    ax.quiver(*tail, *(head - tail), color=colours, angles="xy", scale_units="xy", scale=1, width=0.004, zorder=3)
     ax.update_datalim(head.T)
     ax.autoscale_view()
 
@@ -192,7 +204,7 @@ def projections(
     *,
     shape: tuple[int, int, int] | None = None,
 ) -> None:
-    """Draw a plan in space as three projections, each along one axis.
+    """Draw a plan in space as three projections, each along one axis, as `displacements` does.
 
     Parameters
     ----------
@@ -203,7 +215,7 @@ def projections(
     X, Y : arrays of shape (m1, 3) and (m2, 3)
         The points of both measures, x, y and z.
     names : pair of str
-        The names of both measures in the legends.
+        The names of both measures in the legend.
     shape : (depth, height, width), optional
         The points are voxels of volumes of this shape.
 
@@ -219,3 +231,6 @@ def projections(
         side = None if shape is None else (shape[2 - second], shape[2 - first])
         displacements(ax, Z, X[:, axes], Y[:, axes], names, shape=side)
         ax.set(xlabel="xyz"[first], ylabel="xyz"[second])
+        ax.get_legend().remove()
+    handles, texts = panels[0].get_legend_handles_labels()
+    _same_size(figure.legend(handles, texts, frameon=False, loc="outside upper center", ncols=2))
