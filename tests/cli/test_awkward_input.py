@@ -206,6 +206,7 @@ def test_arrays_of_other_types(capfd):
         (b"1,2\n3,n/a\n", "(line 2 has 'n/a', which is no number)"),
         (b"1,5\t2,5\n1,5\t2,7\n", "decimal commas need semicolons"),
         (b"1,5;2.5\n1,5;2\n", "(it has both decimal commas and decimal points)"),
+        (b"1.234,5;2,5\n0,25;4,0\n", "(line 1 has '1.234,5', which is no number; expected numbers without thousands"),
         (b"Dear all,\nthe data are attached.\nRegards\n", "expected a table of numbers"),
         (b"\x00\x01\x02\x89", "is not text"),
         (b"PK\x03\x04", "is not text"),
@@ -240,6 +241,28 @@ def test_arrays_that_are_no_measures(capfd, name, values, message):
     line = fails(capfd, "ot", f"{name}.npy", "b.npy")
     assert line.startswith(f"error: {name}.npy: ")
     assert message in line
+
+
+def test_long_lines_need_no_matrix(capfd):
+    weights = RNG.random((2, 40_000))
+    for name, row in zip("ab", weights, strict=True):
+        np.save(f"{name}.npy", row)
+    cost = PointCost(np.arange(40_000) / 40_000)
+    report = succeeds(capfd, "ot", "a.npy", "b.npy")
+    assert report["value"] == pytest.approx(solve(*weights, cost, normalize=True).value, rel=1e-9)
+    assert report["cost"] == "squared distance, in units of the longest side of the grid"
+    assert succeeds(capfd, "ot", "a.npy", "b.npy", "--power", "1")["status"] == "optimal"
+
+
+def test_removed_options_name_what_replaces_them(capfd):
+    np.save("a.npy", np.ones(3))
+    assert "--exact: was removed; costs are exact by default" in fails(capfd, "ot", "a.npy", "a.npy", "--exact")
+
+
+def test_weights_with_a_cost_matrix_have_no_place(capfd):
+    np.save("a.npy", np.ones(2))
+    np.save("M.npy", np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert succeeds(capfd, "ot", "a.npy", "a.npy", "--cost", "M.npy")["read"] == ["2 weights", "2 weights"]
 
 
 def test_points_that_are_taken_as_weights(capfd):

@@ -202,7 +202,11 @@ def test_points_in_files(metric, dtype):
         (lambda: PointCost([0.0, 1e20], dtype="float32"), ValueError, "beyond the range of float32"),
         (lambda: PointCost([0.0, 1e-170]), ValueError, "X, Y: the largest cost is .*, beyond the range of float64"),
         (lambda: PointCost([0.0, 1e-30], dtype="float32"), ValueError, "beyond the range of float32"),
-        (lambda: PointCost([0.0, 1e306], metric="cityblock"), ValueError, "metric: 'cityblock' gives NaN or costs bey"),
+        (
+            lambda: PointCost([[0.0] * 2, [1e306] * 2], metric="cityblock"),
+            ValueError,
+            "metric: 'cityblock' gives NaN or costs bey",
+        ),
         (lambda: PointCost([[0.0, 0.0], [1.0, 2.0]], metric="cosine"), ValueError, "metric: 'cosine' gives NaN"),
         (lambda: PointCost([[0.0, 1.0]], metric="mahalanobis"), ValueError, "metric: 'mahalanobis' is not one"),
         (lambda: PointCost([0.0, 1.0], metric=len), TypeError, "metric: expected the name of a metric"),

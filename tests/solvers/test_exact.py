@@ -449,3 +449,14 @@ def test_masses_images_and_uniform_weights():
     masked = np.ma.masked_array([1.0, 2.0], [True, False])
     with pytest.raises(ValueError, match="p: has masked entries"):
         solve(masked, [1, 2], [[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize("metric", ["cityblock", "chebyshev"])
+def test_distances_on_a_line_have_one_method(metric):
+    rng = np.random.default_rng(0)
+    x, y = rng.random(300), rng.random(400)
+    p, q = rng.dirichlet(np.ones(300)), rng.dirichlet(np.ones(400))
+    cost = PointCost(x, y, metric)
+    np.testing.assert_allclose(cost.matrix(), np.abs(x[:, None] - y), rtol=1e-14)
+    assert exact.methods(problem(p, q, cost)) == ["line" if native.kernels() is not None else "crossover"]
+    assert solve(p, q, cost).value == pytest.approx(ot.emd2_1d(x, y, p, q, metric="cityblock"), rel=1e-9)

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import filelock
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +29,8 @@ from ._text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_LONG = 5000  # bins of a line from which no matrix of their distances is made
 
 # Options
 
@@ -96,6 +99,9 @@ def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], cost
     if first.shape is None or first.shape != second.shape:
         sides = [" x ".join(map(str, one.shape or ())) for one in (first, second)]
         raise ValueError(f"{names[1]}: is {sides[1]}, {names[0]} is {sides[0]}; expected one size (or --size, --cost)")
+    if len(first.shape) == 1 and first.shape[0] > _LONG and power in (1, 2):
+        n = first.shape[0]
+        return PointCost(np.arange(n) / n, metric="euclidean" if power == 1 else "sqeuclidean")
     return GridCost(first.shape, power=power)
 
 

@@ -15,8 +15,8 @@ _SLOW, _LARGE = 20.0, 2e9  # seconds and bytes from which a problem counts as hu
 _SPACES = {1: "on a line", 2: "in the plane", 3: "in space"}
 
 
-def describe(measure: Measure, weighted: bool) -> str:
-    """Return what a file holds, such as "100 points in the plane, weights uniform"."""
+def describe(measure: Measure, weighted: bool, placed: bool = True) -> str:
+    """Return what a file holds, such as "100 points in the plane, weights uniform"; weights may have no place."""
     n, weights = len(measure.weights), measure.weights
     if measure.points is not None:
         d = measure.points.shape[1]
@@ -26,6 +26,8 @@ def describe(measure: Measure, weighted: bool) -> str:
         noun = "point" if n == 1 else "points"
         return f"{n:,} {noun} {_SPACES.get(d, f'in {d} dimensions')}, weights {source}{_empty(weights)}"
     sides = " x ".join(map(str, measure.shape or ()))
+    if not placed:
+        return f"{n:,} weights{_empty(weights)}"
     if len(measure.shape or ()) == 1:
         return f"{n:,} weights on a line{_empty(weights)}"
     if len(measure.shape or ()) == 2:
@@ -39,12 +41,12 @@ def _empty(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     return "" if positive == len(weights) else f", {positive:,} with weight"
 
 
-def describe_cost(cost: Cost, file: str | None, power: float) -> str:
+def describe_cost(cost: Cost, file: str | None, power: float, points: bool) -> str:
     """Return what is minimised, such as "squared Euclidean distance"."""
-    if isinstance(cost, PointCost):
+    if isinstance(cost, PointCost) and points:
         names = {"sqeuclidean": "squared Euclidean", "euclidean": "Euclidean", "cityblock": "city-block"}
         return f"{names.get(cost.metric, cost.metric)} distance"
-    if isinstance(cost, GridCost):
+    if isinstance(cost, GridCost | PointCost):
         what = "squared distance" if power == 2 else f"|x - y|^{power:g} summed over the axes"
         return f"{what}, in units of the longest side of the grid"
     return f"the matrix in {file}"

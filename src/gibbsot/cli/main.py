@@ -14,6 +14,8 @@ from ._text import printable
 # Each is a module of this package with a function of the same name and the EPILOG of its help.
 _SUBCOMMANDS = ("ot", "nmf", "reproduce", "info")
 
+_REMOVED = {"--exact": "--exact: was removed; costs are exact by default, and --method gibbs gives the estimate"}
+
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line.
@@ -65,7 +67,8 @@ def _run(args: Sequence[str] | None) -> int:
                 return 130
             if not hasattr(error, "format_message"):  # not an error of typer about the arguments
                 raise
-            return _fail(error.format_message())
+            removed = _REMOVED.get(getattr(error, "option_name", ""))
+            return _fail(removed or error.format_message())
     return int(code or 0)
 
 

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from .. import plots
 from ..core import native, validation
+from ..core.costs import DenseCost
 from ..core.problems import problem
 from ..io import atomic, readers
 from ..io.readers import Measure
@@ -92,8 +93,8 @@ def ot(
         for path, row in zip((a, b), rows or (None, None), strict=True)
     )
     cost = _common.cost_between(first, second, (a, b), cost_option, power)
-    about = [_inputs.describe(one, weighted) for one in (first, second)]
-    measured = _inputs.describe_cost(cost, cost_option, power)
+    about = [_inputs.describe(one, weighted, placed=not isinstance(cost, DenseCost)) for one in (first, second)]
+    measured = _inputs.describe_cost(cost, cost_option, power, points)
     console = _common.stderr_console(quiet)
     if not as_json:
         for path, text in zip((a, b, "cost"), (*about, measured), strict=True):

@@ -218,8 +218,9 @@ def _are_numbers(words: Sequence[str], commas: bool) -> bool:
 def _is_row(first: list[str], columns: Sequence[str] | None, commas: bool) -> bool:
     """Return whether the first line has numbers, in the columns of interest, and not the names of columns."""
     if columns is not None and all(_is_number_of(name, len(first)) for name in columns):
-        return _are_numbers([first[int(name) - 1] for name in columns], commas)
-    return _are_numbers(first, commas)
+        first = [first[int(name) - 1] for name in columns]
+    # digits and separators alone are no names but numbers that cannot be read, such as 1.234,5
+    return _are_numbers(first, commas) or all(re.fullmatch(r"\s*[+-]?\d[\d.,' ]*", word) for word in first)
 
 
 def _reason(numbered: list[tuple[int, str]], mark: str | None, commas: bool, which: list[int] | None) -> str:
@@ -233,6 +234,8 @@ def _reason(numbered: list[tuple[int, str]], mark: str | None, commas: bool, whi
             for word in words if which is None else [words[k] for k in which]:
                 if not _are_numbers([word], commas):
                     hint = "; decimal commas need semicolons between the columns" if re.search(r"\d,\d", word) else ""
+                    if mark == ";" and hint:
+                        hint = "; expected numbers without thousands separators"
                     what = f"{word.strip()[:40]!r}, which is no number" if word.strip() else "an empty field"
                     return f"line {k} has {what}{hint}"
     except csv.Error:

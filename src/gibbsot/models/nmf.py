@@ -378,7 +378,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             raise ValueError(f"W: expected shape (n, {len(self.components_)}), got {memberships.shape}")
         return memberships @ self.components_
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, **removed: Any) -> float:
         """Return minus the mean transport cost of measures to their mixtures.
 
         The mean is over all rows of X that have mass. The cost of each to its mixture, by `transform`, is exact and
@@ -390,12 +390,17 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             Measures as rows.
         y : None
             Ignored.
+        **removed
+            Arguments of earlier versions, which are refused.
 
         Returns
         -------
         float
             The score.
         """
+        for name in removed:
+            advice = "was removed; the score is always exact" if name == "exact" else "is no argument of score"
+            raise TypeError(f"{name}: {advice}")
         P = np.asarray(self.inverse_transform(self.transform(X)), np.float64)
         X = _base.measures(self, X)
         mass = validation.masses(X)

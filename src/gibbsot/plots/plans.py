@@ -103,8 +103,8 @@ def displacements(
     """Draw a plan in the plane: both measures, and what moves where.
 
     Up to 300 arcs are lines, darker for more mass. More arcs are drawn as a field: an arrow for each of at most 14 x 14
-    cells, or 7 x 7 for long arrows, shows the mean displacement of the mass in it, darker for more mass. Of images, what
-    both have is grey.
+    cells, or 7 x 7 for long arrows, shows the mean displacement of the mass in it, darker for more mass. Where both
+    images have mass, it is grey.
 
     Parameters
     ----------

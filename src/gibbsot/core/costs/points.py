@@ -84,7 +84,8 @@ class PointCost(Cost):
         # In double precision: difference, square, d - 1 additions and the square root, with the difference counted
         # twice, and the addition of a potential. In single precision distances are rounded once, from double.
         self.depth = self.X.shape[1] + 3 if self.dtype == np.float64 else 2
-        self._power = _POWERS.get(metric)
+        on_line = self.X.shape[1] == 1 and metric in ("cityblock", "chebyshev")  # distances, as the Euclidean one
+        self._power = _POWERS.get("euclidean" if on_line else metric)
         self._options: dict[str, Array] = {}
         self._lock = threading.Lock()
         self._dense: DenseCost | None = None
