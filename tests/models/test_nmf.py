@@ -539,6 +539,8 @@ def test_scores(fitted):
     X = counts(5, seed=3)
     wanted = costs(fitted.inverse_transform(fitted.transform(X)), X).mean()
     assert -fitted.score(X) == pytest.approx(wanted, rel=1e-9)
+    with pytest.raises(TypeError, match="exact: was removed; the score is always exact"):
+        fitted.score(X, exact=True)
 
 
 def lonely(components: np.ndarray, **options) -> WassersteinNMF:

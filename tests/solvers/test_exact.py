@@ -423,7 +423,7 @@ def test_costs_of_their_own():
         solve_batch(None, Q[:2], costs)
     with pytest.raises(ValueError, match=r"Q\[1\]: expected 9 weights a measure"):
         solve_batch(None, [Q[0]] * 3, costs)
-    with pytest.raises(ValueError, match="warm_start: has 2 problems; expected 3"):
+    with pytest.raises(ValueError, match="warm_start: has 2 entries; expected one for each of the 3"):
         solve_batch(None, Q, costs, warm_start=result[1:])
 
 
