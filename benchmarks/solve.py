@@ -1,10 +1,11 @@
 """Default `solve` beside ``ot.emd2``, a certified gap beside the optimum, and measures that nearly agree.
 
-    python benchmarks/solve.py [--quick]
+    python benchmarks/solve.py [--quick] [dense] [words] [points] [grid] [shared]
 
 CPU time on one thread from the points or the matrix to the value; ours with checks, bounds and status, POT's with
 ``ot.dist`` where there are points. Each ratio comes from one run, in double precision on both sides. Sizes are 10 to
-4,096, or to 400 with ``--quick``. Values are compared to 1e-9.
+4,096, or to 400 with ``--quick``. Values are compared to 1e-9. Kinds of problems may be chosen, and "shared", measures
+that share some of their mass.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from gibbsot import Cost, DenseCost, GridCost, PointCost, solve
 Array = NDArray[np.float64]
 Case = tuple[Array, Array, Callable[[], Cost], Callable[[], Array]]  # the cost, and the matrix for POT
 
+KINDS = ("dense", "words", "points", "grid")
 SIZES = (10, 30, 100, 400, 1024, 2025, 4096)
 SHARES = (0.0, 0.97, 0.999, 1.0)
 WORDS = 50  # dimensions of the word vectors
@@ -80,11 +82,11 @@ def certified(p: Array, q: Array, cost: Cost | Callable[[], Cost], gap: float | 
     return result, result.value, result.lower_bound, result.upper_bound, result.status
 
 
-def sizes(console: Console, most: int) -> None:
+def sizes(console: Console, most: int, kinds: list[str]) -> None:
     """Print a table over kinds and sizes, and the worst ratios."""
     table = Table("problem", "points", "emd2 ms", "solve ms", "emd2 / solve", "gap=1e-2 ms", "exact / gap", box=None)
     worst: list[tuple[float, float]] = []
-    for kind in ("dense", "words", "points", "grid"):
+    for kind in kinds:
         for n in (n for n in SIZES if n <= most):
             p, q, cost, matrix = case(kind, n)
             reference, W = cpu(partial(emd2, p, q, matrix))
@@ -122,8 +124,11 @@ def shared_mass(console: Console, side: int) -> None:
 def main() -> None:
     """Print the tables."""
     console, most = Console(width=120), 400 if "--quick" in sys.argv else max(SIZES)
-    sizes(console, most)
-    shared_mass(console, 16 if most == 400 else 32)
+    chosen = [word for word in sys.argv[1:] if word != "--quick"] or [*KINDS, "shared"]
+    if kinds := [kind for kind in KINDS if kind in chosen]:
+        sizes(console, most, kinds)
+    if "shared" in chosen:
+        shared_mass(console, 16 if most == 400 else 32)
 
 
 if __name__ == "__main__":
