@@ -7,6 +7,7 @@ import ot
 import pytest
 from scipy import sparse
 from scipy.optimize import linprog
+from sklearn.exceptions import ConvergenceWarning
 
 import gibbsot
 from gibbsot import GridCost, mixture_coordinates
@@ -112,3 +113,20 @@ def test_a_measure_without_mass_belongs_to_all():
 def test_bad_input(changed, message):
     with pytest.raises(ValueError, match=message):
         mixture_coordinates(**{"X": X, "components": COMPONENTS, "cost": "line"} | changed)
+
+
+@pytest.mark.parametrize("limit", ["max_seconds", "max_memory"])
+def test_a_budget_ends_with_the_best_so_far(monkeypatch, limit):
+    monkeypatch.setattr(free_measure.FreeMeasure, "small", False)
+    rng = np.random.default_rng(7)
+    X, D = rng.dirichlet(np.full(36, 0.3), size=4), rng.dirichlet(np.full(36, 0.3), size=3)
+    with pytest.warns(ConvergenceWarning, match=f"the {'time' if 'sec' in limit else 'memory'} allowed ended the work"):
+        early = mixture_coordinates(X, D, GridCost((6, 6)), **{limit: 1e-9})
+    np.testing.assert_allclose(early.sum(axis=1), 1)
+    np.testing.assert_array_equal(
+        mixture_coordinates(X, D, GridCost((6, 6)), **{limit: 1e12}), mixture_coordinates(X, D, GridCost((6, 6)))
+    )
+    with pytest.raises(ValueError, match=f"{limit}: expected a positive number"):
+        mixture_coordinates(X, D, GridCost((6, 6)), **{limit: 0})
+    with pytest.raises(ValueError, match=f"{limit}: bounds the linear programme; expected a gap"):
+        mixture_coordinates(X, D, GridCost((6, 6)), gap=None, **{limit: 1})

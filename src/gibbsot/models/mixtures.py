@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from ..solvers.exact import cross, in_threads
 from ..solvers.free_measure import FreeMeasure, Optimum
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.oracle import Oracle
+from ..solvers.run import Run
 from . import _base
 from ._costs import Metric, feature_cost
 
@@ -43,6 +44,8 @@ def mixture_coordinates(
     cost: Cost | ArrayLike | str | Metric | None = None,
     *,
     gap: float | None = _GAP,
+    max_seconds: float | None = None,
+    max_memory: float | None = None,
     step_size: float = STEP,
     tau: int = 50,
     batch_size: int = 500,
@@ -74,6 +77,9 @@ def mixture_coordinates(
         open is stated by a `ConvergenceWarning`. None estimates the memberships by a descent from nonnegative least
         squares with the gradients of a Gibbs sampler; then it is only certified that the exact cost is no larger than
         that of the start.
+    max_seconds, max_memory : float, optional
+        The time of the call, and the bytes that the linear programme of a measure may take, after which memberships
+        are the best so far, and a `ConvergenceWarning` states the gap. With ``gap``.
     step_size, tau, random_state : float, int, and int, RandomState or None
         Of the descent: the step, relative to the cost of a measure at the start, the lag of the chains' mixing test and
         the seed. Results are bit-identical for the same integer.
@@ -105,10 +111,15 @@ def mixture_coordinates(
     validation.positive(step_size, "step_size")
     if gap is not None:
         validation.nonnegative(gap, "gap")
+    budget = {"max_seconds": max_seconds, "max_memory": max_memory}
+    for name, x in budget.items():
+        if x is not None and gap is None:
+            raise ValueError(f"{name}: bounds the linear programme; expected a gap with it")
+    limits = {name: validation.positive(x, name) for name, x in budget.items() if x is not None}
     for name, value in (("tau", tau), ("batch_size", batch_size)):
         validation.count(value, name)
     cost, seed = feature_cost(cost, X.shape[1], feature_vectors, X), _base.seed(random_state)
-    return MembershipSolver(D, cost, batch_size, step_size, gap, tau=tau, seed=seed, n_jobs=n_jobs)(X)
+    return MembershipSolver(D, cost, batch_size, step_size, gap, limits, tau=tau, seed=seed, n_jobs=n_jobs)(X)
 
 
 class Basis(NamedTuple):
@@ -132,6 +143,8 @@ class MembershipSolver:
         The cost between bins.
     batch_size, step_size, gap
         As for `mixture_coordinates`.
+    limits : dict
+        Those of ``max_seconds`` and ``max_memory`` that are given.
     **options
         ``tau``, ``seed`` and ``n_jobs`` of the oracle.
     """
@@ -143,8 +156,10 @@ class MembershipSolver:
         batch_size: int,
         step_size: float = STEP,
         gap: float | None = _GAP,
+        limits: Mapping[str, float] | None = None,
         **options: Any,
     ) -> None:
+        self.limits = dict(limits or {})
         self.D, self.exact_cost, self.gap = D / D.sum(axis=1, keepdims=True), cost.astype(np.float64), gap
         self.components = fixed_point.components(self.D)
         self.basis, self.cost = basis(self.components), costs.in_units(cost).single().cost
@@ -153,31 +168,35 @@ class MembershipSolver:
     def __call__(self, X: Any) -> NDArray[np.floating]:
         """Return the memberships of validated rows."""
         full, K = np.flatnonzero(validation.masses(X) > 0), len(self.components)
-        W = np.full((X.shape[0], K), 1 / K)
+        W, run = np.full((X.shape[0], K), 1 / K), Run(**self.limits)
         for start in range(0, len(full), self.batch_size):
             rows = full[start : start + self.batch_size]
             ids = np.zeros(len(rows), np.int64)  # the same noise for all: results do not depend on the row in X
             oracle = Oracle(self.cost, X[rows], ids=ids, **self.options)
-            W[rows] = self._descend(oracle) if self.gap is None else self._minimise(oracle.targets, self.gap)
+            W[rows] = self._descend(oracle) if self.gap is None else self._minimise(oracle.targets, self.gap, run)
         return W.astype(X.dtype)
 
-    def _minimise(self, targets: sparse.csr_array, gap: float) -> Array:
+    def _minimise(self, targets: sparse.csr_array, gap: float, run: Run) -> Array:
         """Return the memberships of targets to a certified gap."""
         start, n_jobs = least_squares(targets, self.basis), self.options.get("n_jobs")
         P = fixed_point.mixtures(start, self.components)
-        optima = cross(Problem(P, targets.toarray(), self.exact_cost), n_jobs=n_jobs)
+        optima = cross(Problem(P, targets.toarray(), self.exact_cost), n_jobs=n_jobs, run=run)
 
         def work(row: int) -> Optimum:
             problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, n_jobs=1)
-            stages = linear_programme.stages(problem, gap, -optima[row].g[None], start[row])
+            stages = linear_programme.stages(problem, gap, -optima[row].g[None], start[row], run=run)
             return deque(stages, 1)[0]
 
         with linear_programme.ONE_THREAD():
             found = in_threads(work, range(len(optima)), n_jobs)
         if open_gaps := [each.gap for each in found if each.ended != "gap reached"]:
+            spent = {"time", "memory"} & {each.ended for each in found}
+            reason = (
+                f"the {' and '.join(sorted(spent))} allowed ended the work" if spent else "rounding leaves the rest"
+            )
             warnings.warn(
                 f"{len(open_gaps)} of {len(found)} measures ended with an open gap, the largest is "
-                f"{max(open_gaps):.1e}, and gap={gap:g} was asked for: rounding leaves the rest",
+                f"{max(open_gaps):.1e}, and gap={gap:g} was asked for: {reason}",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -186,7 +186,7 @@ class Options:
             )
 
 
-_NAMES = [name for name in Options.__dataclass_fields__ if name not in ("chains", "cut")]
+_NAMES = frozenset(Options.__dataclass_fields__) - {"chains", "cut"}
 
 
 def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:
