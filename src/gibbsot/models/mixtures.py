@@ -156,7 +156,7 @@ class MembershipSolver:
         batch_size: int,
         step_size: float = STEP,
         gap: float | None = _GAP,
-        limits: Mapping[str, float] | None = None,
+        limits: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.limits = dict(limits or {})
