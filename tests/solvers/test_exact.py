@@ -57,7 +57,7 @@ def test_arcs_give_what_all_arcs_give(monkeypatch, kind, kernel):
     """By crossover on a simplex that keeps its basis, and by HiGHS where there are no kernels."""
     pair = batch(kind, n=3, zeros=0.3)
     whole = solve_batch(pair.p, pair.q, pair.cost)
-    monkeypatch.setattr(exact, "_STORED_PAIRS", 0)
+    monkeypatch.setattr(exact, "STORED_PAIRS", 0)
     monkeypatch.setattr(exact, "_OTHER_PAIRS", 0)
     with using("numpy" if kernel == "numpy" else native.name()):
         result = solve_batch(pair.p, pair.q, pair.cost)
@@ -68,7 +68,7 @@ def test_arcs_give_what_all_arcs_give(monkeypatch, kind, kernel):
 
 def test_potentials_are_feasible_where_there_is_no_weight(monkeypatch):
     for pairs in (10**6, 0):  # on all arcs, and by crossover
-        monkeypatch.setattr(exact, "_STORED_PAIRS", pairs)
+        monkeypatch.setattr(exact, "STORED_PAIRS", pairs)
         monkeypatch.setattr(exact, "_OTHER_PAIRS", pairs)
         for kind in ("dense", "grid2", "forbidden"):
             pair = batch(kind, n=4, zeros=0.5)
@@ -379,7 +379,7 @@ def test_an_interrupted_crossover_leaves_its_queue(monkeypatch):
         started.append(1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exact, "_STORED_PAIRS", 0)
+    monkeypatch.setattr(exact, "STORED_PAIRS", 0)
     monkeypatch.setattr(exact, "crossover", stopped)
     with pytest.raises(KeyboardInterrupt):
         solve_batch(pair.p, pair.q, pair.cost)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
 # pairs of points with weight, up to which all arcs are used
-_STORED_PAIRS, _OTHER_PAIRS, DISTANCE_PAIRS, _LINE_PAIRS = 9_000_000, 500_000, 160_000, 25_000
+STORED_PAIRS, _OTHER_PAIRS, DISTANCE_PAIRS, _LINE_PAIRS = 9_000_000, 500_000, 160_000, 25_000
 _SHARED_ENTRIES = 9_000_000  # of the largest matrix that the problems of a batch share
 
 
@@ -68,10 +68,10 @@ def methods(problem: Problem) -> list[str]:
     (['multiscale'], ['pyramid'])
     """
     m1, m2 = problem.cost.shape
-    if m1 * m2 <= min(_LINE_PAIRS, _STORED_PAIRS, _OTHER_PAIRS) and native.kernels() is not None:
+    if m1 * m2 <= min(_LINE_PAIRS, STORED_PAIRS, _OTHER_PAIRS) and native.kernels() is not None:
         return ["all arcs"] * len(problem)
     pairs = np.prod([np.count_nonzero(x, axis=1) for x in problem.given], axis=0)
-    most, other = _STORED_PAIRS if isinstance(problem.cost, DenseCost | PointCost) else _OTHER_PAIRS, "crossover"
+    most, other = STORED_PAIRS if isinstance(problem.cost, DenseCost | PointCost) else _OTHER_PAIRS, "crossover"
     if native.kernels() is None:
         most = -1
     elif isinstance(problem.cost, BorderedCost):
