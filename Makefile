@@ -98,6 +98,8 @@ bench-models: $(VENV)/bench $(VENV)/torch
 	$(RUN) benchmarks/barycenter.py
 	$(RUN) benchmarks/labels.py
 	$(RUN) benchmarks/torch_loss.py
+	$(RUN) benchmarks/losses.py
+	$(RUN) benchmarks/couplings.py
 
 bench-scaling: $(VENV)/bench
 	$(RUN) benchmarks/scaling.py

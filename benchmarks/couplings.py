@@ -15,6 +15,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import importlib.util
 import time
 from collections.abc import Callable
 
@@ -29,10 +30,7 @@ from scipy.optimize import linear_sum_assignment
 from gibbsot.core import native
 from gibbsot.torch import exact_plan
 
-try:
-    import lap
-except ImportError:
-    lap = None
+lap = importlib.import_module("lap") if importlib.util.find_spec("lap") else None
 
 Points = NDArray[np.float64]
 Solver = Callable[[Points, Points], NDArray[np.intp]]
@@ -53,6 +51,7 @@ def pot_plan(x: Points, y: Points) -> NDArray[np.intp]:
 
 
 def lapx_plan(x: Points, y: Points) -> NDArray[np.intp]:
+    assert lap is not None
     return lap.lapjv(distances(x, y))[1]
 
 

@@ -1,11 +1,12 @@
-"""Transport costs between images as a loss, forward and backward: ours, POT, GeomLoss and OTT, in one run on one thread.
+"""Transport costs between images as a loss, forward and backward: ours, POT, GeomLoss and OTT, on one thread.
 
     python benchmarks/losses.py
 
-Pairs of handwritten fives, with 1 % of uniform weight mixed into p. "moved" is the call after p has moved by 1 % towards
-another five. Errors are against exact values and duals: of values relative, the mean; of gradients the norm of the
-difference relative to the norm of the exact gradient. Seconds are CPU seconds for all pairs; slow peers run on fewer
-pairs, and their time is multiplied. GeomLoss and OTT are left out if they are not installed.
+Pairs of handwritten fives, with 1 % of uniform weight mixed into p. "moved" is the call after p has moved by 1 %
+towards another five. Errors are against exact values and duals, relative, the mean over the pairs; that of a gradient
+is the norm of the difference relative to the norm of the exact one. Seconds are CPU seconds for all pairs; slow peers
+run on fewer pairs, and their time is multiplied. GeomLoss and OTT are left out if they are not installed. OTT's solver
+does not converge where q has points without weight: there 0.01 % of uniform weight is mixed into q.
 """
 
 from __future__ import annotations
@@ -69,7 +70,13 @@ def pairs(side: int, n: int) -> Pairs:
     p, cost = 0.99 * before + 0.01 * X[2 * n :], GridCost((side, side))
     exact = solve_batch(p, q, cost)
     f = exact.potentials[0]
-    return Pairs(cost, *(torch.from_numpy(x) for x in (before, p, q)), exact.value, f - f.mean(axis=1, keepdims=True))
+    tensors = [torch.from_numpy(x) for x in (before, p, q)]
+    return Pairs(cost, tensors[0], tensors[1], tensors[2], exact.value, f - f.mean(axis=1, keepdims=True))
+
+
+def off_by(gradient: Array, exact: Array) -> float:
+    """Return the mean relative error of gradients."""
+    return float((np.linalg.norm(gradient - exact, axis=1) / np.linalg.norm(exact, axis=1)).mean())
 
 
 def measured(
@@ -87,10 +94,8 @@ def measured(
     assert p.grad is not None
     gradient = p.grad.numpy() - p.grad.numpy().mean(axis=1, keepdims=True)
     exact, wanted = data.value[:few], data.gradient[:few]
-    error = np.linalg.norm(gradient - wanted) / np.linalg.norm(wanted)
-    return Row(
-        name, seconds * len(data.p) / few, float(np.abs(value.detach().numpy() / exact - 1).mean()), float(error)
-    )
+    error = off_by(gradient, wanted)
+    return Row(name, seconds * len(data.p) / few, float(np.abs(value.detach().numpy() / exact - 1).mean()), error)
 
 
 def ours(data: Pairs) -> list[Row]:
@@ -157,7 +162,7 @@ def ott(data: Pairs, few: int) -> list[Row]:
     x = [jnp.arange(n) / max(sides) for n in sides]
     for epsilon in (1e-3, 2e-4):
         geometry = grid.Grid(x=x, epsilon=epsilon)
-        solver = sinkhorn.Sinkhorn(max_iterations=20000, threshold=1e-3)
+        solver = sinkhorn.Sinkhorn(max_iterations=5000, threshold=1e-3)
 
         def single(p: Any, q: Any, geometry: Any = geometry, solver: Any = solver) -> Any:
             found = solver(linear_problem.LinearProblem(geometry, p, q))
@@ -165,6 +170,7 @@ def ott(data: Pairs, few: int) -> list[Row]:
 
         solve = jax.jit(single)
         a, b = (np.asarray(z[:few], np.float32) for z in (data.p, data.q))
+        b = np.float32(1 - 1e-4) * b + np.float32(1e-4 / b.shape[1])
         jax.block_until_ready(solve(a[0], b[0]))  # compiled
         start = time.process_time()
         found = [jax.block_until_ready(solve(*one)) for one in zip(a, b, strict=True)]
@@ -172,9 +178,9 @@ def ott(data: Pairs, few: int) -> list[Row]:
         f = np.array([np.asarray(one[1], np.float64) for one in found])
         value = np.array([float(one[0]) for one in found])
         wanted = data.gradient[:few]
-        error = np.linalg.norm(f - f.mean(axis=1, keepdims=True) - wanted) / np.linalg.norm(wanted)
+        error = off_by(f - f.mean(axis=1, keepdims=True), wanted)
         off = float(np.abs(value / data.value[:few] - 1).mean())
-        rows.append(Row(f"OTT grid, epsilon {epsilon:g}, {few} pairs", seconds, off, float(error)))
+        rows.append(Row(f"OTT grid, epsilon {epsilon:g}, {few} pairs", seconds, off, error))
     return rows
 
 
