@@ -112,6 +112,15 @@ class Cost(ABC):
         """
         return None
 
+    def symmetric(self) -> bool:
+        """Return whether both measures have the same points and the cost is known to be the same in both directions.
+
+        Returns
+        -------
+        bool
+        """
+        return False
+
     def row_min(self, h: ArrayLike, n_jobs: int | None = None) -> Array:
         r"""Return the c-transform of a potential of the columns.
 

@@ -124,6 +124,10 @@ class DenseCost(Cost):
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         return self.stored()[np.asarray(i), np.asarray(j)]
 
+    def symmetric(self) -> bool:
+        M = self.stored()
+        return self.shape[0] == self.shape[1] and np.array_equal(M, M.T)
+
     def spread(self) -> float:
         return spread_of(self.stored())
 

@@ -116,12 +116,43 @@ class GridCost(Cost):
         # a sum of squares is a squared distance, other powers only on the line; rounded costs are not those of points
         if self._definition is None or self.dtype != np.float64:
             return None
-        spacings, power = self._definition
-        if power != 2 and len(self.axes) > 1:
+        points, power = self.points(), self._definition[1]
+        if points is None or (power != 2 and len(self.axes) > 1):
             return None
-        axes = [n * step for n, step in zip(np.indices(self.row_shape), spacings, strict=True)]
-        points = np.stack([axis.ravel() for axis in axes], axis=1)
         return Geometry(points, points, power)
+
+    @property
+    def power(self) -> float | None:
+        """The power of the distance, None if the matrices of the axes were given."""
+        return None if self._definition is None else self._definition[1]
+
+    @property
+    def spacing(self) -> NDArray[np.float64] | None:
+        """The distance of neighbours along each axis, None if the matrices of the axes were given."""
+        return None if self._definition is None else self._definition[0]
+
+    def points(self) -> NDArray[np.float64] | None:
+        """Return the points of the grid in C order, or None if the matrices of the axes were given.
+
+        Returns
+        -------
+        array of shape (m, d) or None
+
+        Examples
+        --------
+        >>> GridCost((2, 2), spacing=1.0).points()
+        array([[0., 0.],
+               [0., 1.],
+               [1., 0.],
+               [1., 1.]])
+        """
+        if self._definition is None:
+            return None
+        axes = [n * step for n, step in zip(np.indices(self.row_shape), self._definition[0], strict=True)]
+        return np.stack([axis.ravel() for axis in axes], axis=1)
+
+    def symmetric(self) -> bool:
+        return self.row_shape == self.col_shape and all(np.array_equal(axis, axis.T) for axis in self.axes)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {f"axis{a}": axis for a, axis in enumerate(self.axes)}

@@ -121,6 +121,9 @@ class PointCost(Cost):
         """Whether the costs are plain or squared Euclidean distances."""
         return self._power is not None
 
+    def symmetric(self) -> bool:
+        return self.Y is self.X or np.array_equal(self.X, self.Y)
+
     def geometry(self) -> Geometry | None:
         return None if self._power is None or self.X.shape[1] > 3 else Geometry(self.X, self.Y, self._power)
 
