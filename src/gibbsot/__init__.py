@@ -21,17 +21,27 @@ from .solvers.solve import solve, solve_batch
 if TYPE_CHECKING:
     from .models.barycenter import WassersteinBarycenter
     from .models.classifier import WassersteinClassifier
+    from .models.coordinates import barycentric_coordinates
+    from .models.distances import distances
+    from .models.embedding import WassersteinEmbedding
     from .models.mixtures import mixture_coordinates
+    from .models.neighbors import WassersteinNeighbors
     from .models.nmf import WassersteinNMF
+    from .models.pca import WassersteinPCA
 
 __version__ = "0.1.0"
 # Names and modules that are loaded when they are first used, as scikit-learn and the extras are slow to import.
 _LAZY = {
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
+    "WassersteinEmbedding": ".models.embedding",
     "WassersteinNMF": ".models.nmf",
+    "WassersteinNeighbors": ".models.neighbors",
+    "WassersteinPCA": ".models.pca",
+    "barycentric_coordinates": ".models.coordinates",
     "compat": ".compat",
     "datasets": ".datasets",
+    "distances": ".models.distances",
     "mixture_coordinates": ".models.mixtures",
     "plots": ".plots",
     "simplex": ".simplex",
@@ -51,8 +61,13 @@ __all__ = [
     "State",
     "WassersteinBarycenter",
     "WassersteinClassifier",
+    "WassersteinEmbedding",
     "WassersteinNMF",
+    "WassersteinNeighbors",
+    "WassersteinPCA",
+    "barycentric_coordinates",
     "coulomb",
+    "distances",
     "mixture_coordinates",
     "problem",
     "run",

@@ -63,15 +63,20 @@ def solve_pyramid(p: Weights, q: Weights, cost: GridCost, gap: float = 0.0, run:
         return crossover(p, q, cost, np.zeros(cost.shape[0]), neighbours=max(cost.shape), run=run)
     # rows stay fine for the c-transform, which carries potentials of coarse columns to fine rows
     half = GridCost(matrices=[_mean_of_pairs(axis.T).T for axis in cost.axes])
-    coarse = GridCost(matrices=[_mean_of_pairs(axis) for axis in half.axes])
-    answer = solve_pyramid(_pool(p, cost.row_shape), _pool(q, cost.col_shape), coarse, run=run)
+    coarse = coarser(cost)
+    answer = solve_pyramid(pooled(p, cost.row_shape), pooled(q, cost.col_shape), coarse, run=run)
     U = half.row_min(-answer.g)
     if answer.value > 0 and not (run is not None and run.spent):
         U = _sweep(p, q, cost, U, answer.value / sum(cost.shape))
     return crossover(p, q, cost, U, _NEIGHBOURS, gap=gap, run=run)
 
 
-def _pool(weights: Weights, shape: tuple[int, ...]) -> Weights:
+def coarser(cost: GridCost) -> GridCost:
+    """Return the cost between cells of two points an axis: the mean over their points."""
+    return GridCost(matrices=[_mean_of_pairs(_mean_of_pairs(axis.T).T) for axis in cost.axes])
+
+
+def pooled(weights: Weights, shape: tuple[int, ...]) -> Weights:
     """Return the sums of cells of two points an axis; the last of an odd side stands alone."""
     image = weights.reshape(shape)
     for a, n in enumerate(shape):

@@ -1,0 +1,174 @@
+"""Transport maps for squared Euclidean costs: barycentric projections of exact plans, and debiased entropic maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+from ..core import validation
+from ..core.costs import Cost, GridCost, PointCost
+from ..io import progress
+from ..solvers.exact import in_threads
+from . import _sets
+
+Array = NDArray[np.float64]
+
+KINDS = ("exact", "debiased")
+_EPSILON = 2.0  # of debiased maps, in units of the squared distance of neighbouring points
+_TOLERANCE, _ITERATIONS = 1e-6, 2000  # of Sinkhorn's algorithm: the mass that is misplaced, and a budget
+
+
+def squared_points(cost: Cost) -> Array:
+    """Return the points whose squared distances are the cost.
+
+    Parameters
+    ----------
+    cost : Cost
+        A cost between the same points on both sides.
+
+    Returns
+    -------
+    array of shape (m, d)
+
+    Raises
+    ------
+    ValueError
+        If the cost is another one.
+    """
+    if isinstance(cost, GridCost) and cost.power == 2 and (points := cost.points()) is not None:
+        return points
+    if isinstance(cost, PointCost) and cost.metric == "sqeuclidean" and cost.symmetric():
+        return np.asarray(cost.X, np.float64)
+    raise ValueError(
+        f"cost: got {cost!r}; transport maps need squared Euclidean distances: a GridCost with power=2, or a "
+        "PointCost with metric='sqeuclidean'"
+    )
+
+
+def neighbour_distance(points: Array) -> float:
+    """Return the mean squared distance of points to their nearest other point, positive."""
+    distinct = np.unique(points, axis=0)
+    if len(distinct) == 1:
+        return 1.0
+    apart, _ = cKDTree(distinct).query(distinct, k=2)
+    return float((apart[:, 1] ** 2).mean())
+
+
+class MapSolver:
+    """Computes maps between measures.
+
+    Parameters
+    ----------
+    kind : {"exact", "debiased"}
+        The maps.
+    epsilon : float or None
+        The regularisation of debiased maps, by default twice the squared distance of neighbouring points.
+    n_jobs : int, optional
+        Threads over the pairs.
+    """
+
+    def __init__(self, kind: str, epsilon: float | None, n_jobs: int | None) -> None:
+        self._debiased = validation.choice(kind, "maps", KINDS) == "debiased"
+        self._epsilon = None if epsilon is None else validation.positive(epsilon, "epsilon")
+        self._n_jobs = n_jobs
+
+    def fields(
+        self,
+        sources: _sets.Measures,
+        targets: _sets.Measures,
+        pairs: tuple[NDArray[np.intp], NDArray[np.intp]],
+        cost: Cost | None,
+        advance: progress.Advance = progress.silent,
+    ) -> Iterator[tuple[int, Array]]:
+        """Yield the number of each pair and its displacement field at the points of the source that have weight.
+
+        Parameters
+        ----------
+        sources, targets : Rows or Clouds
+            The measures; those of a pair are either both rows or both clouds.
+        pairs : pair of arrays of int of shape (n,)
+            Their indices.
+        cost : Cost or None
+            The cost between the points of rows, squared Euclidean; None for clouds.
+        advance : Advance
+            Reports progress.
+
+        Yields
+        ------
+        pair : int
+            The number of a pair.
+        field : array of shape (k, d)
+            ``T(x) - x`` at the k points of the source that have weight.
+        """
+        points = None if cost is None else squared_points(cost)
+        for which, found in _sets.solutions(sources, targets, pairs, cost, n_jobs=self._n_jobs, advance=advance):
+            i, j = (x[which].tolist() for x in pairs)
+            own = {a: self._self_map(_cloud(sources, points, a)) for a in set(i)} if self._debiased else {}
+            work = partial(self._field, sources, targets, points, i, j, found, own)
+            for k, field in enumerate(in_threads(work, range(len(found)), self._n_jobs)):
+                yield which.start + k, field
+
+    def _field(self, sources: Any, targets: Any, points: Any, i: Any, j: Any, found: Any, own: Any, k: int) -> Array:
+        """Return the displacement field of pair k of some that were solved."""
+        source, target, solution = _cloud(sources, points, i[k]), _cloud(targets, points, j[k]), found[k]
+        if not self._debiased:
+            plan = solution.plan[source.where][:, target.where]
+            mass = np.asarray(plan.sum(axis=1)).ravel()
+            return plan @ target.points / mass[:, None] - source.points
+        f, g = solution.f[source.where], solution.g[target.where]
+        epsilon, start = own[i[k]]
+        K = np.exp((f[:, None] + g - cdist(source.points, target.points, "sqeuclidean")) / epsilon)
+        return _sinkhorn(K, source.weights, target.weights, target.points) - start
+
+    def _self_map(self, cloud: _Cloud) -> tuple[float, Array]:
+        """Return the regularisation, and the entropic map of a measure to itself."""
+        epsilon = self._epsilon or _EPSILON * neighbour_distance(cloud.points)
+        K = np.exp(-cdist(cloud.points, cloud.points, "sqeuclidean") / epsilon)
+        u = np.ones(len(K))
+        for _ in range(_ITERATIONS):
+            Ku = K @ u
+            if np.abs(u * Ku - cloud.weights).sum() <= _TOLERANCE:
+                break
+            u = np.sqrt(u * cloud.weights / Ku)
+        return epsilon, K @ (u[:, None] * cloud.points) / (K @ u)[:, None]
+
+
+class _Cloud(NamedTuple):
+    """The points of a measure that have weight, their normalised weights, and where they are among all points."""
+
+    points: Array
+    weights: Array
+    where: NDArray[np.intp]
+
+
+def _cloud(measures: _sets.Measures, points: Array | None, k: int) -> _Cloud:
+    """Return measure k of a set."""
+    if isinstance(measures, _sets.Clouds):
+        weights, points = measures.weights[k], measures.points[k]
+    else:
+        weights = measures[[k]][0]
+    assert points is not None
+    where = np.flatnonzero(weights)
+    return _Cloud(points[where], weights[where] / weights.sum(), where)
+
+
+def _sinkhorn(K: Array, p: Array, q: Array, Y: Array) -> Array:
+    """Return the barycentric projection of the entropic plan ``diag(u) K diag(v)`` of p and q onto points Y.
+
+    K has the potentials of the exact problem in it: its entries are at most one, and there is a one in every row and
+    column, so that scaling neither overflows nor divides by zero, whatever the regularisation is.
+    """
+    v = np.ones(len(q))
+    for _ in range(_ITERATIONS):
+        u = p / (K @ v)
+        Ku = u @ K
+        if np.abs(v * Ku - q).sum() <= _TOLERANCE:
+            break
+        v = q / Ku
+    return K @ (v[:, None] * Y) / (K @ v)[:, None]

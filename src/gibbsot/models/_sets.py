@@ -1,0 +1,252 @@
+"""Sets of measures, on common points or each with its own, and exact solutions of pairs of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from ..core import native, validation
+from ..core.costs import Cost, PointCost, as_cost
+from ..core.problems import Problem
+from ..distributed import sources
+from ..io import progress
+from ..solvers.exact import cross, in_threads
+from ..solvers.run import Run
+from ..solvers.solution import PROVED, Solution
+from . import _costs
+
+Array = NDArray[np.float64]
+
+_CHUNK_BYTES, _CHUNK_PAIRS = 64e6, 1000  # of the pairs that are solved together, whose plans are then forgotten
+_PAIR_BYTES = 40  # a point of a pair: weights, potentials, arcs
+_NOT_OF_PAIRS = ("mahalanobis", "seuclidean")  # metrics that depend on all points
+
+
+class Rows:
+    """Measures on common points: rows of weights, which need not be normalised.
+
+    Parameters
+    ----------
+    weights : array or CSR matrix of shape (n, m)
+        Valid weights with mass.
+    """
+
+    def __init__(self, weights: Any) -> None:
+        self.weights = weights
+
+    def __len__(self) -> int:
+        return int(self.weights.shape[0])
+
+    def __getitem__(self, which: Any) -> Array:
+        """Return some measures as dense rows."""
+        found = self.weights[which]
+        return np.asarray(found.toarray() if sparse.issparse(found) else found, np.float64)
+
+
+class Clouds:
+    """Measures with points of their own.
+
+    Parameters
+    ----------
+    points : list of arrays of shape (m_k, d)
+        The points.
+    weights : list of arrays of shape (m_k,)
+        Their weights, with mass.
+    metric : str
+        The cost between points.
+    """
+
+    def __init__(self, points: list[Array], weights: list[Array], metric: str) -> None:
+        self.points, self.weights, self.metric = points, weights, metric
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+Measures = Rows | Clouds
+
+
+def are_clouds(x: Any, cost: Any) -> bool:
+    """Tell whether measures have points of their own: arrays of points or pairs of points and weights, and a metric."""
+    if not (isinstance(cost, str) and _costs.is_metric(cost)):
+        return False
+    if isinstance(x, np.ndarray) and x.dtype != object:
+        return x.ndim == 3
+    return isinstance(x, list | tuple) and len(x) > 0 and all(map(_is_cloud, x))
+
+
+def _is_cloud(x: Any) -> bool:
+    """Tell whether something is an array of points, or a pair of points and weights."""
+    if isinstance(x, tuple):
+        return len(x) == 2 and np.ndim(x[0]) in (1, 2)
+    try:
+        return not sparse.issparse(x) and np.ndim(x) == 2
+    except ValueError:  # ragged
+        return False
+
+
+def clouds(x: Any, name: str, metric: str) -> Clouds:
+    """Return checked clouds.
+
+    Parameters
+    ----------
+    x : sequence of arrays of shape (m_k, d), or of pairs of such an array and weights of shape (m_k,)
+        The clouds; without weights all points have the same.
+    name : str
+        What the caller calls them.
+    metric : str
+        The cost between points.
+
+    Returns
+    -------
+    Clouds
+    """
+    if validation.choice(metric, "cost", _costs.METRICS) in _NOT_OF_PAIRS:
+        raise ValueError(f"cost: {metric!r} depends on all points; expected a metric of two points, for clouds")
+    points, weights = [], []
+    for k, one in enumerate(x):
+        X, w = one if isinstance(one, tuple) else (one, None)
+        points.append(validation.points(X, f"{name}[{k}]").astype(np.float64))
+        m = len(points[-1])
+        given = np.ones(m) if w is None else w
+        weights.append(validation.weights(given, f"{name}[{k}] (weights)", m, count=1)[0])
+        if points[-1].shape[1] != points[0].shape[1]:
+            raise ValueError(
+                f"{name}[{k}]: has points with {points[-1].shape[1]} coordinates; expected {points[0].shape[1]} as in "
+                f"{name}[0]"
+            )
+    return Clouds(points, weights, _costs.ALIASES.get(metric, metric))
+
+
+def rows(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Rows:
+    """Return checked rows of weights, from shards too, each with mass.
+
+    Parameters
+    ----------
+    x : array, list or sparse matrix of shape (n, size) or (size,), stack of images, or list of matrices or files
+        The measures.
+    name : str
+        What the caller calls them.
+    size : int
+        The number of weights in a row.
+    shape : tuple of int
+        The sides of the grid, if there is one.
+
+    Returns
+    -------
+    Rows
+    """
+    images = len(shape) > 1 and isinstance(x, list | tuple) and all(np.shape(one) == shape for one in x)
+    parts = None if images else sources.split(x)
+    if parts is not None:
+        loaded = [rows(sources.load(part), f"{name}[{k}]", size).weights for k, part in enumerate(parts)]
+        mixed = any(map(sparse.issparse, loaded))
+        return Rows(sparse.vstack(loaded, format="csr") if mixed else np.concatenate(loaded))
+    if not sparse.issparse(x):
+        return Rows(validation.measures(x, name, size, shape=shape)[0])
+    found = validation.rows(x, name)
+    if found.shape[1] != size:
+        raise ValueError(f"{name}: expected {size} weights a measure, got shape {found.shape}")
+    validation.check_weights(found, name)
+    return Rows(found)
+
+
+def cost_of(cost: Any, x: Any, feature_vectors: Any, depth: int = 4) -> Cost:
+    """Return the cost between the points of rows; a cost given as such may be rectangular."""
+    if cost is None or isinstance(cost, str) or callable(cost):
+        parts = sources.split(x)
+        first = x if parts is None else sources.load(parts[0])
+        return _costs.feature_cost(cost, int(np.shape(first)[-1]), feature_vectors, x, depth)
+    _costs.check(cost, feature_vectors)
+    return as_cost(cost)
+
+
+def chunks(first: Measures, second: Measures, count: int, n_jobs: int | None) -> Iterator[slice]:
+    """Return slices of so many pairs, each small enough to be solved together."""
+    sizes = [
+        x.weights.shape[1] if isinstance(x, Rows) else max(len(points) for points in x.points) for x in (first, second)
+    ]
+    most = min(_CHUNK_PAIRS, int(_CHUNK_BYTES / (_PAIR_BYTES * sum(sizes))))
+    step = max(4 * native.threads(n_jobs), most)
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def solutions(
+    first: Measures,
+    second: Measures,
+    pairs: tuple[ArrayLike, ArrayLike],
+    cost: Cost | None,
+    *,
+    gap: float = 0.0,
+    n_jobs: int | None = None,
+    advance: progress.Advance = progress.silent,
+) -> Iterator[tuple[slice, list[Solution]]]:
+    """Solve pairs of measures exactly, some after the others, so that the plans of few are in memory at a time.
+
+    Parameters
+    ----------
+    first, second : Rows or Clouds
+        The measures.
+    pairs : pair of arrays of int of shape (n,)
+        Their indices.
+    cost : Cost or None
+        The cost between the points of rows; None for clouds.
+    gap : float
+        The certified relative gap to stop at.
+    n_jobs : int, optional
+        Threads over the pairs.
+    advance : Advance
+        Reports progress, a share of the pairs.
+
+    Yields
+    ------
+    which : slice
+        The pairs.
+    found : list of Solution
+        Their solutions, of normalised measures.
+
+    Warns
+    -----
+    ConvergenceWarning
+        At the end, if the certified gap of a pair stays larger than asked for.
+    """
+    i, j = (np.asarray(x, np.intp) for x in pairs)
+    gaps: list[float] = []
+    for which in chunks(first, second, len(i), n_jobs):
+        n = which.stop - which.start
+        if isinstance(first, Rows) and isinstance(second, Rows) and cost is not None:
+            problem = Problem.checked(first[i[which]], second[j[which]], cost, np.ones(n))
+            found = cross(problem, n_jobs=n_jobs, gap=gap)
+        else:
+            found = in_threads(_cloud_solver(first, second, i[which], j[which], gap), range(n), n_jobs)
+        gaps += [(s.upper - s.lower) / abs(s.value) if s.value else np.inf for s in found if s.status not in PROVED]
+        yield which, found
+        advance(n / len(i), f"{which.stop:,} of {len(i):,} pairs")
+    if gaps:
+        from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
+
+        warnings.warn(
+            f"{len(gaps)} of {len(i)} pairs ended with an open gap, the largest is {max(gaps):.1e} of the value",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _cloud_solver(
+    first: Any, second: Any, i: NDArray[np.intp], j: NDArray[np.intp], gap: float
+) -> Callable[[int], Solution]:
+    """Return the function that solves one pair of clouds."""
+
+    def solve(k: int) -> Solution:
+        a, b = i[k], j[k]
+        X, Y = first.points[a], second.points[b]
+        cost = PointCost(X, None if X is Y else Y, first.metric)
+        problem = Problem.checked(first.weights[a][None], second.weights[b][None], cost, np.ones(1))
+        return cross(problem, gap=gap, run=Run())[0]
+
+    return solve

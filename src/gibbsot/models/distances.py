@@ -1,0 +1,137 @@
+"""The matrix of transport costs between all pairs of two sets of measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import native, validation
+from ..core.costs import Cost
+from ..io import progress
+from . import _sets
+from ._costs import Metric
+
+Array = NDArray[np.float64]
+
+
+def distances(
+    P: Any,
+    Q: Any = None,
+    *,
+    cost: Cost | ArrayLike | str | Metric | None,
+    gap: float | None = None,
+    root: bool = False,
+    n_jobs: int | None = None,
+    feature_vectors: Any = None,
+    verbose: bool = False,
+) -> Array:
+    r"""Return the exact transport costs of all pairs of measures, as for ``metric="precomputed"`` of scikit-learn.
+
+    .. math:: D_{ij} = W(p_i, q_j) = \min_{Z \ge 0} \langle Z, M \rangle, \quad Z 1 = p_i, \; Z^T 1 = q_j
+
+    Measures are normalised. Within one set and with a symmetric cost each pair is solved once, and the diagonal is zero
+    where the cost is. Pairs are solved some after the others; plans are not kept.
+
+    Parameters
+    ----------
+    P : array, list or sparse matrix of shape (n, m), stack of images, or list of clouds
+        Measures as rows, on common points; also in shards, as a list of matrices or files. With a metric as the cost,
+        clouds: arrays of points of shape (m_k, d), all points of a cloud with the same weight, or pairs (points,
+        weights).
+    Q : the same, optional
+        The other set; by default the pairs are those within P.
+    cost : Cost, array of shape (m, m), str or callable
+        The cost between the points: a cost, "line", or a metric between the rows of ``feature_vectors`` or the columns
+        of P, as for `WassersteinNMF`. For clouds the name of a metric, such as "sqeuclidean".
+    gap : float, optional
+        The certified relative gap of each pair; None for the optimum.
+    root : bool
+        Return square roots: with squared distances as the cost, the Wasserstein distance of order two.
+    n_jobs : int, optional
+        Threads over the pairs: None for one, -1 for all cores. Results do not depend on it.
+    feature_vectors : array of shape (m, d), optional
+        An embedding of each bin, from which a metric builds the cost.
+    verbose : bool
+        Show progress.
+
+    Returns
+    -------
+    array of shape (n, k)
+        Row i belongs to measure i of P, column j to measure j of Q, or of P.
+
+    Raises
+    ------
+    ValueError
+        If measures, cost and options are inconsistent, a measure has no mass, or infinite costs forbid every plan.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the certified gap of a pair stays larger than asked for, by rounding.
+
+    Examples
+    --------
+    >>> from gibbsot import GridCost
+    >>> distances([[1, 0, 0], [0, 1, 1], [0, 0, 2]], cost=GridCost(3, spacing=1.0))
+    array([[0. , 2.5, 4. ],
+           [2.5, 0. , 0.5],
+           [4. , 0.5, 0. ]])
+    >>> distances([[[0.0, 0.0]], [[3.0, 4.0], [3.0, 4.0]]], cost="sqeuclidean", root=True)
+    array([[0., 5.],
+           [5., 0.]])
+    """
+    validation.flag(root, "root")
+    native.threads(n_jobs)
+    gap = 0.0 if gap is None else validation.positive(gap, "gap")
+    first, second, between = _checked(P, Q, cost, feature_vectors)
+    least = 0.0 if between is None else between.least()
+    if root and least < 0:
+        raise ValueError(f"root: the least cost is {least:.3g}; expected costs >= 0 for square roots")
+    symmetric = Q is None and (between is None or between.symmetric())
+    zero_diagonal = Q is None and (between is None or _is_zero(between))
+    D = np.zeros((len(first), len(second)))
+    i, j = _pairs(len(first), len(second), symmetric, zero_diagonal)
+    with progress.bar("distances", verbose) as advance:
+        for which, found in _sets.solutions(first, second, (i, j), between, gap=gap, n_jobs=n_jobs, advance=advance):
+            D[i[which], j[which]] = [solution.value for solution in found]
+    if symmetric:
+        D[j, i] = D[i, j]
+    if least >= 0:
+        np.maximum(D, 0, out=D)  # by rounding
+    return np.sqrt(D, out=D) if root else D
+
+
+def _checked(P: Any, Q: Any, cost: Any, vectors: Any) -> tuple[_sets.Measures, _sets.Measures, Cost | None]:
+    """Return both sets of measures and the cost between their points, None for clouds."""
+    if vectors is None and _sets.are_clouds(P, cost):
+        first = _sets.clouds(P, "P", cost)
+        if Q is None:
+            return first, first, None
+        if not _sets.are_clouds(Q, cost):
+            raise ValueError("Q: expected clouds as in P: arrays of points, or pairs of points and weights")
+        second = _sets.clouds(Q, "Q", cost)
+        if (d := second.points[0].shape[1]) != (expected := first.points[0].shape[1]):
+            raise ValueError(f"Q: has points with {d} coordinates; expected {expected} as in P")
+        return first, second, None
+    between = _sets.cost_of(cost, P, vectors, depth=5)
+    m1, m2 = between.shape
+    if Q is None and m1 != m2:
+        raise ValueError(f"cost: is for {m1} x {m2} points; expected as many on both sides for pairs within P")
+    rows = _sets.rows(P, "P", m1, between.row_shape)
+    return rows, rows if Q is None else _sets.rows(Q, "Q", m2, between.col_shape), between
+
+
+def _is_zero(cost: Cost) -> bool:
+    """Tell whether a measure costs nothing to itself: no cost is negative, and those of points to themselves are 0."""
+    points = np.arange(cost.shape[0])
+    return cost.least() >= 0 and not cost.at(points, points).any()
+
+
+def _pairs(n: int, k: int, symmetric: bool, zero_diagonal: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the pairs to solve."""
+    if symmetric:
+        return np.triu_indices(n, 1 if zero_diagonal else 0)
+    i, j = (index.ravel() for index in np.indices((n, k)))
+    return (i[i != j], j[i != j]) if zero_diagonal else (i, j)

@@ -1,0 +1,157 @@
+"""Barycentric coordinates, against known weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import sqrtm
+from scipy.optimize import minimize
+
+from gibbsot import DenseCost, GridCost, PointCost, barycentric_coordinates, solve
+from gibbsot.models.coordinates import nearest_weights
+
+GRID = GridCost((32, 32))
+
+
+def gradients(weights: np.ndarray, seed: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Points, and where gradients of convex functions move them whose weighted mean is the identity."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(50, 2))
+    bumps = []
+    for _ in weights[:-1]:
+        a, (A,) = rng.normal(size=2), rng.normal(size=(1, 2, 2))
+        bumps.append(0.1 * x @ (A + A.T) + 0.1 * np.tanh(x @ a)[:, None] * a)
+    bumps.append(-sum(w * bump for w, bump in zip(weights, bumps, strict=False)) / weights[-1])
+    return x, [x + 0.3 * bump for bump in bumps]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gradients_of_convex_functions_off_the_grid(seed):
+    weights = np.random.default_rng(seed).dirichlet(5 * np.ones(3))
+    x, references = gradients(weights, seed)
+    mass = np.random.default_rng(seed).random(50)
+    clouds = [(y, mass) for y in references]
+    found, info = barycentric_coordinates([(x, mass)], clouds, "sqeuclidean", return_info=True)
+    np.testing.assert_allclose(found[0], weights, atol=1e-10)
+    assert info.residual[0] < 1e-20
+    assert info.dimension[0] == 0
+
+
+def gaussian(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    apart = GRID.points() - mean
+    z = np.exp(-np.einsum("ij,jk,ik->i", apart, np.linalg.inv(covariance), apart) / 2)
+    return np.where(z > 1e-8, z, 0)
+
+
+def ellipse(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """The uniform measure of an ellipse, of whole and partly covered pixels."""
+    points = (np.indices((256, 256)).reshape(2, -1).T / 8 - 7 / 16) / 32
+    inside = ((points - mean) @ np.linalg.inv(np.real(sqrtm(covariance))).T) ** 2
+    return (inside.sum(axis=1) <= 1).reshape(32, 8, 32, 8).mean(axis=(1, 3)).ravel()
+
+
+def mean_covariance(covariances: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
+    """The covariance of the barycenter of Gaussians or ellipses, by its fixed point."""
+    S = covariances[0]
+    for _ in range(100):
+        half = np.real(sqrtm(S))
+        inner = sum(w * np.real(sqrtm(half @ one @ half)) for w, one in zip(weights, covariances, strict=True))
+        S = np.linalg.inv(half) @ inner @ inner @ np.linalg.inv(half)
+    return S
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "low", "high"), [(gaussian, 0.05, 0.11), (ellipse, 0.1, 0.3)])
+def test_closed_forms_on_a_grid(shape, low, high):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        weights, means = rng.dirichlet(2 * np.ones(3)), rng.uniform(0.4, 0.6, (3, 2))
+        turns = [np.linalg.qr(rng.normal(size=(2, 2)))[0] for _ in range(3)]
+        covariances = [turn @ np.diag(rng.uniform(low, high, 2) ** 2) @ turn.T for turn in turns]
+        references = [shape(mean, one) for mean, one in zip(means, covariances, strict=True)]
+        x = shape(weights @ means, mean_covariance(covariances, weights))[None]
+        exact = barycentric_coordinates(x, references, GRID)
+        debiased = barycentric_coordinates(x, references, GRID, maps="debiased")
+        np.testing.assert_allclose(exact[0], weights, atol=0.03)
+        np.testing.assert_allclose(debiased[0], weights, atol=0.005)
+
+
+def test_interpolated_digits(fives):
+    cost = GridCost((28, 28))
+    result = solve(fives[0], fives[1], cost)
+    x = result.interpolate(0.7)
+    ends = [(cost.points()[p > 0], p[p > 0]) for p in fives[:2]]
+    np.testing.assert_allclose(barycentric_coordinates([tuple(x)], ends, "sqeuclidean")[0], [0.3, 0.7], atol=1e-6)
+    drawn = result.interpolate(0.7, on_grid=True)[None]
+    for maps in ("exact", "debiased"):
+        np.testing.assert_allclose(barycentric_coordinates(drawn, fives[:2], cost, maps=maps)[0], [0.3, 0.7], atol=0.02)
+
+
+def test_a_reference_is_its_own_coordinate(fives):
+    found = barycentric_coordinates(fives[:3], fives[:4], GridCost((28, 28)), n_jobs=2)
+    np.testing.assert_allclose(found, np.eye(3, 4), atol=1e-9)
+
+
+def test_weights_that_are_not_unique():
+    X, references = np.eye(9)[[4]], np.eye(9)[[2, 6, 2, 6]]
+    cost = GridCost(9)
+    with pytest.warns(UserWarning, match="the coordinates of 1 of 1 measures are not unique, the first is row 0"):
+        found = barycentric_coordinates(X, references, cost)
+    np.testing.assert_allclose(found, [[0.25] * 4], atol=1e-9)
+    _, info = barycentric_coordinates(X, references, cost, return_info=True)
+    assert info.dimension[0] == 2
+    _, info = barycentric_coordinates(X, np.eye(9)[[2, 6, 8]], cost, return_info=True)
+    assert info.dimension[0] == 1
+    # at a vertex of the hull none but one weight can be positive
+    found, info = barycentric_coordinates(np.eye(9)[[0]], np.eye(9)[[2, 6, 8]], cost, return_info=True)
+    np.testing.assert_allclose(found, [[1, 0, 0]], atol=1e-9)
+    assert info.dimension[0] == 0
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 6))
+def test_the_quadratic_programme(seed, d, K):
+    rng = np.random.default_rng(seed)
+    V = rng.normal(size=(d, K)) * 10.0 ** rng.integers(-3, 3)
+    w, dimension = nearest_weights(V)
+    np.testing.assert_allclose(w.sum(), 1)
+    assert (w >= 0).all()
+    # optimal: no vertex is nearer to the origin than the point, in its direction
+    point = V @ w
+    assert (V.T @ point >= point @ point - 1e-9 * np.abs(V).max() ** 2).all()
+    assert 0 <= dimension < K
+    if dimension:
+        start = np.linalg.lstsq(np.vstack([V, np.ones(K)]), np.append(point, 1), rcond=None)[0]
+        assert w @ w >= start @ start - 1e-9
+        constraints = [{"type": "eq", "fun": lambda u: np.append(V @ u - point, u.sum() - 1) / np.abs(V).max()}]
+        other = minimize(lambda u: u @ u, w, bounds=[(0, 1)] * K, constraints=constraints, method="SLSQP")
+        assert not other.success or w @ w <= other.fun + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cost": GridCost((2, 2), power=1)}, "cost: got .* need squared Euclidean distances"),
+        ({"cost": DenseCost(np.ones((4, 4)))}, "cost: got .* need squared Euclidean distances"),
+        ({"references": np.ones((2, 5))}, "references: expected 4 weights a measure"),
+        ({"references": np.zeros((2, 4))}, "references: row 0 has no mass"),
+        ({"X": np.ones((2, 5))}, "X: expected 4 weights a measure"),
+        ({"maps": "linear"}, "maps: expected one of"),
+        ({"epsilon": -1.0}, "epsilon: expected a positive number"),
+        (
+            {"X": [np.ones((2, 2))], "references": [np.ones((2, 3))], "cost": "sqeuclidean"},
+            "references: have points with 3 coordinates; expected 2 as in X",
+        ),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        barycentric_coordinates(**{"X": np.eye(4), "references": np.eye(4), "cost": GridCost((2, 2))} | arguments)
+
+
+def test_points_and_lines():
+    X = np.random.default_rng(0).random((3, 5))
+    with pytest.warns(UserWarning, match="taken to lie on a line"):
+        found = barycentric_coordinates(X, X[:2])
+    np.testing.assert_allclose(found, barycentric_coordinates(X, X[:2], PointCost(np.arange(5) / 5)), atol=1e-9)

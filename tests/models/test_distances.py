@@ -1,0 +1,211 @@
+"""The matrix of transport costs, against POT and what any such matrix satisfies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.neighbors import KNeighborsClassifier
+
+from gibbsot import DenseCost, GridCost, PointCost, coulomb, distances
+from gibbsot.core import native
+
+GRIDS = {
+    "line": GridCost(40),
+    "images": GridCost((9, 7)),
+    "volumes": GridCost((4, 5, 3)),
+    "power one": GridCost((7, 7), power=1),
+    "points": PointCost(np.random.default_rng(1).normal(size=(50, 2))),
+    "points in many dimensions": PointCost(np.random.default_rng(1).normal(size=(50, 20)), metric="euclidean"),
+    "matrix": DenseCost(cdist(*np.random.default_rng(2).random((2, 30, 3)))),
+}
+
+
+def measures(n: int, m: int, seed: int = 0, empty: float = 0.4) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, m)) * (rng.random((n, m)) > empty)
+    X[:, 0] += 1e-3
+    return X / X.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_pairs_of_rows_equal_those_of_pot(kind):
+    cost = GRIDS[kind]
+    P, Q = measures(10, cost.shape[0]), measures(20, cost.shape[1], seed=1)
+    expected = [[ot.emd2(p, q, cost.matrix()) for q in Q] for p in P]
+    np.testing.assert_allclose(distances(P, Q, cost=cost, n_jobs=2), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock"])
+def test_pairs_of_clouds_equal_those_of_pot(metric):
+    rng = np.random.default_rng(0)
+    P = [(rng.normal(size=(n, 2)), rng.random(n)) for n in rng.integers(1, 30, 10)]
+    Q = [rng.normal(size=(n, 2)) for n in rng.integers(1, 30, 20)]
+    expected = [[ot.emd2(w / w.sum(), [], cdist(x, y, metric)) for y in Q] for x, w in P]
+    np.testing.assert_allclose(distances(P, Q, cost=metric, n_jobs=2), expected, rtol=1e-9, atol=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5))
+def test_roots_are_a_metric(seed, n):
+    X = measures(n, 16, seed)
+    D = distances(X, cost=GridCost((4, 4)), root=True)
+    np.testing.assert_array_equal(D, D.T)
+    np.testing.assert_array_equal(np.diag(D), 0)
+    assert (D[:, :, None] + D[None] >= D[:, None] - 1e-9).all()
+
+
+def test_one_set_is_that_set_twice():
+    X, cost = measures(7, 63), GRIDS["images"]
+    np.testing.assert_allclose(distances(X, cost=cost), distances(X, X, cost=cost), rtol=1e-12, atol=1e-15)
+
+
+def test_a_cost_that_is_not_symmetric():
+    M = np.random.default_rng(0).random((12, 12))
+    X = measures(4, 12)
+    D = distances(X, cost=M)
+    np.testing.assert_allclose(D, [[ot.emd2(p, q, M) for q in X] for p in X], atol=1e-12)
+    assert (D != D.T).any()
+    np.testing.assert_array_equal(np.diag(distances(X, cost=M - np.diag(np.diag(M)))), 0)
+
+
+def test_a_symmetric_cost_with_a_diagonal_or_infinite_costs():
+    X = measures(4, 12, empty=0)
+    cost = coulomb(np.arange(12.0))
+    D = distances(X, cost=cost)
+    np.testing.assert_array_equal(D, D.T)
+    assert (np.diag(D) > 0).all()
+    with pytest.raises(ValueError, match="infinite costs forbid every plan"):
+        distances(np.eye(12)[:2], cost=cost)
+
+
+def test_rectangular_costs():
+    cost = PointCost(np.arange(5.0), np.arange(8.0))
+    D = distances(measures(3, 5), measures(4, 8), cost=cost)
+    assert D.shape == (3, 4)
+    with pytest.raises(ValueError, match="cost: is for 5 x 8 points"):
+        distances(measures(3, 5), cost=cost)
+
+
+def test_every_kind_of_rows(tmp_path):
+    X, cost = measures(6, 63), GRIDS["images"]
+    D = distances(X, cost=cost)
+    np.save(tmp_path / "a.npy", X[:2])
+    kinds = [
+        (1 + np.arange(6))[:, None] * X,  # masses do not matter
+        X.tolist(),
+        sparse.csr_array(X),
+        X.reshape(6, 9, 7),
+        list(X.reshape(6, 9, 7)),
+        [X[:2], X[2:]],
+        [X[:2], sparse.coo_array(X[2:])],
+        [tmp_path / "a.npy", X[2:]],
+    ]
+    for x in kinds:
+        np.testing.assert_allclose(distances(x, cost=cost), D, rtol=1e-12, atol=1e-15)
+
+
+def test_costs_by_name():
+    X, vectors = measures(5, 6), np.random.default_rng(0).normal(size=(6, 3))
+    D = distances(X, cost="cosine", feature_vectors=vectors)
+    np.testing.assert_allclose(D, distances(X, cost=cdist(vectors, vectors, "cosine")), atol=1e-12)
+    np.testing.assert_array_equal(distances(X, cost="line"), distances(X, cost=GridCost(6)))
+    with pytest.warns(UserWarning, match="taken to lie on a line"):
+        distances(X, cost=None)
+
+
+def test_clouds_of_one_size_are_an_array_of_points():
+    X = np.random.default_rng(0).normal(size=(4, 10, 2))
+    D = distances(X, cost="sqeuclidean")
+    np.testing.assert_array_equal(D, distances(list(X), cost="sqeuclidean"))
+    np.testing.assert_allclose(D, [[ot.emd2([], [], cdist(x, y, "sqeuclidean")) for y in X] for x in X], atol=1e-12)
+
+
+def test_results_do_not_depend_on_threads_and_chunks(monkeypatch):
+    X, cost = measures(12, 63), GRIDS["images"]
+    D = distances(X, cost=cost)
+    monkeypatch.setattr("gibbsot.models._sets._CHUNK_BYTES", 1.0)
+    np.testing.assert_array_equal(distances(X, cost=cost, n_jobs=2), D)
+
+
+@pytest.mark.skipif(native.kernels() is None, reason="the gap is that of the coarse levels of the compiled solver")
+def test_a_gap_is_kept():
+    X, cost = measures(3, 26 * 26, empty=0), GridCost((26, 26))
+    D, loose = distances(X, cost=cost), distances(X, cost=cost, gap=0.1)
+    off = ~np.eye(3, dtype=bool)
+    assert (loose >= D * (1 - 1e-9)).all()
+    assert (loose[off] <= 1.1 * D[off]).all()
+    assert (loose != D).any()
+
+
+def test_for_a_precomputed_metric(fives):
+    X = np.concatenate([fives[:10], fives[:10].reshape(-1, 28, 28)[:, ::-1].reshape(10, -1)])
+    y = np.repeat([0, 1], 10)
+    D = distances(X, cost=GridCost((28, 28)), root=True, n_jobs=-1)
+    model = KNeighborsClassifier(3, metric="precomputed").fit(D, y)
+    assert model.score(D, y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"P": np.ones((2, 5)), "cost": GridCost(4)}, "P: expected 4 weights a measure"),
+        ({"P": np.ones((2, 4)), "Q": np.ones((2, 5)), "cost": GridCost(4)}, "Q: expected 4 weights a measure"),
+        ({"P": [[1, 0], [0, 0]], "cost": GridCost(2)}, "P: row 1 has no mass"),
+        ({"P": [[1, -1], [0, 1]], "cost": GridCost(2)}, "P: has negative weights"),
+        ({"P": sparse.csr_array([[1.0, 0], [0, 0]]), "cost": GridCost(2)}, "P: row 1 has no mass"),
+        ({"P": sparse.csr_array(np.ones((2, 3))), "cost": GridCost(2)}, "P: expected 2 weights a measure"),
+        ({"P": np.eye(2), "cost": GridCost(2), "gap": 0}, "gap: expected a positive number"),
+        ({"P": np.eye(2), "cost": "euclidian"}, "cost: expected one of"),
+        ({"P": np.eye(2), "cost": -np.eye(2), "root": True}, "root: the least cost is -1"),
+        ({"P": [np.ones((2, 2)), np.ones((2, 3))], "cost": "euclidean"}, r"P\[1\]: has points with 3 coordinates"),
+        ({"P": [np.ones((2, 2))], "Q": [np.ones((2, 3))], "cost": "euclidean"}, "Q: has points with 3 coordinates"),
+        ({"P": [np.ones((2, 2))], "Q": np.ones((2, 3)), "cost": "euclidean"}, "Q: expected clouds as in P"),
+        ({"P": [(np.ones((2, 2)), [1.0])], "cost": "euclidean"}, r"P\[0\] \(weights\): expected 2 weights"),
+        ({"P": [np.ones((2, 2))], "cost": "seuclidean"}, "cost: 'seuclidean' depends on all points"),
+        ({"P": np.eye(2), "cost": GridCost(2), "feature_vectors": np.eye(2)}, "feature_vectors: a cost is built"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        distances(**arguments)
+
+
+def test_bad_types():
+    with pytest.raises(TypeError, match="root: expected True or False"):
+        distances(np.eye(2), cost=GridCost(2), root=1)
+
+
+def test_progress_is_shown(capfd, monkeypatch):
+    monkeypatch.setattr("gibbsot.io.progress._PAUSE", 0.0)
+    monkeypatch.setattr("gibbsot.models._sets._CHUNK_BYTES", 1.0)
+    distances(measures(6, 9), cost=GridCost((3, 3)), verbose=True)
+    assert "distances: 100% 15 of 15 pairs" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(native.kernels() is None, reason="NumPy and HiGHS cannot be interrupted within a solve")
+def test_ctrl_c_ends_it(fives):
+    sent: list[float] = []
+
+    def interrupt() -> None:
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        timer = threading.Timer(1.0, interrupt)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            distances(np.concatenate([fives] * 20), cost=GridCost((28, 28)))
+        assert time.monotonic() - sent[0] < 5  # all pairs would take an hour
+    finally:
+        signal.signal(signal.SIGINT, previous)
