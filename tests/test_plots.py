@@ -263,3 +263,40 @@ def test_names_are_drawn_as_they_are_or_as_boxes(figure):
     ax.set_title(label("$\\frac{1$ \u5730\x1b\U0001f600"))
     drawn(figure)  # would warn of missing glyphs, or fail to parse
     assert label("a\u5730$") == "a\u25a1\\$"
+
+
+def test_points_of_the_plane_keep_the_distances_of_points_in_the_plane():
+    points = np.random.default_rng(0).normal(size=(12, 2))
+    squared = ((points[:, None] - points) ** 2).sum(axis=2)
+    found = plots.plane(squared)
+    np.testing.assert_allclose(((found[:, None] - found) ** 2).sum(axis=2), squared, atol=1e-9)
+
+
+def test_clusters_are_neighbours_in_a_heat_map():
+    group = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], 5))
+    D = np.abs(group[:, None] - group) + 0.1 * (1 - np.eye(15))
+    assert np.count_nonzero(np.diff(group[plots.cluster_order(D)])) == 2
+    figure = plots.new_figure(4, 3)
+    plots.heat_map(figure.subplots(), D)
+    assert figure.axes[0].images[0].get_array().shape == (15, 15)
+
+
+def test_thumbnails_do_not_overlap():
+    points = np.array([[0.0, 0.0], [1e-3, 0.0], [1.0, 1.0]])
+    ax = plots.new_figure(4, 3).subplots()
+    plots.thumbnails(ax, points, np.eye(3, 4), (2, 2))
+    assert len(ax.images) == 2
+    assert len(ax.lines[0].get_xdata()) == 3
+
+
+def test_bad_matrices_points_and_paths():
+    ax = plots.new_figure(4, 3).subplots()
+    for D, message in ((np.ones((2, 3)), "D: expected shape"), ([[np.nan]], "D: has NaN")):
+        with pytest.raises(ValueError, match=message):
+            plots.heat_map(ax, D)
+    with pytest.raises(ValueError, match="points: expected shape"):
+        plots.thumbnails(ax, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="images: expected 2 as there are points, got 1"):
+        plots.thumbnails(ax, np.ones((2, 2)), np.ones((1, 4)), (2, 2))
+    with pytest.raises(ValueError, match="paths: expected shape"):
+        plots.geodesics(plots.new_figure(4, 3), np.ones((1, 2, 4)), (2, 2), times=[0.0])

@@ -46,6 +46,15 @@ CostOption = Annotated[
     str | None,
     typer.Option("--cost", metavar="FILE or METRIC", help="A cost matrix, or a metric such as euclidean or cosine."),
 ]
+Shape = Annotated[
+    tuple[int, int] | None, typer.Option(metavar="HEIGHT WIDTH", help="Rows of a matrix are images of this shape.")
+]
+Label = Annotated[int | None, typer.Option(help="Only measures with this label; digits have labels.")]
+Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="The labels, one per measure.")]
+Limit = Annotated[int | None, typer.Option(metavar="N", help="Only the first N measures.")]
+Vectors = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="An embedding of each bin as a row, for a metric in --cost.")
+]
 Power = Annotated[float, typer.Option(help="The cost is |x - y|^POWER, summed over the axes.")]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ._text import printable
 
 # Each is a module of this package with a function of the same name and the EPILOG of its help.
-_SUBCOMMANDS = ("ot", "nmf", "reproduce", "info")
+_SUBCOMMANDS = ("ot", "nmf", "distances", "geodesics", "reproduce", "info")
 
 _REMOVED = {"--exact": "--exact: was removed; costs are exact by default, and --method gibbs gives the estimate"}
 

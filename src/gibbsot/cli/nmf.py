@@ -18,7 +18,23 @@ from ..core.costs import Cost
 from ..io import atomic, readers, strict_json
 from ..solvers import evaluation
 from . import _common
-from ._common import CostOption, Interrupt, Invert, Jobs, Json, Key, Power, Quiet, Seed, Size
+from ._common import (
+    CostOption,
+    Interrupt,
+    Invert,
+    Jobs,
+    Json,
+    Key,
+    Label,
+    Labels,
+    Limit,
+    Power,
+    Quiet,
+    Seed,
+    Shape,
+    Size,
+    Vectors,
+)
 from ._text import printable
 
 if TYPE_CHECKING:
@@ -59,17 +75,13 @@ def nmf(
         bool, typer.Option("--resume", help="Resume the model in DIR; the result is that of an uninterrupted run.")
     ] = False,
     checkpoint: Annotated[float, typer.Option(metavar="SECONDS", help="Save the model this often.")] = 30.0,
-    shape: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="HEIGHT WIDTH", help="Rows of a matrix are images of this shape.")
-    ] = None,
+    shape: Shape = None,
     size: Size = None,
-    label: Annotated[int | None, typer.Option(help="Only measures with this label; digits have labels.")] = None,
-    labels: Annotated[Path | None, typer.Option(metavar="FILE", help="The labels, one per measure.")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N measures.")] = None,
+    label: Label = None,
+    labels: Labels = None,
+    limit: Limit = None,
     cost_option: CostOption = None,
-    vectors: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="An embedding of each bin as a row, for a metric in --cost.")
-    ] = None,
+    vectors: Vectors = None,
     power: Power = 2.0,
     invert: Invert = False,
     key: Key = None,

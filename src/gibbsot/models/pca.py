@@ -225,8 +225,11 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         -------
         array of shape (n,)
         """
-        restored = self.inverse_transform(self.transform(X))
-        cost, given, made = self.embedding_.cost_, X, restored
+        return self._costs(X, self.transform(X))
+
+    def _costs(self, given: Any, Z: ArrayLike) -> Array:
+        """Return the transport costs between measures and those of coordinates."""
+        cost, made = self.embedding_.cost_, self.inverse_transform(Z)
         first: _sets.Measures
         second: _sets.Measures
         if cost is None:

@@ -1,6 +1,7 @@
 """Figures with matplotlib (the extra ``plots``), and the colours that all figures of the package use."""
 
 from .fits import components, convergence, profiles, reconstruction
+from .geometry import cluster_order, geodesics, heat_map, plane, thumbnails
 from .plans import displacements, plan, projections
 from .runs import diagnostics
 from .style import DARK_GREY, GREEN, GREY, PALE_GREEN, PALE_GREY, PALE_PINK, PINK, hide_spines, new_figure
@@ -13,14 +14,19 @@ __all__ = [
     "PALE_GREY",
     "PALE_PINK",
     "PINK",
+    "cluster_order",
     "components",
     "convergence",
     "diagnostics",
     "displacements",
+    "geodesics",
+    "heat_map",
     "hide_spines",
     "new_figure",
     "plan",
+    "plane",
     "profiles",
     "projections",
     "reconstruction",
+    "thumbnails",
 ]

@@ -1,0 +1,131 @@
+"""``gibbsot distances``: the matrix of transport costs of a collection of measures, with a picture."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from .. import plots
+from ..core import native, validation
+from ..io import atomic
+from . import _common
+from ._common import (
+    CostOption,
+    Invert,
+    Jobs,
+    Json,
+    Key,
+    Label,
+    Labels,
+    Limit,
+    Power,
+    Quiet,
+    Shape,
+    Size,
+    Vectors,
+)
+from ._text import printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EPILOG = (
+    "Examples:\n\n"
+    "  gibbsot distances fives --limit 100 --out fives.npy\n\n"
+    "  gibbsot distances photos/ --size 32 27 --root --out faces.npy\n\n"
+    "  gibbsot distances words.npz --cost cosine --vectors embedding.npy --out documents.npy"
+)
+
+
+def distances(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A folder of images; a matrix with one measure per row (.npy, .npz, .csv, .parquet); an idx file of "
+            "MNIST; or fives, digits, faces.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The matrix, as .npy.", show_default=False)],
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The picture; by default beside the matrix, as .png.")
+    ] = None,
+    root: Annotated[bool, typer.Option("--root", help="Square roots of the transport costs.")] = False,
+    gap: Annotated[
+        float | None, typer.Option(help="The certified relative gap of each pair; by default the optimum.")
+    ] = None,
+    shape: Shape = None,
+    size: Size = None,
+    label: Label = None,
+    labels: Labels = None,
+    limit: Limit = None,
+    cost_option: CostOption = None,
+    vectors: Vectors = None,
+    power: Power = 2.0,
+    invert: Invert = False,
+    key: Key = None,
+    jobs: Jobs = -1,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Exact transport costs of all pairs of measures.
+
+    Writes the matrix, and a picture of it: a heat map sorted by average linkage, and the measures in the plane by
+    classical multidimensional scaling.
+    """
+    from ..models import distances as models  # imports scikit-learn
+
+    native.threads(jobs)
+    if out.suffix != ".npy":
+        raise ValueError(f"--out: expected a name that ends with .npy, got {out}")
+    if gap is not None:
+        validation.positive(gap, "--gap")
+    target = picture or out.with_suffix(".png")
+    plots.new_figure(1, 1)  # raises early if matplotlib is missing
+    reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
+    X, sides = _common.read_collection(data, size, invert=invert, **reading)
+    validation.check_weights(X, data)
+    cost = _common.cost_of_bins(X, X.shape[1], sides, cost_option, vectors, power)
+    begun, n = time.perf_counter(), X.shape[0]
+    with atomic.output_folder(out.resolve().parent), atomic.output_folder(target.resolve().parent):
+        if not quiet and not as_json:
+            _common.stderr_console(quiet).print(printable(f"{data}: {n:,} measures of {X.shape[1]:,} points"))
+        D = models.distances(X, cost=cost, gap=gap, root=root, n_jobs=jobs, verbose=not quiet and not as_json)
+        seconds = time.perf_counter() - begun
+        with atomic.FileGroup() as files:
+            with files.open(out) as file:
+                np.save(file, D)
+            _common.save_png(files, target, _picture(D, root, X, sides, invert))
+    report = {
+        "data": data,
+        "measures": n,
+        "mean": float(D.sum() / max(1, n * (n - 1))),
+        "largest": float(D.max()),
+        "seconds": seconds,
+        "files": [str(out), str(target)],
+    }
+    if as_json:
+        _common.print_json(report)
+    elif not quiet:
+        _common.print_table(
+            ("measures", f"{n:,}", f"{seconds:.1f} s"),
+            ("mean of pairs", f"{report['mean']:.6g}", "roots of transport costs" if root else "transport costs"),
+            ("largest", f"{report['largest']:.6g}"),
+        )
+        _common.print_files(out.parent, [out.name, str(target.name if target.parent == out.parent else target)])
+
+
+def _picture(D: Any, root: bool, X: Any, shape: tuple[int, int] | None, invert: bool) -> Figure:
+    """Draw the matrix and the measures in the plane."""
+    figure = plots.new_figure(13, 6)
+    left, right = figure.subplots(1, 2)
+    plots.heat_map(left, D, label="root of the transport cost" if root else "transport cost")
+    images = X.toarray() if hasattr(X, "toarray") else X
+    cmap = "gray_r" if invert else "gray"
+    plots.thumbnails(right, plots.plane(D**2 if root else D), None if shape is None else images, shape, cmap=cmap)
+    right.set_xlabel("classical scaling of the transport costs")
+    return figure

@@ -1,0 +1,80 @@
+"""``gibbsot distances``."""
+
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+
+from cli_runs import Image, check_picture, fails, succeeds
+from gibbsot import GridCost
+from gibbsot.cli import main
+
+
+def read(folder):
+    images = [np.asarray(Image.open(folder / name), float) for name in (f"{k}.png" for k in range(12))]
+    return np.stack([image.ravel() / image.sum() for image in images])
+
+
+def test_a_folder_of_images(blobs, tmp_path, capfd):
+    out = tmp_path / "a" / "matrix.npy"
+    report = succeeds(capfd, "distances", blobs, "--out", out)
+    X, M = read(blobs), GridCost((8, 6)).matrix()
+    D = np.load(out)
+    np.testing.assert_allclose(D, [[ot.emd2(p, q, M) for q in X] for p in X], atol=1e-9)
+    assert report["files"] == [str(out), str(tmp_path / "a" / "matrix.png")]
+    assert report["measures"] == 12
+    np.testing.assert_allclose(report["largest"], D.max())
+    check_picture(tmp_path / "a" / "matrix.png")
+
+
+def test_roots_and_limits(blobs, tmp_path, capfd):
+    words = ["distances", blobs, "--limit", "5", "--picture", tmp_path / "p.png"]
+    succeeds(capfd, *words, "--out", tmp_path / "a.npy")
+    succeeds(capfd, *words, "--root", "--out", tmp_path / "b.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "b.npy") ** 2, np.load(tmp_path / "a.npy"), atol=1e-12)
+    check_picture(tmp_path / "p.png")
+
+
+def test_histograms_with_a_metric(tmp_path, capfd):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "X.npy", rng.random((6, 5)))
+    np.save(tmp_path / "V.npy", rng.normal(size=(5, 3)))
+    words = ["distances", tmp_path / "X.npy", "--cost", "cosine", "--vectors", tmp_path / "V.npy"]
+    assert succeeds(capfd, *words, "--out", tmp_path / "D.npy")["measures"] == 6
+    check_picture(tmp_path / "D.png")
+
+
+def test_what_is_printed(blobs, tmp_path, capfd):
+    assert main(["distances", str(blobs), "--out", str(tmp_path / "D.npy")]) == 0
+    printed = capfd.readouterr()
+    assert "12 measures of 48 points" in printed.err
+    assert "mean of pairs" in printed.out
+    assert "D.npy, D.png" in printed.out.replace("\n", "")
+    assert main(["distances", str(blobs), "--out", str(tmp_path / "D.npy"), "--quiet"]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "matrix.csv"], "--out: expected a name that ends with .npy"),
+        (["--out", "matrix.npy", "--gap", "0"], "--gap: expected a positive number"),
+        (["--out", "matrix.npy", "--cost", "cosin"], "--cost: 'cosin' is no file and no metric"),
+        (["--out", "matrix.npy", "--limit", "0"], "limit"),
+    ],
+)
+def test_bad_arguments(words, message, blobs, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in fails(capfd, "distances", blobs, *words)
+    assert not (tmp_path / "matrix.npy").exists()
+
+
+def test_measures_without_mass(tmp_path, capfd):
+    np.save(tmp_path / "X.npy", np.eye(3)[[0, 1]] * [[1], [0]])
+    assert "row 1 has no mass" in fails(capfd, "distances", tmp_path / "X.npy", "--out", tmp_path / "D.npy")
+
+
+def test_a_full_disk(blobs, tmp_path, capfd, full_disk):
+    assert "No space left" in fails(capfd, "distances", blobs, "--out", tmp_path / "D.npy", "--quiet")
+    assert not (tmp_path / "D.npy").exists()
