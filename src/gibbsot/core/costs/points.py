@@ -96,8 +96,9 @@ class PointCost(Cost):
     def _check(self) -> None:
         """Refuse unknown metrics, and distances out of range, in a time that is linear in the number of points."""
         if self._power is not None:
-            least = np.nextafter(0, 1) if self._widths().any() else 0.0  # squares may vanish
-            validation.check_range(max(self.spread(), least), "X, Y", self.dtype)
+            widths = self._widths()
+            least = 5e-324 if widths.any() else 0.0  # squares may vanish
+            validation.check_range(max(self._diameter(widths), least), "X, Y", self.dtype)
             return
         try:
             self._options = _options(self.metric, self.X, self.Y)
@@ -177,8 +178,13 @@ class PointCost(Cost):
         if self._power is None:
             ends = [(block.min(), block.max()) for _, block in self._blocks()]
             return float(max(high for _, high in ends)) - float(min(low for low, _ in ends))
+        return self._diameter(self._widths())
+
+    def _diameter(self, widths: NDArray[np.float64]) -> float:
+        """Return the cost between points that are so far apart along each axis."""
         with np.errstate(over="ignore", under="ignore"):
-            return float((self._widths() ** 2).sum() ** (self._power / 2))
+            squares = float((widths * widths).sum())
+        return squares if self._power == 2 else squares**0.5
 
     def least(self) -> float:
         return 0.0 if self._power is not None else min(float(block.min()) for _, block in self._blocks())
