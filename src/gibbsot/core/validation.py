@@ -391,7 +391,7 @@ def spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) ->
         raise ValueError(f"spacing: expected one number or one per axis ({len(sides)}), got shape {values.shape}")
     if not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(f"spacing: expected positive numbers, got {spacing!r}")
-    return np.broadcast_to(values, (len(sides),))
+    return np.full(len(sides), values)  # np.broadcast_to takes as long as a small problem
 
 
 # --- numbers and options ---------------------------------------------------------------------------------------------

@@ -102,14 +102,15 @@ class PointCost(Cost):
             return
         try:
             self._options = _options(self.metric, self.X, self.Y)
-            cdist(self.X[:1], self.Y[:1], self.metric, **self._options)
+            pairs = (self.X[:1], self.Y), (self.X, self.Y[:1])
+            blocks = [cdist(*pair, self.metric, **self._options) for pair in pairs]
         except ValueError as error:
             raise ValueError(
                 f"metric: {self.metric!r} is not one that scipy.spatial.distance.cdist takes ({error})"
             ) from None
-        first = np.array([0])
-        largest = max(np.abs(self.matrix(rows=first)).max(), np.abs(self.matrix(columns=first)).max())
-        validation.check_range(float(largest), "X, Y", self.dtype)
+        for block in blocks:
+            _check_block(block, self.metric, self.dtype)
+        validation.check_range(max(float(np.abs(block).max()) for block in blocks), "X, Y", self.dtype)
 
     def __repr__(self) -> str:
         counts = f"{self.shape[0]:,} points" if self.Y is self.X else f"{self.shape[0]:,} and {self.shape[1]:,} points"
