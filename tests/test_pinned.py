@@ -224,14 +224,14 @@ IMAGES = 26
 
 
 @cache
-def nmf(update: str, cooling: str) -> WassersteinNMF:
-    return fit_nmf(update, cooling)
+def nmf(update: str, algorithm: str) -> WassersteinNMF:
+    return fit_nmf(update, algorithm)
 
 
-def fit_nmf(update: str, cooling: str, three: bool = False, **options: Any) -> WassersteinNMF:
+def fit_nmf(update: str, algorithm: str, three: bool = False, **options: Any) -> WassersteinNMF:
     X = datasets.digits()[:IMAGES]
     defaults = {"max_epochs": 70, "tau": 5, "batch_size": 10, "init": "random", "random_state": 0}
-    model = WassersteinNMF(5, cost=GRID, update=update, cooling=cooling, **defaults | options)
+    model = WassersteinNMF(5, cost=GRID, update=update, algorithm=algorithm, **defaults | options)
     return model.fit(in_three(X) if three else X)
 
 
@@ -255,8 +255,8 @@ def of_history(model: Any) -> Found:
 @pinned("nmf from scikit-learn's", "one shard", "online", "adaptive", init="nmf")
 @pinned("nmf too long steps", "one shard", "full", "adaptive", step_size=(100.0, 10.0), temperature=1e-4)
 @pinned("nmf too short steps", "one shard", "full", "adaptive", step_size=0.5, max_epochs=60)
-def fitted_nmf(update: str, cooling: str, **options: Any) -> Found:
-    return of_nmf(fit_nmf(update, cooling, **options) if options else nmf(update, cooling))
+def fitted_nmf(update: str, algorithm: str, **options: Any) -> Found:
+    return of_nmf(fit_nmf(update, algorithm, **options) if options else nmf(update, algorithm))
 
 
 @pinned("nmf full adaptive", "three shards, interrupted, from a checkpoint", "full", three=True, checkpoint=True)

@@ -108,15 +108,16 @@ def test_checksums_tell_data_apart():
     assert first.collect(Shard.checksum)[1] != other.collect(Shard.checksum)[1]
 
 
-def test_a_shard_is_saved_and_loaded(tmp_path):
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_a_shard_is_saved_and_loaded(tmp_path, accelerated):
     """Without its data, which are attached."""
     given = [X[:2], X[2:], 0 * X[:1]]
     shards = LocalShards([MixtureShard(rows, number) for number, rows in enumerate(given)])
     shards.initialise(COST, tau=2, seed=3, n_jobs=1)
     D = np.full((2, 6), 2**30 // 6, np.int32)
     D[0, 0] *= 2
-    shards.reduce(MixtureShard.start, basis(D), np.empty(0, np.intp), np.empty((0, 2)))
-    sample = Sample(np.arange(4), Mixture(D, best=False))
+    shards.reduce(MixtureShard.start, basis(D), np.empty(0, np.intp), np.empty((0, 2)), None, accelerated)
+    sample = Sample(np.arange(4), Mixture(D, "mean"))
     shards.reduce(MixtureShard.estimate, sample, 0.1)
     checksums = shards.save(str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"shard-0000{k}.npz" for k in range(3)]
@@ -138,7 +139,9 @@ def test_a_shard_is_saved_and_loaded(tmp_path):
     assert all(loaded.collect(Shard.has_data))
     loaded.attach(given)  # a check
     for one in (shards, loaded):
+        one.reduce(MixtureShard.epoch, D, 0.1, 2.0, 0.5, 0, 4, 2)
         one.reduce(MixtureShard.keep_best)
+    np.testing.assert_array_equal(*(one.concatenate(MixtureShard.means) for one in (shards, loaded)))
     np.testing.assert_array_equal(*(one.reduce(MixtureShard.estimate, sample, 0.1) for one in (shards, loaded)))
     with pytest.raises(ValueError, match="checksum"):
         MixtureShard.load(str(tmp_path), 0, checksums[1])

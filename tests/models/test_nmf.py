@@ -19,11 +19,16 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fits import same_nmf
-from gibbsot import DenseCost, GridCost
+from gibbsot import DenseCost, GridCost, datasets
 from gibbsot.core import native
+from gibbsot.distributed import fixed_point
+from gibbsot.distributed.shard import precision
 from gibbsot.distributed.shards import LocalShards
-from gibbsot.models.nmf import Epoch, WassersteinNMF, _deviation
+from gibbsot.models._nmf_fit import _deviation
+from gibbsot.models._nmf_start import initial_factors
+from gibbsot.models.nmf import Epoch, WassersteinNMF
 from gibbsot.sampling import sampler, schedules
+from gibbsot.solvers.mirror_descent import AcceleratedMirrorDescent
 from gibbsot.solvers.oracle import Oracle
 
 SIZE = 16
@@ -52,7 +57,9 @@ def costs(P: np.ndarray, X: np.ndarray, matrix: np.ndarray = M) -> np.ndarray:
 
 def estimator(**options) -> WassersteinNMF:
     """A short run from a random start, from which there is much to gain."""
-    defaults = {"cost": "line", "max_epochs": 8, "tau": 3, "batch_size": 4, "init": "random", "random_state": 0}
+    defaults = {"cost": "line", "max_epochs": 8, "batch_size": 4, "init": "random", "random_state": 0}
+    if options.get("algorithm") != "paper":
+        defaults["tau"] = 3
     return WassersteinNMF(**{"n_components": 3} | defaults | options)
 
 
@@ -62,11 +69,24 @@ def fitted() -> WassersteinNMF:
     return estimator().fit(counts())
 
 
+# the noise of a chain depends on the index of its row: a weight of two is a row given twice only up to noise
+ON_AVERAGE = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "equal up to noise only, see test_weights_are_repeated_rows"
+    for kind in ("dense", "sparse")
+}
+
+
 # the checks bring rows without mass, components without use, and more
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
-@parametrize_with_checks([WassersteinNMF(n_components=2, cost="line", max_epochs=1, tau=3)])
+@parametrize_with_checks(
+    [
+        WassersteinNMF(n_components=2, cost="line", max_epochs=1, tau=3),
+        WassersteinNMF(n_components=2, cost="line", max_epochs=1, algorithm="paper"),
+    ],
+    expected_failed_checks=lambda _: ON_AVERAGE,
+)
 def test_scikit_learn_is_content(estimator, check):
     check(estimator)
 
@@ -185,7 +205,7 @@ def test_history():
 def test_the_best_model_is_kept():
     """Also if later ones are worse: a high temperature and long steps make a perfect start worse."""
     X, memberships = mixtures(8)
-    model = estimator(init=(BUMPS, memberships), temperature=1.0, step_size=100.0, cooling="paper", max_epochs=3).fit(X)
+    model = estimator(init=(BUMPS, memberships), temperature=1.0, step_size=100.0, max_epochs=3).fit(X)
     last = model.history_[-1].upper
     assert last > 10 * model.reconstruction_err_
     exact = costs(model.memberships_ @ model.components_, X).mean()
@@ -209,7 +229,7 @@ class Kill:
     "options",
     [
         {},
-        {"update": "full", "cooling": "paper", "cost": DenseCost(M)},
+        {"algorithm": "paper", "cost": DenseCost(M)},
         {"init": "nmf", "temperature": 1e-3, "step_size": 5.0, "cost": GridCost((4, 4), power=1), "n_jobs": 2},
     ],
     ids=["default", "paper", "others"],
@@ -328,7 +348,7 @@ def test_an_interrupt_before_an_epoch_is_recorded_or_in_a_roll_back(long, monkey
 def test_a_fit_says_whether_it_has_converged():
     X = counts()
     with pytest.warns(ConvergenceWarning, match="max_epochs: the cost still fell at the end of 12 epochs"):
-        model = estimator(max_epochs=12).fit(X)
+        model = estimator(max_epochs=12, tau=10, random_state=1).fit(X)
     assert not model.converged_
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
@@ -448,9 +468,10 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
             WassersteinNMF.load(path)
     for name in arrays.keys() - {"format"}:
         np.savez(path, **{key: x for key, x in arrays.items() if key != name})
-        # parameters have defaults, and files of earlier versions have no spacing, unit or final
-        optional = name.startswith("parameter_") or name.endswith(("cost_spacing", "run_unit", "run_final"))
-        if not optional or name == "parameter_step_size":
+        # parameters have defaults, and files of earlier versions have less
+        later = ("cost_spacing", "run_unit", "run_final", "_algorithm", "_weights", "_mean_components")
+        later += ("_mean_memberships", "_averaged", "_least_estimate", "_overshot")
+        if not name.startswith("parameter_") and not name.endswith(later):
             with pytest.raises(ValueError, match=r"path: .*model\.npz is incomplete"):
                 WassersteinNMF.load(path)
     images = WassersteinNMF(2, cost=GridCost((2, 3)), max_epochs=1, random_state=0).fit(np.eye(6))
@@ -615,7 +636,7 @@ def test_temperatures():
     """A number is that of the first epoch; "auto" is in units of the cost; the paper's decay is fixed."""
     X = counts()
     assert estimator(max_epochs=1, temperature=0.02).fit(X).history_[0].temperature == pytest.approx(0.02)
-    paper = estimator(cooling="paper", temperature=0.02, max_epochs=4).fit(X)
+    paper = estimator(algorithm="paper", temperature=0.02, max_epochs=4).fit(X)
     support = (X > 0).sum() / len(X)
     T = [0.02]
     for _ in range(3):
@@ -623,9 +644,9 @@ def test_temperatures():
     np.testing.assert_allclose([epoch.temperature for epoch in paper.history_], T, rtol=1e-12)
     assert T[-1] < 0.6 * T[0]
     assert {epoch.step for epoch in paper.history_} == {1.0}
-    for cooling in ("adaptive", "paper"):
+    for algorithm in ("adaptive", "paper"):
         one, eight = (
-            estimator(cooling=cooling, cost=GridCost(SIZE, spacing=spacing), max_epochs=6).fit(X)
+            estimator(algorithm=algorithm, cost=GridCost(SIZE, spacing=spacing), max_epochs=6).fit(X)
             for spacing in (1.0, 2.0**1.5)
         )
         # to single precision; the sampler itself has no unit
@@ -636,9 +657,64 @@ def test_temperatures():
 
 def test_the_papers_cooling_ends_at_the_lowest_temperature():
     X = np.random.default_rng(0).random((4, 3))
-    model = WassersteinNMF(2, cost="line", cooling="paper", tau=1, random_state=0).fit(X)
+    model = WassersteinNMF(2, cost="line", algorithm="paper", random_state=0).fit(X)
     assert model.n_iter_ == 200
     assert model.history_[-1].temperature == model.history_[-2].temperature == model._run.control.T_min
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"init": "nmf"}, "init: algorithm='paper' sets it to 'random'; expected None, got 'nmf'"),
+        ({"init": (BUMPS, BUMPS)}, "init: algorithm='paper' sets it to 'random'"),
+        ({"step_size": (20.0, 2.0)}, "step_size: algorithm='paper' sets it to 2.0"),
+        ({"step_size": 3}, "step_size: algorithm='paper' sets it to 2.0; expected None, got 3"),
+        ({"tau": 50}, "tau: algorithm='paper' sets it to 5; expected None, got 50"),
+    ],
+)
+def test_what_the_papers_algorithm_sets_cannot_be_set(options, message):
+    with pytest.raises(ValueError, match=message):
+        WassersteinNMF(3, cost="line", algorithm="paper", **options).fit(counts())
+
+
+def test_the_papers_algorithm_and_the_other_entrances():
+    """Its own values may be given; streams and a change of the algorithm are refused."""
+    X = counts()
+    given = {"init": "random", "step_size": 2, "tau": 5}
+    same_nmf(*(estimator(algorithm="paper", **options).fit(X) for options in ({}, given)))
+    with pytest.raises(ValueError, match="algorithm: 'paper' needs all measures at once"):
+        estimator(algorithm="paper").partial_fit(X)
+    with pytest.raises(ValueError, match="algorithm: expected that of the fit, 'adaptive', got 'paper'"):
+        estimator(init=None).fit(X).set_params(algorithm="paper", tau=None).resume(X)
+
+
+@pytest.mark.parametrize("weights", [None, np.array([2.0, 1.0, 3.0, 0.0])], ids=["plain", "weights"])
+def test_an_epoch_of_the_paper_is_what_is_printed(weights):
+    """An epoch, measure by measure, written down again: chains, components, memberships, temperature.
+
+    With the fixed-point numbers of the library, as chains amplify rounding.
+    """
+    X, K, T = counts(4), 3, 2e-3
+    cost = GridCost(SIZE, dtype=np.float32)
+    model = estimator(algorithm="paper", cost=cost, temperature=T, batch_size=1, max_epochs=1)
+    model.fit(X, sample_weight=weights)
+    share = weights if weights is None else weights / weights.max()
+    D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X), share)
+    oracle, gamma, quantum = Oracle(cost, X, tau=5, seed=model.seed_), 2 / M.mean(), precision(cost, len(X)).potential
+    descents = [AcceleratedMirrorDescent(row[None]) for row in W]
+    for i, descent in enumerate(descents):
+        beta = descent.x.copy()
+        _, U, _ = oracle(fixed_point.mixtures(beta, fixed_point.components(D)), T, [i])
+        U = fixed_point.quantise(U, quantum) * quantum
+        descent.step(U @ D.T, gamma)
+        D = D * np.exp(-gamma * (1 if weights is None else weights[i]) * beta.T * U)
+        D /= D.sum(axis=1, keepdims=True)
+    T *= 1 - np.sqrt(1 / (SIZE + (X > 0).sum() / len(X)))
+    run = model._run
+    np.testing.assert_allclose(np.exp(run.log_components), D, rtol=1e-3, atol=1e-6)
+    memberships = np.exp(run.shards.shards[0].log_memberships)
+    np.testing.assert_allclose(memberships, np.concatenate([descent.x for descent in descents]), rtol=1e-3, atol=1e-6)
+    assert run.control.T * run.units.unit == pytest.approx(T)
 
 
 def test_deviation():
@@ -658,8 +734,8 @@ def test_steps_are_of_components_and_memberships():
     """Next to no step of the one leaves it where it was, while the other moves."""
     X, memberships = mixtures(6)
     start = (np.roll(BUMPS, 1, axis=1), memberships)
-    still = estimator(init=start, step_size=(1e-12, 2.0), cooling="paper", max_epochs=2)
-    moved = estimator(init=start, step_size=(2.0, 1e-12), cooling="paper", max_epochs=2)
+    still = estimator(init=start, step_size=(1e-12, 2.0), max_epochs=2)
+    moved = estimator(init=start, step_size=(2.0, 1e-12), max_epochs=2)
     for model, name in ((still, "log_components"), (moved, "log_memberships")):
         model.fit(X)
         owners = {"log_components": model._run, "log_memberships": model._run.shards.shards[0]}
@@ -704,12 +780,71 @@ def test_no_bar_without_a_terminal(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_are_repeated_rows(seed):
+    """A weight of two has the objective of a row that is given twice.
+
+    The noise differs, so with several components fits may end in different minima; with one there is one minimum.
+    """
+    X, weights = np.concatenate([datasets.digits(0)[:10], datasets.digits(1)[:10]]), np.repeat([1, 2], 10)
+    grid = GridCost((8, 8))
+    model = WassersteinNMF(1, cost=grid, max_epochs=600, tau=20, tol=0.0, random_state=seed)
+    objectives = []
+    for given, sample_weight in ((X, weights), (np.repeat(X, weights, axis=0), None)):
+        D = model.fit(given, sample_weight=sample_weight).components_
+        objectives.append(np.average(costs(np.repeat(D, 20, axis=0), X, grid.matrix()), weights=weights))
+    assert objectives[0] == pytest.approx(objectives[1], rel=0.01)
+    plain = model.set_params(max_epochs=60).fit(X).components_
+    assert np.average(costs(np.repeat(plain, 20, axis=0), X, grid.matrix()), weights=weights) > 1.05 * objectives[1]
+
+
+def test_weights_of_rows(tmp_path):
+    """Only their shares matter; one is the default, also in shards; without a weight a row changes no component."""
+    X = counts()
+    plain = estimator().fit(X)
+    same_nmf(estimator().fit(X, sample_weight=np.full(10, 3.0)), plain)
+    weights = np.arange(10.0)
+    model = estimator().fit(X, sample_weight=weights)
+    same_nmf(estimator().fit([X[:3], X[3:4], X[4:]], sample_weight=weights), model)
+    np.testing.assert_allclose(model.usage_, weights @ model.memberships_ / weights.sum(), atol=1e-6)
+    other = X.copy()
+    other[0] = np.roll(X[0], 5)
+    one, two = (estimator(tau=10, max_epochs=10).fit(rows, sample_weight=weights) for rows in (X, other))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(one.memberships_[1:], two.memberships_[1:])
+    half = estimator(max_epochs=4).fit(X, sample_weight=weights)
+    half.save(tmp_path / "model.npz")
+    same_nmf(WassersteinNMF.load(tmp_path / "model.npz").set_params(max_epochs=8).resume(X), model)
+    X[2] = 0
+    with pytest.warns(UserWarning, match="no mass"):
+        assert np.isfinite(estimator().fit(X, sample_weight=weights).reconstruction_err_)
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        (np.ones(9), ValueError, "sample_weight: "),
+        (-np.ones(10), ValueError, "sample_weight: has negative"),
+        (np.zeros(10), ValueError, "sample_weight: is zero for every measure with mass"),
+        (np.full(10, np.nan), ValueError, "sample_weight: has NaN"),
+        (["a"] * 10, TypeError, "sample_weight: expected real numbers"),
+    ],
+)
+def test_bad_weights(weights, error, message):
+    with pytest.raises(error, match=message):
+        estimator().fit(counts(), sample_weight=weights)
+
+
 def test_components_without_use_are_reported():
     """One at the far end, with data that have nothing there."""
     X = np.random.default_rng(0).multinomial(300, BUMPS[0], 6)
     start = (np.array([BUMPS[0], np.eye(SIZE)[SIZE - 1]]), np.tile([1.0, 0.0], (6, 1)))
-    with pytest.warns(ConvergenceWarning, match="components 1 are hardly used; try fewer n_components"):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
         model = estimator(n_components=2, init=start, max_epochs=30).fit(X)
+    assert any("components 1 are hardly used; try fewer n_components" in str(one.message) for one in found)
     assert model.usage_[1] < 5e-4
 
 
@@ -795,7 +930,7 @@ INFINITE = np.where(np.arange(SIZE)[:, None] == np.arange(SIZE), np.inf, 1.0)
         ({"max_epochs": 0}, ValueError, "max_epochs: expected at least 1"),
         ({"batch_size": -1}, ValueError, "batch_size: expected at least 1"),
         ({"tau": 0}, ValueError, "tau: expected at least 1"),
-        ({"cooling": "slow"}, ValueError, "cooling: expected one of .*, got 'slow'"),
+        ({"algorithm": "slow"}, ValueError, "algorithm: expected one of .*, got 'slow'"),
         ({"update": "batch"}, ValueError, "update: expected one of .*, got 'batch'"),
         ({"temperature": "hot"}, ValueError, "temperature: expected 'auto' or a positive number, got 'hot'"),
         ({"temperature": 0.0}, ValueError, "temperature: expected a positive number"),
@@ -805,9 +940,7 @@ INFINITE = np.where(np.arange(SIZE)[:, None] == np.arange(SIZE), np.inf, 1.0)
         ({"step_size": 0.0}, ValueError, "step_size: expected a positive number"),
         ({"step_size": (1.0, -1.0)}, ValueError, "step_size: expected a positive number"),
         ({"step_size": (1.0, 1.0, 1.0)}, ValueError, "step_size: expected a number or one for components"),
-        ({"step_size": None}, ValueError, "step_size: expected a number or one for components"),
         ({"callbacks": print}, ValueError, "callbacks: expected a sequence of functions"),
-        ({"init": None}, ValueError, "init: expected 'nmf', 'random' or a pair of arrays, got None"),
         ({"init": np.ones((3, 16))}, ValueError, "init: expected 'nmf', 'random' or a pair of arrays"),
         ({"init": (BUMPS, "a")}, TypeError, r"init\[1\]: expected real numbers"),
         ({"init": "kmeans"}, ValueError, "init: expected 'nmf', 'random' or a pair of arrays, got 'kmeans'"),

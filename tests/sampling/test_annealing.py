@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gibbsot import GridCost
 from gibbsot.io import npz, schemas
 from gibbsot.sampling import schedules, temperature
-from gibbsot.sampling.annealing.adaptive import AdaptiveCooling, EpochDecay, ModelState
+from gibbsot.sampling.annealing.adaptive import AdaptiveCooling, ModelState
+from gibbsot.sampling.annealing.paper import EpochDecay
 from gibbsot.sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
 from gibbsot.sampling.annealing.staged import CoolingStages, StagedCooling
 from gibbsot.sampling.annealing.tracking import GapTracking, GeometricDecay
@@ -38,7 +39,7 @@ def test_minimum_temperature_scales_with_the_cost():
 
 
 def start(value: float = 2.0, T: float = 0.5, T_min: float = 1e-6, given: float | None = None) -> ModelState:
-    return ADAPTIVE.init(np.array([value, value]), np.array([T, T]), T_min, given)
+    return ADAPTIVE.init(value, T, T_min, given)
 
 
 def evaluated(state: ModelState, value: float, bias: float, tol: float = 0.0) -> ModelState:
@@ -48,7 +49,7 @@ def evaluated(state: ModelState, value: float, bias: float, tol: float = 0.0) ->
 
 def test_the_initial_state():
     state = start()
-    assert (state.T, state.step, state.best) == (0.5, 1.0, np.inf)
+    assert (state.T, state.step, state.best) == (0.5, 2.0, np.inf)
     assert state.unit * state.bias * 2.0 == pytest.approx(state.T)
     assert start(T=1e-9).T == 1e-6
     given = start(given=1.0)
@@ -79,14 +80,38 @@ def test_the_record_keeps_the_best():
 
 
 def test_a_step_is_damped_only_if_changes_are_large_and_growing():
-    state = ADAPTIVE.after_epoch(start(), 0.1)
+    state = ADAPTIVE.after_epoch(replace(start(), step=1.0), 0.1, 2.0)
     assert (state.step, state.least_gradient) == (1.0, 0.1)
-    assert ADAPTIVE.after_epoch(state, 0.149).step == 1.0
-    grown = ADAPTIVE.after_epoch(state, 0.2)
+    assert ADAPTIVE.after_epoch(state, 0.149, 2.0).step == 1.0
+    grown = ADAPTIVE.after_epoch(state, 0.2, 2.0)
     assert (grown.step, grown.least_gradient) == (0.6, 0.2)
     small = replace(state, least_gradient=0.001)
-    assert ADAPTIVE.after_epoch(small, 0.039).step == 1.0
-    assert ADAPTIVE.after_epoch(state, 0.05).least_gradient == 0.05
+    assert ADAPTIVE.after_epoch(small, 0.039, 2.0).step == 1.0
+    assert ADAPTIVE.after_epoch(state, 0.05, 2.0).least_gradient == 0.05
+
+
+def test_first_steps_that_overshoot_are_taken_back():
+    """Until the first exact evaluation; from then on that decides."""
+    state = ADAPTIVE.after_epoch(start(), 0.1, 2.0)
+    assert not ADAPTIVE.after_epoch(state, 0.1, 2.19).overshot
+    taken_back = ADAPTIVE.after_epoch(state, 0.1, 2.21)
+    assert taken_back.overshot
+    assert taken_back.step == 0.3 * state.step
+    assert taken_back.averaged == 0 < state.averaged
+    assert not ADAPTIVE.after_epoch(taken_back, 0.1, 2.0).overshot
+    assert not ADAPTIVE.after_epoch(evaluated(state, 2.0, 0.2), 0.1, 9.0).overshot
+
+
+def test_the_mean_model_is_a_polynomial_decay_average():
+    """Of weights (k + 1)(k + 2)(k + 3) for epoch k, up to a factor."""
+    state, mean = start(), 0.0
+    values = np.random.default_rng(0).random(20)
+    for value in values:
+        mean += ADAPTIVE.share(state) * (value - mean)
+        state = ADAPTIVE.after_epoch(state, 0.1, 2.0)
+    k = np.arange(20)
+    assert mean == pytest.approx(np.average(values, weights=(k + 1) * (k + 2) * (k + 3)))
+    assert EpochDecay().share(state) == 1.0
 
 
 def test_a_model_that_became_worse_is_restored_with_a_shorter_step():
@@ -102,7 +127,7 @@ def test_a_model_that_became_worse_is_restored_with_a_shorter_step():
 
 @pytest.mark.parametrize(("fraction", "factor"), [(0.2, 0.6), (0.4, 1.0), (0.6, 1.6)])
 def test_the_step_depends_on_whether_chains_follow(fraction, factor):
-    state = start()
+    state = replace(start(), step=1.0)
     assert evaluated(state, 2.0, fraction * state.bias).step == pytest.approx(factor)
 
 
@@ -171,11 +196,11 @@ def test_a_perfect_fit_is_kept_at_the_minimum_temperature():
 
 def test_epoch_decay_is_the_papers():
     policy = EpochDecay(m=60, m_bar=40.0)
-    state = policy.after_epoch(start(T=1.0), 5.0)
+    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0, 1.0)
     assert state.T == schedules.epoch_decay(1.0, 60, 40.0) == 0.9
     assert state.step == 1.0
     assert policy.update(state, 3.0, 1.0, 0.1) == state
-    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0).T
+    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0, 1.0).T
 
 
 # serialisation
@@ -199,7 +224,9 @@ def test_states_survive_files(values):
 def test_states_of_earlier_files_load():
     state = stalls(0.2, 0.0, 4)
     names = ("T", "coldest", "heat", "unit", "step", "longest", "best", "calm", "looked", "worse", "past", "levels")
-    old = dict(zip((*names, "finished"), arrays(state).values(), strict=True))
+    later = {"averaged": 0, "least_estimate": np.inf, "overshot": False}  # fields that earlier files do not have
+    state = replace(state, **later)
+    old = dict(zip((*names, "finished", *later), arrays(state).values(), strict=True))
     new = npz.with_prefix({schemas.NMF.current_key(f"control_{name}"): x for name, x in old.items()}, "control_")
     assert ModelState.from_arrays(new) == state
     del new["T_min"]

@@ -200,6 +200,13 @@ class Shard(ABC, Generic[M]):
         """Return the size and type of the data."""
         return self._metadata
 
+    @query
+    def has_mass(self) -> NDArray[np.bool_]:
+        """Return which rows have mass."""
+        mask = np.zeros(self._metadata.n_rows, bool)
+        mask[self.rows] = True
+        return mask
+
     @command
     def initialise(self, first: int, n: int, cost: Cost, tau: int, seed: int, n_jobs: int | None) -> None:
         """Start the chains.

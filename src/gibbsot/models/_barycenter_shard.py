@@ -50,13 +50,6 @@ class BarycenterShard(Shard[Array]):
     saved = (*Shard.saved, "weights", "potentials")
     schema = schemas.BARYCENTER_SHARD
 
-    @query
-    def has_mass(self) -> NDArray[np.bool_]:
-        """Return which rows have mass."""
-        mask = np.zeros(self._metadata.n_rows, bool)
-        mask[self.rows] = True
-        return mask
-
     @command
     def set_weights(self, weights: Array | None) -> None:
         """Set the weights of the measures, at most one."""

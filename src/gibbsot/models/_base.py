@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from ..core import validation
 from ..distributed import sources
+from ..distributed.shard import Shard
 from ..distributed.shards import LocalShards, S, Shards, read_shards
 from . import _costs
 
@@ -76,9 +77,9 @@ def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any
     return X
 
 
-def check_parameters(estimator: Any) -> None:
-    """Check the numbers, the cost and the callbacks among the parameters of an estimator."""
-    parameters = estimator.get_params(deep=False)
+def check_parameters(estimator: Any, **resolved: Any) -> None:
+    """Check the numbers, the cost and the callbacks among the parameters of an estimator, or what they stand for."""
+    parameters = estimator.get_params(deep=False) | resolved
     for name, value in parameters.items():
         if name in _NUMBERS:
             _NUMBERS[name](value, name)
@@ -154,6 +155,17 @@ def attach(estimator: Any, shards: Shards[Any], X: Any) -> None:
         expected = f"the same measures, in the same {len(shards)} shards"
         raise ValueError(f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}")
     shards.attach(given)
+
+
+def sample_weights(given: ArrayLike | None, shards: Shards[Any]) -> Array | None:
+    """Return the weights of the measures with mass, from those of all rows; None if all are one."""
+    if given is None:
+        return None
+    full = np.concatenate(shards.collect(Shard.has_mass))
+    weights = validation.weights(given, "sample_weight", len(full), count=1, empty_rows=True)[0]
+    if not weights[full].any():
+        raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
+    return np.asarray(weights[full])
 
 
 def _check(estimator: Any, shards: Shards[Any], reset: bool) -> None:

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed import fixed_point
 from ..distributed.shard import Array, EpochSums, Indices, Shard, command, query
-from ..io import schemas
-from ..solvers.mirror_descent import logarithms, mirror_step
+from ..io import npz, schemas
+from ..solvers.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
 from .mixtures import Basis, least_squares
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Mixture(NamedTuple):
-    """Quantised components, mixed by the memberships of the best model or by the current ones."""
+    """Quantised components, and the memberships to mix them by: those of the current, the mean or the best model."""
 
     components: NDArray[np.int32]
-    best: bool
+    memberships: str
 
 
 class MixtureShard(Shard[Mixture]):
-    """Measures, their chains, and their memberships in the current and in the best model."""
+    """Measures, their weights and chains, and their memberships in the current, the mean and the best model."""
 
-    saved = (*Shard.saved, "log_memberships", "best_memberships")
+    saved = (*Shard.saved, "log_memberships", "mean_memberships", "best_memberships", "weights")
     schema = schemas.MIXTURE_SHARD
-    before: tuple[Array, Array, Any]  # the state before the epoch
+    weights: Array  # of the measures, at most one
+    descent: AcceleratedMirrorDescent | None = None  # of the memberships, where they are not found by mirror descent
+    before: tuple[Any, ...]  # the state before the epoch
 
     @command
-    def start(self, basis: Basis, indices: Indices, memberships: Array) -> None:
-        """Set the initial memberships: those of some measures are given, least squares finds the others."""
+    def start(
+        self, basis: Basis, indices: Indices, memberships: Array, weights: Array | None, accelerated: bool
+    ) -> None:
+        """Set weights and initial memberships.
+
+        Parameters
+        ----------
+        basis : Basis
+            Of the components.
+        indices, memberships : arrays of shape (k,) and (k, K)
+            Measures whose memberships are given; least squares finds the others.
+        weights : array of shape (n,), optional
+            The weights of the measures of this shard, at most one.
+        accelerated : bool
+            Whether memberships are found by accelerated mirror descent.
+        """
+        self.weights = np.ones(len(self)) if weights is None else weights
         positions, rows = self.local(indices)
         rest = np.setdiff1d(np.arange(len(self)), rows)
         W = np.empty((len(self), memberships.shape[1]))
@@ -38,11 +58,20 @@ class MixtureShard(Shard[Mixture]):
         if len(rest):
             W[rest] = least_squares(self.oracle.targets[rest], basis)
         self.log_memberships = logarithms(W)
+        self.mean_memberships = np.exp(self.log_memberships)
+        self.descent = AcceleratedMirrorDescent(W) if accelerated else None
         self.keep_best()
 
     @command
     def epoch(
-        self, D: NDArray[np.int32], temperature: float, step: float, begin: int, end: int, batch_size: int
+        self,
+        D: NDArray[np.int32],
+        temperature: float,
+        step: float,
+        share: float,
+        begin: int,
+        end: int,
+        batch_size: int,
     ) -> EpochSums:
         """Update the memberships of some measures; return the gradient for the components.
 
@@ -52,6 +81,8 @@ class MixtureShard(Shard[Mixture]):
             Quantised components.
         temperature, step : float
             T, and the step of the memberships.
+        share : float
+            The share of the new memberships in their mean.
         begin, end : int
             The range of indices of the measures.
         batch_size : int
@@ -65,63 +96,94 @@ class MixtureShard(Shard[Mixture]):
         begin, end = (int(np.clip(index - self.first, 0, len(self))) for index in (begin, end))
         for start in range(begin, end, batch_size):
             rows = np.arange(start, min(start + batch_size, end))
-            W = np.exp(self.log_memberships[rows])
+            W, weights = np.exp(self.log_memberships[rows]), self.weights[rows]
             values, U, info = self.oracle(fixed_point.mixtures(W, D), temperature, rows)
             U = fixed_point.quantise(U, self.quantum)
-            gradient += fixed_point.product(fixed_point.quantise(W, 2.0**-self.bits), U, self.bits)
-            value += sum(map(int, fixed_point.quantise(values, self.value_quantum).tolist()))
+            weighted = fixed_point.quantise(W * weights[:, None], 2.0**-self.bits)
+            gradient += fixed_point.product(weighted, U, self.bits)
+            value += sum(map(int, fixed_point.quantise(values * weights, self.value_quantum).tolist()))
             sweeps += int(info.sweeps.sum())
             gradients = fixed_point.membership_gradients(U, D, self.quantum)
-            self.log_memberships[rows] = mirror_step(self.log_memberships[rows], gradients, step)
+            self._update(rows, gradients, step)
+            mean = self.mean_memberships[rows]
+            self.mean_memberships[rows] = mean + share * (np.exp(self.log_memberships[rows]) - mean)
         return EpochSums(gradient, value, sweeps)
+
+    def _update(self, rows: Indices, gradients: Array, step: float) -> None:
+        """Take a step with the memberships of some measures."""
+        if self.descent is None:
+            self.log_memberships[rows] = mirror_step(self.log_memberships[rows], gradients, step)
+        else:
+            self.descent.step(gradients, step, rows)
+            self.log_memberships[rows] = logarithms(self.descent.x[rows])
 
     @command
     def keep_best(self) -> None:
-        """Store the current memberships as those of the best model."""
-        self.best_memberships = self.log_memberships.copy()
+        """Store the mean memberships as those of the best model."""
+        self.best_memberships = logarithms(self.mean_memberships)
 
     @command
     def restore_best(self) -> None:
         """Return to the memberships of the best model."""
         self.log_memberships = self.best_memberships.copy()
+        self.mean_memberships = np.exp(self.best_memberships)
 
     @command
     def remember(self) -> None:
         """Keep a copy of the state before an epoch."""
         chains = self.oracle.snapshot() if len(self) else None
-        self.before = self.log_memberships.copy(), self.best_memberships, chains
+        descent = None if self.descent is None else self.descent.arrays()
+        memberships = self.log_memberships.copy(), self.mean_memberships.copy(), self.best_memberships
+        self.before = memberships, chains, descent
 
     @command
     def roll_back(self) -> None:
         """Return to the state before an epoch that was interrupted."""
-        current, self.best_memberships, chains = self.before
-        self.log_memberships = current.copy()
+        (current, mean, self.best_memberships), chains, descent = self.before
+        self.log_memberships, self.mean_memberships = current.copy(), mean.copy()
+        self.descent = None if descent is None else AcceleratedMirrorDescent.from_arrays(descent)
         if chains is not None:
             self.oracle.restore(chains)
 
     @query
     def memberships(self) -> NDArray[np.floating]:
         """Return the memberships of the best model, uniform for rows without mass."""
-        return self._all_rows(self.best_memberships)
+        return self._all_rows(np.exp(self.best_memberships))
 
     @query
-    def current_memberships(self) -> NDArray[np.floating]:
-        """Return those of the current model."""
-        return self._all_rows(self.log_memberships)
+    def means(self) -> NDArray[np.floating]:
+        """Return those of the mean model."""
+        return self._all_rows(self.mean_memberships)
 
     @query
     def usage(self, best: bool) -> NDArray[np.int64]:
-        """Return the sum of the memberships in each component, in the best or the current model, in quanta."""
-        W = self._all_rows(self.best_memberships if best else self.log_memberships)
+        """Return the weighted sum of the memberships in each component, of the best or the mean model, in quanta."""
+        W = np.exp(self.best_memberships) if best else self.mean_memberships
+        W = W.astype(self._metadata.dtype) * self.weights[:, None]
         return np.asarray(fixed_point.quantise(W, 2.0**-fixed_point.COMPONENT_BITS).astype(np.int64).sum(axis=0))
 
-    def models(self, rows: Indices, model: Mixture) -> Array:
-        memberships = self.best_memberships if model.best else self.log_memberships
-        return fixed_point.mixtures(np.exp(memberships[rows]), model.components)
+    def _state(self) -> dict[str, Any]:
+        descent = {} if self.descent is None else self.descent.arrays()
+        return super()._state() | {f"descent_{name}": x for name, x in descent.items()}
 
-    def _all_rows(self, log_memberships: Array) -> NDArray[np.floating]:
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the shard whose state `arrays` returned."""
+        old = {"weights": np.ones(len(arrays["rows"])), "mean_memberships": np.exp(arrays["log_memberships"])}
+        shard = super().from_arrays(old | arrays)  # older files have neither
+        descent = npz.with_prefix(arrays, "descent_")
+        shard.descent = AcceleratedMirrorDescent.from_arrays(descent) if descent else None
+        return shard
+
+    def models(self, rows: Indices, model: Mixture) -> Array:
+        if model.memberships == "mean":
+            return fixed_point.mixtures(self.mean_memberships[rows], model.components)
+        log_memberships = self.best_memberships if model.memberships == "best" else self.log_memberships
+        return fixed_point.mixtures(np.exp(log_memberships[rows]), model.components)
+
+    def _all_rows(self, memberships: Array) -> NDArray[np.floating]:
         """Return memberships with those of rows without mass."""
-        K = log_memberships.shape[1]
+        K = memberships.shape[1]
         W = np.full((self._metadata.n_rows, K), 1 / K, self._metadata.dtype)
-        W[self.rows] = np.exp(log_memberships)
+        W[self.rows] = memberships
         return W

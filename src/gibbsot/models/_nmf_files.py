@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+import warnings
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,78 +13,19 @@ from numpy.typing import NDArray
 from ..core import costs
 from ..core.costs import Units
 from ..distributed import checkpoints
-from ..distributed.shard import Array, precision
 from ..distributed.shards import LocalShards, Shards, load_shards
 from ..io import npz, schemas
 from ..sampling.annealing.adaptive import ModelState
 from ._loop import Epoch
 from ._mixture_shard import MixtureShard
+from ._nmf_fit import Final, FitState
 from ._nmf_online import StreamState
 
 if TYPE_CHECKING:
     from .nmf import WassersteinNMF
 
 _SAVED = ("n", "support", "dtype", "log_components", "best_components")  # fields of a fit's state, as they are
-
-
-class Final(NamedTuple):
-    """An exact evaluation after the last epoch, on which no later epoch depends.
-
-    Attributes
-    ----------
-    lower, upper : float
-        Bounds of the mean cost of the sample in the current model.
-    best : float
-        The cost of the best model before.
-    """
-
-    lower: float
-    upper: float
-    best: float
-
-
-@dataclass
-class FitState:
-    """The state of a fit: all that its next epoch depends on."""
-
-    shards: Shards[MixtureShard]
-    n: int  # number of measures with mass
-    support: float  # mean number of bins with mass
-    dtype: str  # of the data
-    units: Units  # the cost in the precision of the chains
-    log_components: Array
-    best_components: Array  # logarithms
-    control: ModelState
-    history: list[Epoch] = field(default_factory=list)
-    checkpoint: str = ""  # folder of the last checkpoint
-    checksums: list[str] = field(default_factory=list)  # of its shards
-    final: Final | None = None
-    before: tuple[Any, ...] = ()  # number of epochs, components and control before the epoch
-
-    def __post_init__(self) -> None:
-        # both read all of a dense cost, which is too slow for every epoch
-        self.scale, self.precision = costs.mean_cost(self.units.cost), precision(self.units.cost, self.n)
-
-    @property
-    def keeps_best(self) -> bool:
-        """Whether the best model is that of an earlier epoch, or the start, and not the current one."""
-        return self.final is None or self.final.upper >= self.final.best
-
-    @property
-    def best(self) -> float:
-        """The exact cost of the best model over the sample."""
-        return self.control.best if self.final is None else min(self.final.upper, self.final.best)
-
-    def remember(self) -> None:
-        """Keep the state before an epoch."""
-        self.shards.reduce(MixtureShard.remember)
-        self.before = len(self.history), self.log_components, self.best_components, self.control
-
-    def roll_back(self) -> None:
-        """Return to the state before an epoch that was interrupted: one that the history does not have."""
-        if self.before and self.before[0] == len(self.history):
-            self.shards.reduce(MixtureShard.roll_back)
-            _, self.log_components, self.best_components, self.control = self.before
+_NEW = {name: np.asarray(getattr(ModelState, name)) for name in ("averaged", "least_estimate", "overshot")}  # since then
 
 
 def save(model: WassersteinNMF, path: str | os.PathLike[str]) -> None:
@@ -145,7 +86,8 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, str | Real) and name != "cost":
             arrays[f"parameter_{name}"] = value
-    arrays["parameter_step_size"] = model._step_sizes()
+    if model.step_size is not None:
+        arrays["parameter_step_size"] = model._step_sizes()
     arrays |= {"n_seen": model.n_seen_, "n_shards": 0}
     if model._stream is not None:
         arrays |= {f"stream_{name}": value for name, value in model._stream.to_arrays().items()}
@@ -153,6 +95,10 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
         arrays |= {"n_shards": len(state.shards), "run_unit": state.units.unit}
         arrays |= {f"run_{name}": getattr(state, name) for name in _SAVED}
         arrays |= {f"control_{name}": value for name, value in state.control.to_arrays().items()}
+        if state.weights is not None:
+            arrays["run_weights"] = state.weights
+        arrays["run_mean_components"] = state.mean_components
+        arrays["run_algorithm"] = state.algorithm
         arrays["run_final"] = np.array(state.final or (), np.float64)
         arrays["run_history"] = np.array(state.history, np.float64).reshape(-1, len(Epoch._fields))
     return arrays
@@ -163,8 +109,12 @@ def _model(
 ) -> WassersteinNMF:
     """Return the model that arrays describe; its shards are in them too if they are not given."""
     cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
-    parameters = {name: x.item() for name, x in npz.with_prefix(arrays, "parameter_").items() if name != "step_size"}
-    model = kind(cost=cost, step_size=tuple(arrays["parameter_step_size"].tolist()), **parameters)
+    given = npz.with_prefix(arrays, "parameter_")
+    parameters = {name: tuple(x.tolist()) if x.ndim else x.item() for name, x in given.items()}
+    if parameters.pop("cooling", "adaptive") == "paper":  # a parameter of older versions
+        message = "cooling='paper' no longer exists: a resume cools adaptively; see algorithm='paper'"
+        warnings.warn(f"path: the file is of an older version, and {message}", stacklevel=5)
+    model = kind(cost=cost, **parameters)
     model.components_, model.cost_, model.seed_ = arrays["components"], cost, int(arrays["seed"])
     model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
     if cost.shape[0] != model.n_features_in_:
@@ -178,11 +128,14 @@ def _model(
         shards = LocalShards([MixtureShard.from_arrays(npz.with_prefix(arrays, f"shard{k}_")) for k in numbers])
     saved = npz.with_prefix(arrays, "run_")
     values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _SAVED}
-    control = ModelState.from_arrays(npz.with_prefix(arrays, "control_"))
+    control = ModelState.from_arrays(_NEW | npz.with_prefix(arrays, "control_"))
     history = [Epoch(*row) for row in saved["history"].tolist()]
     # before there were units, chains had the cost as it is
     units = costs.in_units(cost) if "unit" in saved else Units(cost, 0.0, 1.0)
     final = Final(*saved["final"].tolist()) if len(saved.get("final", ())) else None
-    model._run = FitState(shards, units=units.single(), control=control, history=history, final=final, **values)
+    values["mean_components"] = saved.get("mean_components", np.exp(values["log_components"]))  # older files have none
+    values |= {"weights": saved.get("weights"), "algorithm": str(saved.get("algorithm", "adaptive"))}
+    values |= {"history": history, "final": final}
+    model._run = FitState(shards, units=units.single(), control=control, **values)
     model._publish(model._run)
     return model

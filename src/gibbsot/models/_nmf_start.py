@@ -27,7 +27,9 @@ def nmf_factors(X: Any, K: int, random_state: Any) -> tuple[Array, Array]:
     return nmf.components_, W * nmf.components_.sum(axis=1)
 
 
-def initial_factors(X: sparse.csr_array, K: int, init: Any, seed: int, n: int) -> tuple[Array, Array]:
+def initial_factors(
+    X: sparse.csr_array, K: int, init: Any, seed: int, n: int, weights: Array | None = None
+) -> tuple[Array, Array]:
     """Return components and memberships with positive weights.
 
     Parameters
@@ -42,6 +44,8 @@ def initial_factors(X: sparse.csr_array, K: int, init: Any, seed: int, n: int) -
         The seed.
     n : int
         The number of all measures.
+    weights : array of shape (n_sample,), optional
+        The weights of the sample. A weight of two has the components of a measure that is given twice.
 
     Returns
     -------
@@ -49,14 +53,16 @@ def initial_factors(X: sparse.csr_array, K: int, init: Any, seed: int, n: int) -
         Components and memberships; rows have sum one.
     """
     n_sample, m = X.shape
+    share = np.ones(n_sample) if weights is None else weights
     if not isinstance(init, str):
         D = validation.weights(init[0], "init[0]", m, count=K)
         W = validation.weights(init[1], "init[1]", K, count=n)
     elif init == "random":
         rng = np.random.default_rng(seed)
-        D = np.asarray(rng.dirichlet(np.ones(n_sample), K) @ X)
+        D = np.asarray(rng.dirichlet(share, K) @ X)
         W = rng.dirichlet(np.ones(K), n_sample)
     else:
-        D, W = nmf_factors(X if X.nnz < _SPARSE * n_sample * m else X.toarray(), K, seed % 2**32)
-    mean = np.asarray(X.sum(axis=0)).ravel() / n_sample
+        rows = sparse.diags_array(np.sqrt(share)) @ X  # in the squares of the errors these are the weights
+        D, W = nmf_factors(rows if X.nnz < _SPARSE * n_sample * m else rows.toarray(), K, seed % 2**32)
+    mean = (share @ X) / share.sum()
     return _base.smooth(D, mean), _base.smooth(W, np.full(K, 1 / K))

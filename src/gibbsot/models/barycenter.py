@@ -182,7 +182,8 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
             checkpoints.prepare(self.checkpoint)
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
-            weights = _weights(sample_weight, shards)
+            weights = _base.sample_weights(sample_weight, shards)
+            weights = None if weights is None else weights / weights.max()
             cost, seed = costs.in_units(self.cost_).single().cost, _base.seed(self.random_state)
             shards.initialise(cost, self.tau, seed, self.n_jobs)
             shards.reduce(BarycenterShard.set_weights, None if weights is None else shards.split(weights))
@@ -274,17 +275,6 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
 
     def _publish_bounds(self, fit: Fit) -> None:
         self.objective_, self.lower_bound_, self.gap_ = fit.upper, fit.lower, relative_gap(fit.lower, fit.upper)
-
-
-def _weights(given: ArrayLike | None, shards: Shards[BarycenterShard]) -> Array | None:
-    """Return the weights of measures with mass, divided by the largest; None if all are one."""
-    if given is None:
-        return None
-    full = np.concatenate(shards.collect(BarycenterShard.has_mass))
-    weights = validation.weights(given, "sample_weight", len(full), count=1, empty_rows=True)[0]
-    if not weights[full].any():
-        raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
-    return np.asarray(weights[full] / weights[full].max())
 
 
 # what help shows: __new__ only refuses a parameter that was removed

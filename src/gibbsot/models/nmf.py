@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,24 +19,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import costs, validation
 from ..core.costs import Cost
-from ..distributed import checkpoints, fixed_point, sources
-from ..distributed.shard import Array, Sample
+from ..distributed import checkpoints, sources
+from ..distributed.shard import Array
 from ..distributed.shards import Shards
-from ..sampling import temperature
-from ..sampling.annealing.adaptive import AdaptiveCooling, EpochDecay, ModelCooling
-from ..solvers import evaluation
-from ..solvers.mirror_descent import logarithms, mirror_step
+from ..sampling.annealing import paper
+from ..sampling.annealing.adaptive import AdaptiveCooling, ModelCooling
+from ..sampling.annealing.paper import EpochDecay
+from ..solvers.mirror_descent import logarithms
 from ..solvers.solve import solve_batch
 from . import _base, _nmf_files
 from ._costs import Metric, feature_cost
 from ._loop import Checkpoints, Epoch, run_epochs
-from ._mixture_shard import Mixture, MixtureShard
-from ._nmf_files import Final, FitState
+from ._mixture_shard import MixtureShard
+from ._nmf_fit import START_SAMPLE, FitState, Settings, start
 from ._nmf_online import Batch, StreamState, first_state, learn
 from ._nmf_start import initial_factors
-from .mixtures import MembershipSolver, basis
+from .mixtures import MembershipSolver
 
-_START_SAMPLE = 5000  # measures, evenly spread, from which the start is computed
+_DEFAULTS: dict[str, dict[str, Any]] = {  # what parameters that are None stand for
+    "adaptive": {"step_size": (20.0, 2.0), "init": "nmf", "tau": 50},
+    "paper": {"step_size": paper.STEP, "init": "random", "tau": paper.TAU},
+}
 _UNUSED = 1e-3  # usage of a component, relative to the mean, below which there is a warning
 
 
@@ -58,27 +61,30 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         ``feature_vectors`` or, without them, between the columns of X. None is "line", with a warning.
     max_epochs : int
         The largest number of passes over the data.
-    step_size : float or pair of float
-        Steps of components and memberships, relative to the mean cost: the paper's gamma. The adaptive cooling
-        multiplies them by a factor. `partial_fit` uses only that of the components.
+    algorithm : {"adaptive", "paper"}
+        "adaptive" evaluates a sample of measures exactly every ten epochs or more: it shortens the steps if the chains
+        lag, cools if the cost has stalled, and returns to the best model if the cost has risen. "paper" is the
+        algorithm that the paper prints [1]_: a random start, ``step_size=2`` and ``tau=5``, online mirror descent for
+        components with the sum of their gradients, accelerated mirror descent with restarts for memberships, and
+        ``T <- T (1 - sqrt(1 / (m + m_bar)))`` after every epoch. Exact evaluations then only record the best model.
+    step_size : float or pair of float, optional
+        Steps of components and memberships, relative to the mean cost: the paper's gamma. (20, 2) by default, which
+        the algorithm multiplies by a factor. `partial_fit` uses only that of the components.
     temperature : "auto" or float
         The initial temperature. "auto" is the one at which, by the theory's bound, the relative bias
         (V(z) - W) / W is about a third.
-    cooling : {"adaptive", "paper"}
-        "adaptive" evaluates a sample of measures exactly every ten epochs or more: it shortens the steps if the chains
-        lag, cools if the cost has stalled, and returns to the best model if the cost has risen. "paper" is
-        ``T <- T (1 - sqrt(1 / (m + m_bar)))`` every epoch.
     batch_size : int
         The number of measures whose memberships are updated together.
     update : {"online", "full"}
         Whether components are updated after every batch or after every epoch.
-    init : {"nmf", "random"} or pair of arrays of shape (K, m) and (n, K)
-        The start: scikit-learn's NMF, slightly smoothed; random mixtures of the data; or components and the
-        memberships of all measures with mass.
-    tau : int
-        The lag of the chains' mixing test. Chains follow the model more closely with a larger one, in more sweeps.
+    init : {"nmf", "random"} or pair of arrays of shape (K, m) and (n, K), optional
+        The start: scikit-learn's NMF, slightly smoothed, which is the default; random mixtures of the data; or
+        components and the memberships of all measures with mass.
+    tau : int, optional
+        The lag of the chains' mixing test, 50 by default. Chains follow the model more closely with a larger one, in
+        more sweeps.
     tol : float
-        The fit stops when two coolings have gained less than this, relative to the cost.
+        The fit stops when two coolings have gained less than this, relative to the cost. The paper's never does.
     random_state : int, RandomState or None
         The seed; results are bit-identical for the same integer.
     n_jobs : int, optional
@@ -127,6 +133,11 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     n_seen_ : int
         The number of measures that `partial_fit` has seen.
 
+    References
+    ----------
+    .. [1] J. Ye, J. Z. Wang and J. Li, "A simulated annealing based inexact oracle for Wasserstein loss minimization",
+       ICML 2017.
+
     Examples
     --------
     >>> import numpy as np
@@ -144,13 +155,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         *,
         cost: Cost | ArrayLike | str | Metric | None = None,
         max_epochs: int = 200,
-        step_size: float | tuple[float, float] = (20.0, 2.0),
+        algorithm: str = "adaptive",
+        step_size: float | tuple[float, float] | None = None,
         temperature: float | str = "auto",
-        cooling: str = "adaptive",
         batch_size: int = 500,
         update: str = "online",
-        init: Any = "nmf",
-        tau: int = 50,
+        init: Any = None,
+        tau: int | None = None,
         tol: float = 2e-3,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -164,9 +175,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         self.n_components = n_components
         self.cost = cost
         self.max_epochs = max_epochs
+        self.algorithm = algorithm
         self.step_size = step_size
         self.temperature = temperature
-        self.cooling = cooling
         self.batch_size = batch_size
         self.update = update
         self.init = init
@@ -185,7 +196,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     _run: FitState | None
     _stream: StreamState | None
 
-    def fit(self, X: Any, y: Any = None) -> WassersteinNMF:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinNMF:
         """Learn components from measures.
 
         A fit that is interrupted leaves the best model so far, and `resume` continues it from the last complete epoch:
@@ -198,6 +209,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             a shard.
         y : None
             Ignored.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows in the objective, one by default. A weight of two has the objective of a row that is
+            given twice; results agree up to the noise of the chains. `resume` keeps the weights.
 
         Returns
         -------
@@ -218,7 +232,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
                 raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
             self.seed_ = _base.seed(self.random_state)
-            self._run = self._start(shards)
+            self._run = self._start(shards, _base.sample_weights(sample_weight, shards))
         except BaseException:
             shards.close()
             raise
@@ -255,6 +269,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
                 "resume: this model has no fit to continue; expected one after fit, or load of its file or, "
                 "of a fit on a cluster, of its checkpoints"
             )
+        if self.algorithm != run.algorithm:
+            raise ValueError(f"algorithm: expected that of the fit, {run.algorithm!r}, got {self.algorithm!r}")
         cost = self.cost_
         if self.cost is not None:
             cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
@@ -292,16 +308,18 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             The model.
         """
         self._check_parameters()
+        if self.algorithm == "paper":
+            raise ValueError("algorithm: 'paper' needs all measures at once; expected 'adaptive' for partial_fit")
         first = not hasattr(self, "components_")
         X = _base.measures(self, X, reset=first)
         if first:
             self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors)
             self.seed_, self.n_seen_, self._stream = _base.seed(self.random_state), 0, None
-        units, options = costs.in_units(self.cost_).single(), {"tau": self.tau, "n_jobs": self.n_jobs}
+        units, options = costs.in_units(self.cost_).single(), {"tau": self._resolved("tau"), "n_jobs": self.n_jobs}
         batch = Batch(X, sample_weight, units, self.batch_size, self.n_seen_, seed=self.seed_, **options)
         if first:
-            sample, n = batch.targets(_START_SAMPLE), len(batch)
-            D, _ = initial_factors(sample, self.n_components, self.init, self.seed_, n)
+            sample, n = batch.targets(START_SAMPLE), len(batch)
+            D, _ = initial_factors(sample, self.n_components, self._resolved("init"), self.seed_, n)
         else:
             D = self.components_.astype(np.float64)
         state = self._stream or first_state(batch, D, validation.initial_temperature(self.temperature))
@@ -316,7 +334,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     @property
     def memberships_(self) -> Any:
         run = self._fit_state("memberships_")
-        return run.shards.concatenate(MixtureShard.memberships if run.keeps_best else MixtureShard.current_memberships)
+        return run.shards.concatenate(MixtureShard.memberships if run.keeps_best else MixtureShard.means)
 
     @property
     def usage_(self) -> Array:
@@ -347,7 +365,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         """
         check_is_fitted(self)
         D = self.components_.astype(np.float64)
-        solver = MembershipSolver(D, self.cost_, self.batch_size, tau=self.tau, seed=self.seed_, n_jobs=self.n_jobs)
+        solver = MembershipSolver(D, self.cost_, self.batch_size, tau=self._resolved("tau"), seed=self.seed_, n_jobs=self.n_jobs)
         if sources.is_dask(X):
             from ..distributed.dask import map_rows
 
@@ -443,39 +461,55 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         return _nmf_files.load(cls, path, client)
 
     def _check_parameters(self) -> None:
-        _base.check_parameters(self)
-        validation.choice(self.cooling, "cooling", ("adaptive", "paper"))
+        validation.choice(self.algorithm, "algorithm", tuple(_DEFAULTS))
+        _base.check_parameters(self, tau=self._resolved("tau"))
         validation.choice(self.update, "update", ("online", "full"))
         self._step_sizes()
-        pair = isinstance(self.init, Sequence) and not isinstance(self.init, str) and len(self.init) == 2
-        if not pair and (not isinstance(self.init, str) or self.init not in ("nmf", "random")):
-            raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {self.init!r}")
+        init = self._resolved("init")
+        pair = isinstance(init, Sequence) and not isinstance(init, str) and len(init) == 2
+        if not pair and (not isinstance(init, str) or init not in ("nmf", "random")):
+            raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {init!r}")
+        if self.algorithm == "paper":
+            for name, value in _DEFAULTS["paper"].items():
+                given = getattr(self, name)
+                if given is not None and not (isinstance(given, str | Real) and given == value):
+                    raise ValueError(f"{name}: algorithm='paper' sets it to {value!r}; expected None, got {given!r}")
+
+    def _resolved(self, name: str) -> Any:
+        """Return a parameter, or its default for the algorithm."""
+        given = getattr(self, name)
+        return _DEFAULTS[self.algorithm][name] if given is None else given
 
     def _step_sizes(self) -> tuple[float, float]:
-        return validation.positive_pair(self.step_size, "step_size", "components and one for memberships")
+        return validation.positive_pair(self._resolved("step_size"), "step_size", "components and one for memberships")
 
-    def _start(self, shards: Shards[MixtureShard]) -> FitState:
-        """Start the chains, the components, which are found from a sample of the measures, and the memberships."""
-        units, n = costs.in_units(self.cost_).single(), sum(one.n_measures for one in shards.metadata)
-        shards.initialise(units.cost, self.tau, self.seed_, self.n_jobs)
-        indices = evaluation.sample(n, _START_SAMPLE)
-        X = sparse.vstack(shards.collect(MixtureShard.targets, indices), format="csr")
-        D, W = initial_factors(X, self.n_components, self.init, self.seed_, n)
-        log_D = logarithms(D)
-        indices = indices if isinstance(self.init, str) else np.arange(n)
-        own = shards.split(indices, indices), shards.split(W, indices)
-        shards.reduce(MixtureShard.start, basis(fixed_point.components(np.exp(log_D))), *own)
-        initial = shards.reduce(MixtureShard.initial_temperatures, _sample(n, np.exp(log_D), best=False))
-        T, T_min = validation.initial_temperature(self.temperature), temperature.minimum(units.cost)
-        T = None if T is None else T / units.unit
-        control = AdaptiveCooling().init(initial.values, initial.temperatures, T_min, T)
-        support = shards.reduce(MixtureShard.support_size) / n
-        dtype = np.result_type(*(one.dtype for one in shards.metadata)).str
-        return FitState(shards, n, support, dtype, units, log_D, log_D, control)
+    def _start(self, shards: Shards[MixtureShard], weights: Array | None) -> FitState:
+        """Return the state of a fit at its start."""
+        return start(
+            shards,
+            weights,
+            self.cost_,
+            self._resolved("init"),
+            validation.initial_temperature(self.temperature),
+            n_components=self.n_components,
+            algorithm=self.algorithm,
+            tau=self._resolved("tau"),
+            seed=self.seed_,
+            n_jobs=self.n_jobs,
+        )
+
+    def _settings(self, run: FitState) -> Settings:
+        """Return what the epochs of a fit depend on."""
+        steps, policy = self._step_sizes(), self._policy(run)
+        if self.algorithm == "paper":  # components follow the sum of the gradients, not the mean
+            steps = steps[0] * run.weight / self.n_components, steps[1]
+        return Settings(policy, steps, self.batch_size, self.update == "online", self.max_epochs, self.tol)
 
     def _policy(self, run: FitState) -> ModelCooling:
         """Return the policy for temperature and steps."""
-        return AdaptiveCooling() if self.cooling == "adaptive" else EpochDecay(m=self.n_features_in_, m_bar=run.support)
+        if self.algorithm == "paper":
+            return EpochDecay(m=self.n_features_in_, m_bar=run.support)
+        return AdaptiveCooling(noise=float(np.sqrt((self.n_features_in_ + run.support) / run.n)))
 
     def _descend(self, run: FitState, started: float) -> None:
         """Run the loop over epochs, write the last checkpoint, and warn of unused components."""
@@ -484,28 +518,16 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             timed = Checkpoints(lambda model: _nmf_files.write_checkpoint(model, run), self.checkpoint_seconds)
         publish = partial(self._publish, run)
         try:
-            run_epochs("Wasserstein NMF", self, self._epochs(run), run.history, publish, started, timed)
+            run_epochs("Wasserstein NMF", self, run.epochs(self._settings(run)), run.history, publish, started, timed)
         except KeyboardInterrupt:
             run.roll_back()
             publish()
             raise
-        run.final = self._last_evaluation(run)
+        run.final = run.last_evaluation()
         publish()
         if timed is not None:
             timed.attempt(self)
         self._warn()
-
-    def _last_evaluation(self, run: FitState) -> Final | None:
-        """Evaluate the current model exactly without any change of the fit's state, unless that was done just now."""
-        if run.control.evaluated == len(run.history):
-            return None
-        T, best = run.control.T, run.control.best
-        if not run.control.past:
-            start = _sample(run.n, np.exp(run.best_components), best=True)
-            best = float(run.shards.reduce(MixtureShard.exact_bounds, start, T).upper.mean())
-        current = _sample(run.n, np.exp(run.log_components), best=False)
-        lower, upper = (float(bound.mean()) for bound in run.shards.reduce(MixtureShard.exact_bounds, current, T))
-        return Final(lower, upper, best)
 
     def _warn(self) -> None:
         """Warn of a fit that may still improve, and of unused components."""
@@ -523,71 +545,17 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             message = f"components {some} are hardly used; try fewer n_components"
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
-    def _epochs(self, run: FitState) -> Iterator[tuple[Epoch, str]]:
-        """Run epochs until ``max_epochs`` or until cooling gains nothing."""
-        policy = self._policy(run)
-        while len(run.history) < self.max_epochs and not run.control.finished:
-            run.remember()
-            estimate, sweeps, change = self._epoch(run)
-            T, step = run.control.T, run.control.step
-            run.control = policy.after_epoch(run.control, change)
-            epoch = len(run.history) + 1
-            bounds = np.nan, np.nan
-            if policy.due(run.control, epoch):
-                bounds = self._evaluate(run, policy)
-                run.control = replace(run.control, evaluated=epoch)
-            estimate, lower, upper = map(run.units.value, (estimate, *bounds))
-            cost = run.units.value(run.control.best) if run.control.past else estimate
-            T *= run.units.unit
-            yield Epoch(estimate, lower, upper, T, step, sweeps), f"cost {cost:.3g}, T {T:.1e}"
-
-    def _epoch(self, run: FitState) -> tuple[float, float, float]:
-        """Update all memberships and the components; return the means of V(z), sweeps and changes."""
-        n, K = run.n, len(run.log_components)
-        bits, quantum, value_quantum = run.precision
-        D_step, W_step = (run.control.step * size / run.scale for size in self._step_sizes())
-        size = self.batch_size if self.update == "online" else n
-        value, sweeps, changes = 0, 0, list[float]()
-        for begin in range(0, n, size):
-            D = np.exp(run.log_components)
-            quantised, T = fixed_point.components(D), run.control.T
-            sums = run.shards.reduce(MixtureShard.epoch, quantised, T, W_step, begin, begin + size, self.batch_size)
-            value += sums.value
-            sweeps += sums.sweeps
-            gradient = np.asarray(sums.gradient * (K / n * quantum * 2.0**-bits), np.float64)
-            changes.append(D_step * _deviation(D, gradient))
-            run.log_components = mirror_step(run.log_components, gradient, D_step)
-        return value * value_quantum / n, sweeps / n, float(np.mean(changes))
-
-    def _evaluate(self, run: FitState, policy: ModelCooling) -> tuple[float, float]:
-        """Evaluate a sample exactly, keep the best model, adapt step and temperature; return the sample's bounds."""
-        T, current = run.control.T, _sample(run.n, np.exp(run.log_components), best=False)
-        if not run.control.past:  # the start is evaluated only now, so that the first models are available early
-            start = _sample(run.n, np.exp(run.best_components), best=True)
-            upper = run.shards.reduce(MixtureShard.exact_bounds, start, T).upper
-            run.control, _ = policy.record(run.control, float(upper.mean()))
-        lower, value = (float(bound.mean()) for bound in run.shards.reduce(MixtureShard.exact_bounds, current, T))
-        estimate = float(run.shards.reduce(MixtureShard.estimate, current, T).mean())
-        run.control, best = policy.record(run.control, value)
-        if best:
-            run.best_components = run.log_components
-            run.shards.reduce(MixtureShard.keep_best)
-        run.control = policy.update(run.control, value, estimate, self.tol)
-        if run.control.worse:
-            run.log_components = run.best_components
-            run.shards.reduce(MixtureShard.restore_best)
-        return lower, value
-
     def _reconstructions(self) -> tuple[Array, Array]:
         """Return a sample of the training data and their mixtures, for figures."""
         run = self._fit_state("training data")
-        sample = _sample(run.n, self.components_, best=run.keeps_best)
+        sample = run.sample(self.components_, "best" if run.keeps_best else "mean")
         X, P = zip(*run.shards.collect(MixtureShard.reconstructions, sample), strict=True)
         return np.concatenate(X), np.concatenate(P)
 
     def _publish(self, run: FitState) -> None:
         """Set the public attributes to the best model so far."""
-        self.components_ = np.exp(run.best_components if run.keeps_best else run.log_components).astype(run.dtype)
+        D = np.exp(run.best_components) if run.keeps_best else run.mean_components
+        self.components_ = D.astype(run.dtype)
         self.reconstruction_err_ = run.units.value(run.best)
         self.n_iter_, self.converged_ = len(run.history), run.control.finished
         self.history_ = run.history
@@ -603,17 +571,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _sample(n: int, D: NDArray[np.floating], best: bool) -> Sample[Mixture]:
-    """Return the sample that is evaluated exactly, with the best or the current memberships in components."""
-    return Sample(evaluation.sample(n), Mixture(fixed_point.components(D), best))
-
-
-def _deviation(weights: Array, x: Array) -> float:
-    """Return the standard deviation of rows under weights, averaged over the rows."""
-    centred = x - (weights * x).sum(axis=1, keepdims=True)
-    return float(np.sqrt((weights * centred**2).sum(axis=1)).mean())
 
 
 def _normalised(X: Any, mass: Array) -> Any:

@@ -6,6 +6,7 @@ of a row is subtracted, nothing overflows and no weight underflows to zero, from
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class AcceleratedMirrorDescent:
     Attributes
     ----------
     x : array of shape (n, k)
-        The point at which the next gradient is to be computed.
+        The point at which the next gradient is to be computed; `step` changes it in place.
     y : array of shape (n, k)
         The current estimate of the minimum.
 
@@ -107,11 +108,15 @@ class AcceleratedMirrorDescent:
     """
 
     def __init__(self, x: ArrayLike) -> None:
-        self._log_z = self._log_y = logarithms(x)
-        self._k = np.zeros((len(self._log_z), 1))
-        self.x = self.y = np.exp(self._log_y)
+        self._log_y = logarithms(x)
+        self._log_z, self._k = self._log_y.copy(), np.zeros((len(self._log_y), 1))
+        self.x = np.exp(self._log_y)
 
-    def step(self, gradient: ArrayLike, step: float | Array) -> None:
+    @property
+    def y(self) -> Array:
+        return np.exp(self._log_y)
+
+    def step(self, gradient: ArrayLike, step: float | Array, rows: NDArray[np.intp] | slice = slice(None)) -> None:
         """Take a step with the gradient at x.
 
         Parameters
@@ -120,15 +125,47 @@ class AcceleratedMirrorDescent:
             The gradient at x.
         step : float or array of shape (n, 1)
             The step s.
+        rows : array of int or slice
+            The rows that take the step and that the gradient is of; all by default.
         """
         g: Any = np.asarray(gradient, np.float64)
-        self._k += 1
-        before = self.y
-        self._log_z = mirror_step(self._log_z, g, step * self._k / 3)
-        self._log_y = mirror_step(logarithms(self.x), g, step)
-        self.y = np.exp(self._log_y)
-        uphill = (g * (self.y - before)).sum(axis=-1, keepdims=True) > 0
-        self._k = np.where(uphill, 0.0, self._k)
-        self._log_z = np.where(uphill, self._log_y, self._log_z)
-        share = 3 / (3 + self._k)
-        self.x = share * np.exp(self._log_z) + (1 - share) * self.y
+        k, before = self._k[rows] + 1, np.exp(self._log_y[rows])
+        log_z = mirror_step(self._log_z[rows], g, step * k / 3)
+        self._log_y[rows] = log_y = mirror_step(logarithms(self.x[rows]), g, step)
+        y = np.exp(log_y)
+        uphill = (g * (y - before)).sum(axis=-1, keepdims=True) > 0
+        self._k[rows] = np.where(uphill, 0.0, k)
+        self._log_z[rows] = np.where(uphill, log_y, log_z)
+        self._set_point(rows)
+
+    def _set_point(self, rows: NDArray[np.intp] | slice) -> None:
+        """Set x from y, z and k."""
+        share = 3 / (3 + self._k[rows])
+        self.x[rows] = share * np.exp(self._log_z[rows]) + (1 - share) * np.exp(self._log_y[rows])
+
+    def arrays(self) -> dict[str, Array]:
+        """Return a copy of the state, for a file.
+
+        Returns
+        -------
+        dict of str to array
+        """
+        return {"log_y": self._log_y.copy(), "log_z": self._log_z.copy(), "k": self._k.copy()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> AcceleratedMirrorDescent:
+        """Return the descent whose state `arrays` returned; its next steps are bit-identical.
+
+        Parameters
+        ----------
+        arrays : mapping of str to array
+            The state.
+
+        Returns
+        -------
+        AcceleratedMirrorDescent
+        """
+        descent = cls(np.ones_like(arrays["log_y"]))
+        descent._log_y, descent._log_z, descent._k = (arrays[name].copy() for name in ("log_y", "log_z", "k"))
+        descent._set_point(slice(None))
+        return descent

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schedules import epoch_decay
 from ..temperature import INITIAL_BIAS
 
 Array = NDArray[np.float64]
@@ -69,6 +68,12 @@ class ModelState(SavedState):
         The best cost at each cooling.
     finished : bool
         Whether cooling no longer improves the model.
+    averaged : int
+        The number of epochs in the mean model.
+    least_estimate : float
+        The least V(z) of an epoch.
+    overshot : bool
+        Whether the best model is to be restored after an epoch without an exact evaluation.
     """
 
     T: float
@@ -84,6 +89,9 @@ class ModelState(SavedState):
     past: tuple[float, ...] = ()
     levels: tuple[float, ...] = ()
     finished: bool = False
+    averaged: int = 0
+    least_estimate: float = np.inf
+    overshot: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,33 +109,36 @@ class ModelCooling(ABC):
         The number after the best model was restored, as the damped step may still be too long.
     patience : int
         The number of coolings that must have gained less than the tolerance before the fit ends.
+    first_step : float
+        The factor of the first step.
     """
 
     spacing: tuple[int, int] = (10, 40)
     spacing_growth: int = 8
     spacing_worse: int = 3
     patience: int = 2
+    first_step: float = 1.0
 
-    def init(
-        self, estimates: Array, temperatures: Array, T_min: float, initial_temperature: float | None = None
-    ) -> ModelState:
+    def init(self, value: float, T: float, T_min: float, initial_temperature: float | None = None) -> ModelState:
         """Return the state at the start of a fit.
 
         Parameters
         ----------
-        estimates, temperatures : arrays
-            Costs of a sample of problems, and the temperatures at which their chains show the initial relative bias.
+        value, T : float
+            The mean cost of a sample of problems, and of the temperatures at which their chains show the initial
+            relative bias.
         T_min : float
             The lowest temperature.
         initial_temperature : float, optional
-            The first temperature; by default the mean of ``temperatures``.
+            The first temperature; by default T.
 
         Returns
         -------
         ModelState
         """
-        value, T = float(estimates.mean()), max(float(temperatures.mean()), T_min)
-        state = ModelState(T, T_min, unit=T / (INITIAL_BIAS * value) if value > 0 else 1.0)
+        T = max(T, T_min)
+        unit = T / (INITIAL_BIAS * value) if value > 0 else 1.0
+        state = ModelState(T, T_min, unit=unit, step=self.first_step)
         if initial_temperature is None:
             return state
         return replace(state, T=initial_temperature, bias=state.bias * (initial_temperature / T))
@@ -152,9 +163,27 @@ class ModelCooling(ABC):
         """Return the state of a fit that is resumed: not finished if the tolerance is now lower than its last gain."""
         return replace(state, finished=state.finished and self.converged(state, tol))
 
+    def share(self, state: ModelState) -> float:
+        """Return the share of the next epoch's model in the mean model, which is the one that is evaluated."""
+        return 1.0
+
     @abstractmethod
-    def after_epoch(self, state: ModelState, change: float) -> ModelState:
-        """Return the state after an epoch whose step changed logarithms of weights by so much on average."""
+    def after_epoch(self, state: ModelState, change: float, estimate: float) -> ModelState:
+        """Return the state after an epoch.
+
+        Parameters
+        ----------
+        state : ModelState
+        change : float
+            By how much the step of the components changed logarithms of weights, on average.
+        estimate : float
+            The mean of V(z).
+
+        Returns
+        -------
+        ModelState
+            If it has ``overshot``, the best model is to be restored.
+        """
 
     @abstractmethod
     def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
@@ -176,32 +205,8 @@ class ModelCooling(ABC):
 
 
 @dataclass(frozen=True)
-class EpochDecay(ModelCooling):
-    r"""The paper's cooling: T falls by one factor every epoch, not below T_min, and steps stay as they are.
-
-    .. math:: T \leftarrow T \left(1 - \sqrt{1 / (m + \bar m)}\right)
-
-    Attributes
-    ----------
-    m : int
-        The number of points of the model's measures.
-    m_bar : float
-        The mean number of points of the data's measures.
-    """
-
-    m: int = 1
-    m_bar: float = 1.0
-
-    def after_epoch(self, state: ModelState, change: float) -> ModelState:
-        return replace(state, T=max(epoch_decay(state.T, self.m, self.m_bar), state.T_min))
-
-    def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
-        return replace(state, worse=False)
-
-
-@dataclass(frozen=True)
 class AdaptiveCooling(ModelCooling):
-    """Cooling by exact evaluations: the temperature is proportional to the relative bias and to the best cost.
+    """Cooling by exact evaluations of the mean model: T is proportional to the relative bias and to the best cost.
 
     Attributes
     ----------
@@ -223,11 +228,22 @@ class AdaptiveCooling(ModelCooling):
         The fit ends only below this relative bias: a larger one may hide what could still be gained.
     rise : float
         A model with more than this times the best cost is replaced by the best one.
+    first_rise, first_damping : float
+        Before the first exact evaluation, a V(z) of more than the first times the least one, and four standard
+        deviations above that, means steps that are far too long: they are damped by the second, and the fit returns to
+        the start.
+    noise : float
+        The standard deviation of the mean of V(z), in units of T: by the law of V(z) - V(g, h), a Gamma variate, about
+        the square root of the number of points of a problem over the number of problems.
+    memory : int
+        The mean model is the polynomial-decay average of Shamir and Zhang (2013) with this exponent: in epoch k the new
+        model has a share ``(memory + 1) / (memory + k)``. It has less of the chains' noise than the last model.
     gradient_growth, large_change : float
         Steps are damped when the gradient grows by this factor over its smallest value while logarithms of weights
         change by more than the second: the model oscillates.
     """
 
+    first_step: float = 2.0
     lag_ratio: float = 0.25
     follow_ratio: float = 0.5
     damping: float = 0.6
@@ -240,12 +256,23 @@ class AdaptiveCooling(ModelCooling):
     rise: float = 1.05
     gradient_growth: float = 1.5
     large_change: float = 0.04
+    first_rise: float = 1.1
+    first_damping: float = 0.3
+    noise: float = 0.0
+    memory: int = 3
 
-    def after_epoch(self, state: ModelState, change: float) -> ModelState:
+    def share(self, state: ModelState) -> float:
+        return (self.memory + 1) / (self.memory + 1 + state.averaged)
+
+    def after_epoch(self, state: ModelState, change: float, estimate: float) -> ModelState:
+        if not state.past and estimate > self.first_rise * state.least_estimate + 4 * self.noise * state.T:
+            step = self.first_damping * state.step
+            return replace(state, step=step, overshot=True, averaged=0, least_gradient=np.inf)
+        state = replace(state, overshot=False, least_estimate=min(estimate, state.least_estimate))
         gradient, step, least = change / state.step, state.step, state.least_gradient
         if change > self.large_change and gradient > self.gradient_growth * least:
             step, least = self.damping * step, gradient
-        return replace(state, step=step, least_gradient=min(least, gradient))
+        return replace(state, step=step, least_gradient=min(least, gradient), averaged=state.averaged + 1)
 
     def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
         observed = estimate / value - 1 if value > 0 else state.bias
@@ -261,7 +288,7 @@ class AdaptiveCooling(ModelCooling):
         """Damp the step where the model became worse or the chains lag; lengthen it where they follow."""
         damped = state.step * self.damping
         if state.worse:
-            return replace(state, step=damped, step_max=damped)
+            return replace(state, step=damped, step_max=damped, averaged=0)
         if observed < self.lag_ratio * state.bias:
             if state.step > self.short_step or state.levels:
                 return replace(state, step=damped)
