@@ -44,6 +44,7 @@ from gibbsot.solvers.oracle import Oracle
 
 K = 40
 LEVELS = (0.0012, 0.0010)
+FINE = 0.00071  # exact objective of a fit whose time is reported
 Steps = tuple[float, float]  # of components and memberships
 STEPS: tuple[Steps, ...] = ((1.5, 1.5), (2, 1.5), (2, 1), (1.5, 1), (1, 2), (3, 1))  # candidates for exact duals
 SINKHORN: tuple[Steps, float, int] = (8, 8), 1e-3, 20  # the best of a few steps; epsilon; iterations an epoch
@@ -112,7 +113,7 @@ class Watch:
         run: Any = model._run
         (shard,) = run.shards.shards
         if self.curve.due(self.seconds[-1][0], self.every) or self.curve[-1][1] > LEVELS[-1]:
-            self.evaluate(np.exp(shard.log_memberships) @ np.exp(run.log_components))
+            self.evaluate(shard.mean_memberships @ run.mean_components)
         if self.cold:
             shard.oracle.load_potentials(np.zeros_like(self.data.X))
         self.origin += np.array([time.process_time(), Watch.in_sweeps]) - now  # this method's time is not the model's
@@ -252,6 +253,7 @@ def digits(report: Report, data: Data, axes: list[Axes], peer: float, quick: boo
     model, watch = fit(data, 1.4 if quick else 1.1)
     ours = watch.curve
     report.fitted("default", model, watch, 0.0008)
+    report.row(f"      {1e3 * FINE:.2f}e-3 in", f"{ours.until(FINE):.3g} s")
     if not quick:
         longer, watched = fit(data, max_epochs=10 * model.max_epochs)
         report.fitted(f"at most {longer.max_epochs:,} epochs", longer, watched, 0.0007)
@@ -270,7 +272,7 @@ def digits(report: Report, data: Data, axes: list[Axes], peer: float, quick: boo
     tuned, epsilon, iterations = SINKHORN
     entropic = descend(data, tuned, by_sinkhorn(data, epsilon, iterations), 0, 4 if quick else 25)
     for level in LEVELS:
-        report.sooner("ot.sinkhorn", tuned, level, ours, entropic)
+        report.sooner("ot.sinkhorn", tuned, level, ours, entropic, 10 if level == LEVELS[-1] else 0)
     others = (exact[steps], plots.GREEN, "exact duals,\not.emd"), (entropic, BLUE, "entropic duals,\not.sinkhorn")
     long_run = ours if quick else watched.curve
     draw(axes[0], f"200 fives 28 x 28, {K} components", data.plain, *others, (long_run, plots.PINK, "Gibbs-OT"))
@@ -302,7 +304,10 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     seconds, in_sweeps = np.diff(watch.seconds, axis=0)[usual].mean(axis=0)
     sweeps = float(np.mean([model.history_[k].sweeps for k in usual]))
     T, P = model.history_[-1].temperature, model.memberships_ @ model.components_
-    dense, before = Oracle(DenseCost(data.cost.matrix(), np.float32), data.X, tau=model.tau), Watch.in_sweeps
+    dense, before = (
+        Oracle(DenseCost(data.cost.matrix(), np.float32), data.X, tau=model._resolved("tau")),
+        Watch.in_sweeps,
+    )
     done = dense(P, T)[2].sweeps.mean()
     native = seconds - in_sweeps + (Watch.in_sweeps - before) * sweeps / done
     plain = plain_epoch(data, P, T, round(sweeps)) * sweeps / round(sweeps)
@@ -311,7 +316,7 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     what = "   its sweeps in NumPy, float32, a matrix an image (8 images, scaled up)"
     report.row(what, f"{plain:.3g} s, {plain / seconds:.3g}x", f">= {least:g}x", plain >= least * seconds)
     share, all_share = (1 - swept / all for all, swept in ((seconds, in_sweeps), watch.seconds[-1]))
-    report.row("   its share outside the sweeps", f"{share:.0%}", "< 35%", share < 0.35)
+    report.row("   its share outside the sweeps", f"{share:.0%}", "<= 25%", share <= 0.25)
     what = "   that of the whole fit, with the initialisation of the chains and exact evaluations"
     report.row(what, f"{all_share:.0%}", "< 35%", all_share < 0.35)
     run: Any = model._run
@@ -319,10 +324,10 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     for _ in range(20):
         for n in times:
             run.shards.shards[0].oracle.n_jobs, start = n, time.perf_counter()
-            model._epoch(run)
+            run.epoch(model._settings(run))
             times[n].append(time.perf_counter() - start)
     ratio = min(times[1]) / min(times[2])
-    report.row("   n_jobs=2 against 1, by the clock, best of twenty", f"{ratio:.3g}x", ">= 1.6x", ratio >= 1.6)
+    report.row("   n_jobs=2 against 1, by the clock, best of twenty", f"{ratio:.3g}x", ">= 1.7x", ratio >= 1.7)
 
 
 def draw(ax: Axes, title: str, plain: float, *curves: tuple[Curve, str, str]) -> None:

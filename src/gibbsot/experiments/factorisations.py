@@ -145,8 +145,8 @@ def figure(
     claims = [
         Claim(
             "Components of the smoothed W-NMF are smoother than those of Gibbs-OT, which are sharper",
-            f"{smoothed.pixels:.0f} effective pixels a component against {paper.pixels:.0f} by the paper's algorithm and "
-            f"{ours.pixels:.0f} by ours",
+            f"{smoothed.pixels:.0f} effective pixels a component against {paper.pixels:.0f} by the paper's algorithm "
+            f"and {ours.pixels:.0f} by ours",
             smoothed.pixels > max(paper.pixels, ours.pixels),
         ),
         Claim(
@@ -160,14 +160,15 @@ def figure(
     ]
     sentence = (
         "Sharpness and noise of the components of each method; the titles have the exact mean transport cost of the "
-        "mixtures, where less is better. Then the exact mean costs of the algorithms of Gibbs-OT over epochs and CPU time, "
-        f"of at most {algorithms.IMAGES} images."
+        "mixtures, where less is better. Then the exact mean costs of the algorithms of Gibbs-OT over epochs and CPU "
+        f"time, of at most {algorithms.IMAGES} images."
     )
     header = ("method", "exact mean cost", "effective pixels", "outlying pixels", "seconds")
     rows = [(method, *each[1:-1], f"{each.seconds:.2f}") for method, each in found.items()]
     components = {method: each.components.round(9).tolist() for method, each in found.items()}
     data = [run.table(name, header, rows), run.record(f"{name}-components", components)]
-    points = [(method, point.epoch, f"{point.seconds:.3f}", point.cost) for method, each in fits.items() for point in each.curve]
+    curves = ((method, point) for method, each in fits.items() for point in each.curve)
+    points = [(method, point.epoch, f"{point.seconds:.3f}", point.cost) for method, point in curves]
     data.append(run.table(f"{name}-costs", ("algorithm", "epoch", "CPU seconds", "exact mean cost"), points))
     pictures = [run.picture(name, _draw(found, shape, cmap)), run.picture(f"{name}-costs", algorithms.draw(fits))]
     return Outcome(name, f"{K} components of {len(X)} {subject}", sentence, claims, pictures, data)

@@ -12,6 +12,5 @@ _LEVEL = 0.0020  # exact mean cost that the paper's algorithm should pass
 
 def run(run: Run) -> Outcome:
     """Fit the fives and compare the methods."""
-    fives, names = datasets.mnist_fives(), (PAPER, OURS, RANDOM, PLAIN)
-    options = {"level": _LEVEL, "names": names}
-    return factorisations.figure(run, "figure4", "handwritten fives", fives, (28, 28), "gray_r", **options)
+    fives, names, subject = datasets.mnist_fives(), (PAPER, OURS, RANDOM, PLAIN), "handwritten fives"
+    return factorisations.figure(run, "figure4", subject, fives, (28, 28), "gray_r", level=_LEVEL, names=names)

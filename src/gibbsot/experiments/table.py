@@ -49,9 +49,9 @@ def run(run: Run) -> Outcome:
         claims += [
             Claim(
                 f"{name}: {times.paper} s an epoch on a 3.3 GHz Core i5, K = 40",
-                f"{times.epoch:.3g} s by the paper's algorithm in one thread of this machine, with {times.sweeps:.0f} sweeps "
-                f"an image; {times.default:.3g} s by our default, with more sweeps. The processors differ, so the times "
-                "are not comparable",
+                f"{times.epoch:.3g} s by the paper's algorithm in one thread of this machine, with {times.sweeps:.0f} "
+                f"sweeps an image; {times.default:.3g} s by our default, with more sweeps. The processors differ: the "
+                "times are not comparable",
                 None,
             ),
             Claim(

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .nmf import WassersteinNMF
 
 _SAVED = ("n", "support", "dtype", "log_components", "best_components")  # fields of a fit's state, as they are
-_NEW = {name: np.asarray(getattr(ModelState, name)) for name in ("averaged", "least_estimate", "overshot")}  # since then
+_NEW = {
+    name: np.asarray(getattr(ModelState, name)) for name in ("averaged", "least_estimate", "overshot")
+}  # since then
 
 
 def save(model: WassersteinNMF, path: str | os.PathLike[str]) -> None:
@@ -110,7 +112,7 @@ def _model(
     """Return the model that arrays describe; its shards are in them too if they are not given."""
     cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
     given = npz.with_prefix(arrays, "parameter_")
-    parameters = {name: tuple(x.tolist()) if x.ndim else x.item() for name, x in given.items()}
+    parameters: dict[str, Any] = {name: tuple(x.tolist()) if x.ndim else x.item() for name, x in given.items()}
     if parameters.pop("cooling", "adaptive") == "paper":  # a parameter of older versions
         message = "cooling='paper' no longer exists: a resume cools adaptively; see algorithm='paper'"
         warnings.warn(f"path: the file is of an older version, and {message}", stacklevel=5)

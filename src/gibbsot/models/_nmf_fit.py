@@ -141,7 +141,7 @@ class FitState:
             self.log_components, self.mean_components, self.best_components = components
 
     def sample(self, D: Any, memberships: str) -> Sample[Mixture]:
-        """Return the sample that is evaluated exactly, with given components and the current, mean or best memberships."""
+        """Return the sample that is evaluated exactly, with components and the current, mean or best memberships."""
         return Sample(self.evaluated.indices, Mixture(fixed_point.components(D), memberships))
 
     def epochs(self, settings: Settings) -> Iterator[tuple[Epoch, str]]:

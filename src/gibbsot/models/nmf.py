@@ -29,7 +29,7 @@ from ..solvers.mirror_descent import logarithms
 from ..solvers.solve import solve_batch
 from . import _base, _nmf_files
 from ._costs import Metric, feature_cost
-from ._loop import Checkpoints, Epoch, run_epochs
+from ._loop import Checkpoints, run_epochs
 from ._mixture_shard import MixtureShard
 from ._nmf_fit import START_SAMPLE, FitState, Settings, start
 from ._nmf_online import Batch, StreamState, first_state, learn
@@ -365,7 +365,9 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         """
         check_is_fitted(self)
         D = self.components_.astype(np.float64)
-        solver = MembershipSolver(D, self.cost_, self.batch_size, tau=self._resolved("tau"), seed=self.seed_, n_jobs=self.n_jobs)
+        solver = MembershipSolver(
+            D, self.cost_, self.batch_size, tau=self._resolved("tau"), seed=self.seed_, n_jobs=self.n_jobs
+        )
         if sources.is_dask(X):
             from ..distributed.dask import map_rows
 
