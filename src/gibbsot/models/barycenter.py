@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike
 from ..core import costs, validation
 from ..core.costs import Cost
 from ..distributed import checkpoints
-from ..distributed.shard import Array
-from ..distributed.shards import Shards
 from ..solvers.free_measure import relative_gap
 from . import _barycenter_files as files
 from . import _base
