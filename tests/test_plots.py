@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from scipy import sparse
 
 from gibbsot import plots
-from gibbsot.models.nmf import Epoch
+from gibbsot.models._loop import Epoch
 from gibbsot.plots.style import label
 
 RNG = np.random.default_rng(0)

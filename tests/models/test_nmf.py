@@ -24,9 +24,10 @@ from gibbsot.core import native
 from gibbsot.distributed import fixed_point
 from gibbsot.distributed.shard import precision
 from gibbsot.distributed.shards import LocalShards
+from gibbsot.models._loop import Epoch
 from gibbsot.models._nmf_fit import _deviation
 from gibbsot.models._nmf_start import initial_factors
-from gibbsot.models.nmf import Epoch, WassersteinNMF
+from gibbsot.models.nmf import WassersteinNMF
 from gibbsot.sampling import sampler, schedules
 from gibbsot.solvers.mirror_descent import AcceleratedMirrorDescent
 from gibbsot.solvers.oracle import Oracle
