@@ -42,7 +42,7 @@ OPTIONS: dict[str, Any] = {
     "update": "full", "batch_size": 4,
 }  # fmt: skip
 STOPPED = 20.0  # seconds of SIGSTOP
-DEADLINE = 120.0  # seconds for a fit with its faults, beside the time that processes are stopped
+DEADLINE = 120.0  # seconds for a run with its faults on an idle machine, beside the time that processes are stopped
 STALL = 10.0  # seconds, the longest stall on an idle machine
 COMMAND = (sys.executable, "-c", "import sys; from gibbsot.cli import main; sys.exit(main(sys.argv[1:]))")
 
@@ -150,11 +150,14 @@ class Harness:
         Of the random moments.
     stopped : float
         Seconds of SIGSTOP.
+    seconds : float
+        The deadline of a run.
     """
 
-    def __init__(self, kills: int, runs: int, seed: int, stopped: float = STOPPED) -> None:
-        self.kills, self.runs, self.stopped = kills, runs, stopped
+    def __init__(self, kills: int, runs: int, seed: int, stopped: float = STOPPED, seconds: float = DEADLINE) -> None:
+        self.kills, self.runs, self.stopped, self.deadline = kills, runs, stopped, seconds
         self.client: Any = None
+        self.verbose = False
         self.rng, self.reference, self.rows = random.Random(seed), Reference(), dict[str, Row]()
 
     def run(self, name: str) -> None:
@@ -167,7 +170,7 @@ class Harness:
             with tempfile.TemporaryDirectory() as folder:
                 faults, row.runs = row.faults, row.runs + 1
                 try:
-                    with deadline(DEADLINE + extra):
+                    with deadline(self.deadline + extra):
                         quietly(lambda: scenario(row, Path(folder)))
                     row.recovered += 1
                 except Exception as error:
@@ -175,6 +178,8 @@ class Harness:
                     row.bad.append(f"{type(error).__name__}: {error}")
                 if row.faults == faults and row.runs > 3 * wanted:
                     row.bad.append("the fits end before a fault")
+            if self.verbose:
+                print(line(name, row), file=sys.stderr, flush=True)
         print(line(name, row), flush=True)
 
     @contextlib.contextmanager
@@ -187,12 +192,12 @@ class Harness:
     # Scenarios
 
     def command_line(self, row: Row, folder: Path) -> None:
-        """Kill the command line at a random moment, up to five times, and resume it."""
-        self._command_line(row, folder, 5)
+        """Kill the command line at a random moment, up to ten times, and resume it."""
+        self._command_line(row, folder, 10)
 
     def _command_line(self, row: Row, folder: Path, most: int) -> None:
         np.save(folder / "X.npy", data())
-        words = ["nmf", folder / "X.npy", "--components", 3, "--shape", SIDE, SIDE, "--epochs", 60, "--quiet"]
+        words = ["nmf", folder / "X.npy", "--components", 3, "--shape", SIDE, SIDE, "--epochs", 400, "--quiet"]
         words = [*COMMAND, *map(str, words)]
         whole, out = self._whole_command(words), folder / "out"
         killed = 0.0
@@ -201,8 +206,13 @@ class Harness:
             with subprocess.Popen(
                 [*words, "--out", str(out), "--checkpoint", "0", *again], stderr=subprocess.PIPE
             ) as run:
-                # about half of the kills before the first checkpoint is written, half between that and the end
-                limit = begun + self.rng.uniform(0.1, 1.3) * self.seconds
+                # a third of the kills while it starts, the others after it has written a checkpoint
+                if self.rng.random() < 2 / 3:
+                    before = modified(out / "model.npz")
+                    while run.poll() is None and modified(out / "model.npz") == before:
+                        time.sleep(0.005)
+                    begun = time.monotonic()
+                limit = begun + self.rng.uniform(0, 1.5)
                 while run.poll() is None and time.monotonic() < limit:
                     time.sleep(0.005)
                 if run.poll() is None:
@@ -231,7 +241,7 @@ class Harness:
                 words = [str(Path(folder, "X.npy")) if word.endswith("X.npy") else word for word in words]
                 np.save(Path(folder, "X.npy"), data())
                 begun = time.monotonic()
-                subprocess.run([*words, "--out", folder + "/out", "--checkpoint", "0"], check=True)
+                subprocess.run([*words, "--out", folder + "/out"], check=True)
                 self.seconds = time.monotonic() - begun
                 self.whole = {name: np.load(f"{folder}/out/{name}") for name in ("components.npy", "memberships.npy")}
         return self.whole
@@ -263,7 +273,7 @@ class Harness:
 
     def _pids(self, count: int, clock: Clock) -> list[int]:
         """Return the processes of the workers when so many of them are there."""
-        cluster, limit = self.client.cluster, time.monotonic() + DEADLINE
+        cluster, limit = self.client.cluster, time.monotonic() + self.deadline
         while not clock.ended.is_set() and time.monotonic() < limit:
             pids = [nanny.pid for nanny in cluster.workers.values() if nanny.status.name == "running" and nanny.pid]
             if min(len(pids), len(cluster.scheduler.workers)) >= count:
@@ -273,7 +283,7 @@ class Harness:
 
     def _disturbed(self, row: Row, clock: Clock, fault: Callable[[], None], checkpoint: Path | None) -> None:
         """Fit while a thread repeats a fault; compare the result."""
-        options = {} if checkpoint is None else {"checkpoint": checkpoint, "checkpoint_seconds": 1e-3}
+        options = {} if checkpoint is None else {"checkpoint": checkpoint, "checkpoint_seconds": 0.5}
 
         def disturb() -> None:
             clock.wait_for_epoch(0.0)
@@ -433,7 +443,7 @@ class Harness:
         import resource
 
         np.save(folder / "X.npy", data())
-        words = ["nmf", folder / "X.npy", "--components", 3, "--shape", SIDE, SIDE, "--epochs", 60, "--quiet"]
+        words = ["nmf", folder / "X.npy", "--components", 3, "--shape", SIDE, SIDE, "--epochs", 400, "--quiet"]
         words = [*COMMAND, *map(str, words)]
         whole, out = self._whole_command(words), folder / "out"
         words += ["--out", str(out)]
@@ -452,6 +462,14 @@ class Harness:
             subprocess.run([*words, *again], check=True)
         for name, expected in whole.items():
             np.testing.assert_array_equal(np.load(out / name), expected)
+
+
+def modified(path: Path) -> int:
+    """Return when a file was written, 0 if it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def pause(dask_worker: Any) -> None:
@@ -503,10 +521,13 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=5, help="of other scenarios")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stopped", type=float, default=STOPPED, help="seconds of SIGSTOP")
+    parser.add_argument("--deadline", type=float, default=DEADLINE, help="seconds of a run; more on a busy machine")
+    parser.add_argument("--verbose", action="store_true", help="print the row after each run")
     options = parser.parse_args(words)
     logging.getLogger("gibbsot").setLevel(logging.ERROR)  # each fault is a warning
     shared = {"worker", "two_workers", "client_killed", "damaged_checkpoint", "stopped_worker"}
-    harness = Harness(options.kills, options.runs, options.seed, options.stopped)
+    harness = Harness(options.kills, options.runs, options.seed, options.stopped, options.deadline)
+    harness.verbose = options.verbose
     print(HEAD)
     names = options.scenarios or list(SCENARIOS)
     with harness.three_workers() if shared & set(names) else contextlib.nullcontext():

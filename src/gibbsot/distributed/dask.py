@@ -403,7 +403,9 @@ def connected(scheduler: str | None, workers: int | None) -> Iterator[Any]:
     """Yield a client of the scheduler at an address, or of a new local cluster with the given number of processes."""
     with contextlib.ExitStack() as stack:
         if scheduler is None:
-            stack.enter_context(dask.config.set({"distributed.nanny.pre-spawn-environ": _ENVIRONMENT}))
+            # a worker that is killed starts again, which takes long on a busy machine; Dask would give up after 15 s
+            settings = {"nanny.pre-spawn-environ": _ENVIRONMENT, "deploy.lost-worker-timeout": f"{_WORKER_SECONDS} s"}
+            stack.enter_context(dask.config.set({f"distributed.{key}": value for key, value in settings.items()}))
             options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.ERROR}
             with _ignoring_interrupts():
                 scheduler = stack.enter_context(distributed.LocalCluster(n_workers=workers, **options))
