@@ -185,9 +185,19 @@ class Harness:
     @contextlib.contextmanager
     def three_workers(self) -> Iterator[None]:
         """Have a cluster that some scenarios share."""
-        with connected(None, 3) as self.client:
+        with contextlib.ExitStack() as self.cluster:
+            self.client = self.cluster.enter_context(connected(None, 3))
             yield
         self.client = None
+
+    def _renew_cluster(self) -> None:
+        """Start the cluster again if Dask has given up one of its workers, as it does on a busy machine."""
+        limit = time.monotonic() + 20
+        while len(self.client.cluster.scheduler.workers) < 3:
+            if time.monotonic() > limit:
+                self.cluster.close()
+                self.client = self.cluster.enter_context(connected(None, 3))
+            time.sleep(0.05)
 
     # Scenarios
 
@@ -290,7 +300,7 @@ class Harness:
             while not clock.ended.is_set():
                 fault()
 
-        clock.wait_until(lambda: len(self.client.cluster.scheduler.workers) >= 3)
+        self._renew_cluster()
         thread = threading.Thread(target=disturb, daemon=True)
         thread.start()
         try:

@@ -496,8 +496,11 @@ def test_a_file_with_columns_out_of_range_is_refused():
         ("h", lambda x: x.astype(str), "h: expected finite numbers"),
         ("sweep", lambda x: x + 0.5, "sweep: expected integers"),
         ("sweep", lambda x: x - 10**6, "sweep: expected integers of at least 0"),
+        ("sweep", lambda x: x.astype(np.uint64) + np.uint64(2**63), "sweep: expected integers"),
         ("max_sweeps", lambda x: x + 2**40, "max_sweeps: expected at most 1,000,000"),
         ("tau", lambda x: np.repeat(x, 3), "size 1"),
+        ("columns", lambda x: x.astype(float), "columns: expected integers, got float64"),
+        ("starts", lambda x: x.astype(float), "starts: expected integers, got float64"),
     ],
 )
 def test_a_file_with_impossible_chains_is_refused(name, change, message):

@@ -268,7 +268,7 @@ def _sparse(path: Path) -> Any:
     """Return the sparse matrix that ``scipy.sparse.save_npz`` wrote, or None for other files."""
     found = None
     if path.suffix.lower() == ".npz" and path.is_file():
-        with suppress(*READ_ERRORS):  # not a sparse matrix; `array` reports damage
+        with suppress(*READ_ERRORS, AttributeError, IndexError):  # not a sparse matrix; `array` reports damage
             with zipfile.ZipFile(path) as archive:
                 for entry in archive.namelist():  # no more is unpacked than the headers promise
                     check_entry(archive, entry, LONGEST_FORMAT if entry == FORMAT else None)

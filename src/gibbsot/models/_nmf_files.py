@@ -117,6 +117,7 @@ def _model(
         message = "cooling='paper' no longer exists: a resume cools adaptively; see algorithm='paper'"
         warnings.warn(f"path: the file is of an older version, and {message}", stacklevel=5)
     model = kind(cost=cost, **parameters)
+    model._check_parameters()
     model.components_, model.cost_, model.seed_ = arrays["components"], cost, int(arrays["seed"])
     model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
     if cost.shape[0] != model.n_features_in_:

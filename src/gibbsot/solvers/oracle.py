@@ -355,6 +355,9 @@ class Oracle:
         """
         cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
         shape = (len(arrays["starts"]) - 1, cost.shape[1])
+        for name in ("columns", "starts"):
+            if arrays[name].dtype.kind not in "iu":
+                raise ValueError(f"{name}: expected integers, got {arrays[name].dtype}")
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
         targets.sum_duplicates()  # there are none; SciPy notes it, so that no query of a shard changes the matrix
         tau, max_sweeps, seed = (int(arrays[name].item()) for name in ("tau", "max_sweeps", "seed"))
@@ -373,8 +376,9 @@ class Oracle:
         for name, x, like in (("sweep", oracle.sweep, oracle.ids), ("h", oracle._h, oracle._points.data)):
             if x.shape != like.shape:
                 raise ValueError(f"{name}: expected shape {like.shape}, got {x.shape}")
-        if oracle.sweep.dtype.kind not in "iu" or (oracle.sweep < 0).any():
+        if oracle.sweep.dtype.kind not in "iu" or (oracle.sweep < 0).any() or (oracle.sweep >= 2**62).any():
             raise ValueError(f"sweep: expected integers of at least 0, got {oracle.sweep.dtype}")
+        oracle.sweep = oracle.sweep.astype(np.int64)
         if oracle._h.dtype != cost.dtype or not np.isfinite(oracle._h).all():
             raise ValueError(f"h: expected finite numbers of {cost.dtype}, got {oracle._h.dtype}")
         return oracle
