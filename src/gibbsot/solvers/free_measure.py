@@ -100,8 +100,8 @@ class FreeMeasure:
     >>> from gibbsot import GridCost
     >>> ends = sparse.csr_array(np.eye(5)[[0, 4]])
     >>> problem = FreeMeasure(ends, np.array([0.5, 0.5]), GridCost(5, spacing=1.0))
-    >>> problem.upper(np.eye(5)[2])[0].round(9), round(problem.bound(problem.start()).value, 9)
-    (np.float64(4.0), 4.0)
+    >>> round(float(problem.upper(np.eye(5)[2])[0]), 9), round(problem.bound(problem.start()).value, 9)
+    (4.0, 4.0)
     """
 
     def __init__(
