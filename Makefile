@@ -96,6 +96,7 @@ bench-nmf: $(VENV)/bench
 
 bench-models: $(VENV)/bench $(VENV)/torch
 	$(RUN) benchmarks/barycenter.py
+	$(RUN) benchmarks/geometry.py
 	$(RUN) benchmarks/labels.py
 	$(RUN) benchmarks/torch_loss.py
 	$(RUN) benchmarks/losses.py

@@ -19,6 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from gibbsot import DenseCost, GridCost, PointCost, coulomb, distances
 from gibbsot.core import native
 
+compiled = pytest.mark.skipif(native.kernels() is None, reason="takes long, and says nothing of the kernels")
 GRIDS = {
     "line": GridCost(40),
     "images": GridCost((9, 7)),
@@ -146,6 +147,7 @@ def test_a_gap_is_kept():
     assert (loose != D).any()
 
 
+@compiled
 def test_for_a_precomputed_metric(fives):
     X = np.concatenate([fives[:10], fives[:10].reshape(-1, 28, 28)[:, ::-1].reshape(10, -1)])
     y = np.repeat([0, 1], 10)

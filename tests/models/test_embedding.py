@@ -17,6 +17,7 @@ from gibbsot import DenseCost, GridCost, PointCost, WassersteinEmbedding, Wasser
 from gibbsot.core import native
 
 GRID = GridCost((12, 10), spacing=1.0)
+compiled = pytest.mark.skipif(native.kernels() is None, reason="takes long, and says nothing of the kernels")
 
 
 def blob(row: float, column: float, a: float = 1.5, b: float = 1.0) -> np.ndarray:
@@ -202,6 +203,7 @@ def needed(ratios: np.ndarray) -> int:
     return int(np.searchsorted(np.cumsum(ratios), 0.95) + 1)
 
 
+@compiled
 def test_translated_and_scaled_copies_need_three_components(fives):
     X = copies(fives[0].reshape(28, 28), 30, shift=3)
     model = WassersteinPCA(cost=GridCost((28, 28)), reference=X[0]).fit(X)
@@ -209,6 +211,7 @@ def test_translated_and_scaled_copies_need_three_components(fives):
     assert needed(PCA().fit(X / X.sum(axis=1, keepdims=True)).explained_variance_ratio_) >= 10
 
 
+@compiled
 def test_scaled_copies_need_one_component_with_debiased_maps(fives):
     X = copies(fives[0].reshape(28, 28), 20, shift=0)
     cost = GridCost((28, 28))
@@ -240,6 +243,7 @@ def test_geodesics_pass_through_the_mean():
     np.testing.assert_allclose(path[2], model.inverse_transform([[0, step]])[0])
 
 
+@compiled
 def test_reconstructions_are_nearer_than_those_of_pixels(fives):
     cost, X = GridCost((28, 28)), fives[:60]
     model = WassersteinPCA(10, cost=cost, n_jobs=-1).fit(X)

@@ -19,6 +19,7 @@ from gibbsot.core.problems import Problem
 from gibbsot.models._bounds import NearestPoints, Projections, Refinement, first_bounds
 
 rng = np.random.default_rng(0)
+compiled = pytest.mark.skipif(native.kernels() is None, reason="takes long, and says nothing of the kernels")
 COSTS = {
     "line": GridCost(30),
     "grid": GridCost((6, 5)),
@@ -92,6 +93,7 @@ def test_neighbours_are_those_of_all_pairs(kind):
     assert 28 <= model.statistics_.solved <= 280
 
 
+@compiled
 def test_most_pairs_are_not_solved(fives):
     cost = GridCost((28, 28))
     model = WassersteinNeighbors(3, cost=cost).fit(fives[20:])

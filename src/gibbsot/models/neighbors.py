@@ -45,6 +45,10 @@ class SearchStatistics:
     refined: int = 0
     solved: int = 0
 
+    def note(self) -> str:
+        """Return how many pairs were solved, as text."""
+        return f"{self.solved:,} of {self.pairs:,} pairs solved"
+
 
 class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     r"""Exact nearest neighbours of measures in transport cost.
@@ -306,8 +310,8 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         with progress.bar("neighbours", self.verbose) as advance:
             for start in range(0, len(queries), step):
                 which = np.arange(start, min(start + step, len(queries)))
-                yield which, _Search(self, queries, which, own)
-                advance(len(which) / len(queries), f"{statistics.solved:,} of {statistics.pairs:,} pairs solved")
+                yield which, _Search(self, queries, which, own, advance)
+                advance(len(which) / len(queries), statistics.note())
 
 
 class _Search:
@@ -319,8 +323,15 @@ class _Search:
         Transport costs of the pairs that were solved, infinite elsewhere.
     """
 
-    def __init__(self, model: WassersteinNeighbors, queries: _sets.Rows, which: NDArray[np.intp], own: bool) -> None:
-        self._model, self._queries, self._which = model, queries, which
+    def __init__(
+        self,
+        model: WassersteinNeighbors,
+        queries: _sets.Rows,
+        which: NDArray[np.intp],
+        own: bool,
+        advance: progress.Advance,
+    ) -> None:
+        self._model, self._queries, self._which, self._advance = model, queries, which, advance
         features = model._features[which] if own else model._first.features(queries[which])
         self._lower = model._first(features, model._features)
         if own:
@@ -387,7 +398,8 @@ class _Search:
         pairs = self._which[i], j
         for which, found in _sets.solutions(self._queries, model._measures, pairs, model.cost_, n_jobs=model.n_jobs):
             self.values[i[which], j[which]] = [solution.value for solution in found]
+            model.statistics_.solved += len(found)
+            self._advance(0.0, model.statistics_.note())
         if len(i) and model.cost_.least() >= 0:
             self.values[i, j] = np.maximum(self.values[i, j], 0)
         self._open[i, j] = False
-        model.statistics_.solved += len(i)
