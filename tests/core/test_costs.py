@@ -374,3 +374,8 @@ def test_a_matrix_that_was_tampered_with_is_refused(level, shape):
     M.shape = shape
     with using(level), pytest.raises(ValueError, match="expected"):
         transforms(M)
+
+
+def test_an_axis_that_is_too_long_for_a_matrix():
+    with pytest.raises(ValueError, match=r"shape: an axis of 1,000,000 points takes.*PointCost for points on a line"):
+        GridCost(10**6)

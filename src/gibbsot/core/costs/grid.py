@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_LONGEST = 65_536  # points of an axis, whose matrix is stored
+
+
 class GridCost(Cost):
     r"""A cost on a grid in one to three dimensions that is a sum over the axes.
 
@@ -72,6 +75,11 @@ class GridCost(Cost):
             if shape is None:
                 raise ValueError("shape: expected the sides of the grid, or matrices instead")
             sides = validation.sides(shape)
+            if max(sides) > _LONGEST:
+                raise ValueError(
+                    f"shape: an axis of {max(sides):,} points takes a matrix of {8.0 * max(sides) ** 2:.1g} bytes; "
+                    f"expected at most {_LONGEST:,}, or PointCost for points on a line"
+                )
             spacings = validation.spacings(spacing, sides)
             axes = [_axis_cost(n, power, s) for n, s in zip(sides, spacings, strict=True)]
         else:
