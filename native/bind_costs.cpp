@@ -1,4 +1,5 @@
-// Operations on a cost: c-transforms, nearest points, means.
+// Operations on a cost: c-transforms, nearest points, means; and the range of an array.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -144,6 +145,7 @@ void bind_precision(nb::module_& m) {
 void bind_costs(nb::module_& m) {
     bind_precision<float>(m);
     bind_precision<double>(m);
+    m.def("extremes", [](const Matrix<const double>& x) { return extremes(x.data(), x.size()); }, nb::arg("x"));
 }
 
 }  // namespace gibbsot

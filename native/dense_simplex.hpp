@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -67,27 +68,41 @@ public:
         for (std::size_t i = 0; i < m1; ++i)
             for (std::size_t j = 0; j < m2; ++j) shift[j] = std::min(shift[j], C_.row(i)[j]);
         for (double& x : shift) x = x < kInf<double> ? -x : 0;
+        std::vector<Flow> left(a_);
         std::size_t open = m2;
-        for (std::size_t i = 0; i < m1; ++i) {
-            Flow left = a_[i];
+        // From row i to its nearest open column. Returns whether the row is hung: nothing can leave it any more.
+        const auto ship = [&](std::size_t i, bool last) {
             const Index u = static_cast<Index>(i);
-            bool emptied = false;
-            while (!emptied && open > 0) {
-                const auto [j, value] = least_of(i, shift.data());
-                if (!(value < kInf<double>)) break;
-                if (left < left_b[j] || (open == 1 && i + 1 < m1)) {
-                    basis_.hang(u, column_node(j), 0, left);
-                    left_b[j] -= left;
-                    keep_positive(left_b[j]);
-                    emptied = true;
-                } else {
-                    basis_.hang(column_node(j), u, 0, left_b[j]);
-                    left -= left_b[j];
-                    shift[j] = kInf<double>;
-                    --open;
-                }
+            const auto [j, value] = least_of(i, shift.data());
+            if (open == 0 || !(value < kInf<double>)) {
+                basis_.hang(u, basis_.root(), Tree::kNone, left[i]);
+                return true;
             }
-            if (!emptied) basis_.hang(u, basis_.root(), Tree::kNone, left);
+            if (left[i] < left_b[j] || (open == 1 && !last)) {
+                basis_.hang(u, column_node(j), 0, left[i]);
+                left_b[j] -= left[i];
+                keep_positive(left_b[j]);
+                return true;
+            }
+            basis_.hang(column_node(j), u, 0, left_b[j]);
+            left[i] -= left_b[j];
+            shift[j] = kInf<double>;
+            --open;
+            return false;
+        };
+        // in turn, so that no row takes what is nearer to others
+        std::vector<std::size_t> waiting(m1);
+        std::iota(waiting.begin(), waiting.end(), std::size_t{0});
+        while (!waiting.empty()) {
+            std::size_t kept = 0;
+            for (std::size_t k = 0; k < waiting.size(); ++k) {
+                const std::size_t i = waiting[k];
+                const bool last = kept == 0 && k + 1 == waiting.size();
+                bool hung = ship(i, last);
+                while (!hung && !is_positive(left[i])) hung = ship(i, last);
+                if (!hung) waiting[kept++] = i;
+            }
+            waiting.resize(kept);
         }
         for (std::size_t j = 0; j < m2; ++j)
             if (basis_[column_node(j)].parent == Tree::kNone)
@@ -315,6 +330,10 @@ struct Support {
     std::vector<double> p, q;
 
     Support(CostView C, const double* all_p, const double* all_q) {
+        rows.reserve(C.rows);
+        columns.reserve(C.columns);
+        p.reserve(C.rows);
+        q.reserve(C.columns);
         for (std::size_t i = 0; i < C.rows; ++i)
             if (all_p[i] > 0) {
                 rows.push_back(static_cast<std::int32_t>(i));

@@ -4,11 +4,13 @@
 // therefore bit-identical for every width.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace gibbsot {
 
@@ -109,6 +111,35 @@ inline T lowest(V v) {
         store(lanes, v);
         return lowest<T>(minimum(load_as<Half>(lanes), load_as<Half>(lanes + sizeof(V) / sizeof(T) / 2)));
     }
+}
+
+// The least and the largest of n entries; both are NaN if one is.
+inline std::pair<double, double> extremes(const double* x, std::size_t n) {
+    constexpr std::size_t W = kLanes<double>;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    double low = kInf<double>, high = -kInf<double>;
+    std::size_t i = 0;
+    if (n >= W) {
+        Vec<double> least = load(x), minus_largest = -least, seen = least;  // seen: NaN where one was
+        for (; i + W <= n; i += W) {
+            const Vec<double> here = load(x + i);
+            least = minimum(least, here);
+            minus_largest = minimum(minus_largest, -here);
+            seen = here == here ? seen : here;
+        }
+        low = lowest<double>(least);
+        high = -lowest<double>(minus_largest);
+        double lanes[W];
+        store(lanes, seen);
+        for (const double lane : lanes)
+            if (lane != lane) return {nan, nan};
+    }
+    for (; i < n; ++i) {
+        if (x[i] != x[i]) return {nan, nan};
+        low = std::min(low, x[i]);
+        high = std::max(high, x[i]);
+    }
+    return {low, high};
 }
 
 // A sum in kLineLanes lanes that are added as a tree: bit-identical for every vector width.

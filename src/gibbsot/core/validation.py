@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
+from . import native
+
 Array = NDArray[np.floating]
 
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
@@ -335,7 +337,11 @@ def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> bool:
 
 
 def _range(x: Array) -> tuple[float, float]:
-    """Return the least and the largest entry; for small arrays faster than the methods of the array."""
+    """Return the least and the largest entry, NaN if there is one; must be fast for small arrays."""
+    module = native.kernels()
+    if module is not None and x.dtype == np.float64 and x.ndim == 2 and x.flags.c_contiguous:
+        low, high = module.extremes(x)
+        return low, high
     return float(np.minimum.reduce(x, axis=None)), float(np.maximum.reduce(x, axis=None))
 
 

@@ -163,7 +163,7 @@ def cross(
     """
     run = run or Run(threads=max(1, native.threads(n_jobs) // len(problem)))
     chosen = ["crossover"] * len(problem) if max_rounds == 1 else methods(problem)
-    for method in sorted(set(chosen)):
+    for method in sorted(set(chosen)) if run.reports else ():
         run.report("%d problems of %d x %d points by %s", chosen.count(method), *problem.cost.shape, method)
     cost = problem.cost.astype(np.float64)  # one copy for all problems
     found: dict[int, Solution] = {}
@@ -226,7 +226,9 @@ def _all_arcs_of_batch(
     problem: Problem, cost: Cost, which: list[int], n_jobs: int | None, warm_start: list[Solution] | None, run: Run
 ) -> list[Solution]:
     """Solve problems on all arcs of one matrix."""
-    p, q = problem.given if len(which) == len(problem) else (x[which] for x in problem.given)
+    p, q = problem.given
+    if len(which) < len(problem):
+        p, q = p[which], q[which]
     C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
     basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
     threads, found = native.threads(n_jobs), []

@@ -63,7 +63,7 @@ class DenseSolutions:
     """
 
     status: list[str]
-    _info: Array  # value, lower, upper, size, entries, pivots, feasibility and whether time ran out
+    _info: list[list[float]]  # value, lower, upper, size, entries, pivots, feasibility and whether time ran out
     _problems: tuple[Array, Array, Array]
     _potentials: tuple[Array, Array]
     _arcs: tuple[NDArray[np.int32], NDArray[np.int32], Array]
@@ -75,22 +75,26 @@ class DenseSolutions:
     @property
     def value(self) -> Array:
         """The costs of the plans."""
-        return self._info[:, 0]
+        return self._column(0)
 
     @property
     def lower(self) -> Array:
         """Lower bounds."""
-        return self._info[:, 1]
+        return self._column(1)
 
     @property
     def upper(self) -> Array:
         """Upper bounds."""
-        return self._info[:, 2]
+        return self._column(2)
 
     @property
     def pivots(self) -> NDArray[np.int64]:
         """Numbers of pivots."""
-        return self._info[:, 5].astype(np.int64)
+        return self._column(5).astype(np.int64)
+
+    def _column(self, k: int) -> Array:
+        """Return a number of every problem."""
+        return np.array([row[k] for row in self._info])
 
     def __getitem__(self, b: int) -> Solution:
         """Return the solution of problem b; its plan and potentials are computed when first used."""
@@ -139,7 +143,7 @@ class DenseSolutions:
         i, j, mass = self._arcs
         if mass.shape[1] == 0:
             raise ValueError("plan: solve with plan=True to have plans")
-        n = int(self._info[b, 4])
+        n = int(self._info[b][4])
         return i[b, :n], j[b, :n], mass[b, :n]
 
 
@@ -147,7 +151,7 @@ class DenseSolution(Solution):
     """One of a batch of solutions."""
 
     def __init__(self, batch: DenseSolutions, b: int) -> None:
-        value, lower, upper = batch._info[b, :3].tolist()
+        value, lower, upper, *_ = batch._info[b]
         vars(self).update(
             value=value, lower=lower, upper=upper, status=batch.status[b], rounds=1, _batch=batch, _index=b
         )
@@ -211,8 +215,9 @@ def solve_dense(
     (2.0, array([0]))
     """
     C = np.ascontiguousarray(C, np.float64)
-    p, q = (np.ascontiguousarray(x, np.float64).reshape(-1, m) for x, m in zip((p, q), C.shape, strict=True))
-    n, (m1, m2) = len(p), C.shape
+    m1, m2 = C.shape
+    p, q = np.ascontiguousarray(p, np.float64).reshape(-1, m1), np.ascontiguousarray(q, np.float64).reshape(-1, m2)
+    n = len(p)
     f, g, info = np.empty((n, m1)), np.empty((n, m2)), np.empty((n, 8))
     capacity = (n, m1 + m2 if plan else 0)
     i, j, mass = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
@@ -225,11 +230,11 @@ def solve_dense(
         C, p=p, q=q, from_i=from_i, from_j=from_j, n_threads=threads, seconds=run.seconds, stop=run.flag, f=f, g=g,
         i=i, j=j, mass=mass, info=info,
     )  # fmt: skip
+    found = info.tolist()
     states = [
-        _status(lower, upper, size, feasible, stopped)
-        for _, lower, upper, size, _, _, feasible, stopped in info.tolist()
+        _status(lower, upper, size, feasible, stopped) for _, lower, upper, size, _, _, feasible, stopped in found
     ]
-    return DenseSolutions(states, info, (C, p, q), (f, g), (i, j, mass), threads)
+    return DenseSolutions(states, found, (C, p, q), (f, g), (i, j, mass), threads)
 
 
 def _status(lower: float, upper: float, size: float, feasible: float, stopped: float) -> str:
