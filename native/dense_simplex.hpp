@@ -10,26 +10,9 @@
 #include "double_double.hpp"
 #include "forest.hpp"
 #include "preorder_tree.hpp"
-#include "simd.hpp"
+#include "pricing.hpp"
 
 namespace gibbsot {
-
-// min_j (c_j + x_j) over n entries
-inline double least_sum(const double* c, const double* x, std::size_t n) {
-    constexpr std::size_t W = kLanes<double>;
-    std::size_t j = 0;
-    double least = kInf<double>;
-    if (n >= 4 * W) {
-        Vec<double> acc[4];
-        for (std::size_t k = 0; k < 4; ++k) acc[k] = load(c + k * W) + load(x + k * W);
-        for (j = 4 * W; j + 4 * W <= n; j += 4 * W)
-            for (std::size_t k = 0; k < 4; ++k) acc[k] = minimum(acc[k], load(c + j + k * W) + load(x + j + k * W));
-        for (; j + W <= n; j += W) acc[0] = minimum(acc[0], load(c + j) + load(x + j));
-        least = lowest<double>(minimum(minimum(acc[0], acc[1]), minimum(acc[2], acc[3])));
-    }
-    for (; j < n; ++j) least = std::min(least, c[j] + x[j]);
-    return least;
-}
 
 // The costs between the points of two supports, row by row.
 struct CostView {
@@ -136,7 +119,7 @@ public:
     // milliseconds' worth of work, returns true. Returns false where infinite costs forbid every plan.
     template <class Pause>
     bool optimise(Pause pause) {
-        if (pause()) return stop();
+        if (pause() || (C_.columns >= kMany && !pivot_near(pause))) return stop();
         const double most = 16.0 * static_cast<double>(C_.rows + C_.columns) * largest_;
         for (;;) {
             for (int repeat = 0; repeat < 4; ++repeat) {
@@ -214,6 +197,49 @@ private:
         return false;
     }
 
+    // Pivots on the near arcs of all rows, which are found anew until they allow few pivots. Returns whether it was not
+    // stopped.
+    template <class Pause>
+    bool pivot_near(Pause pause) {
+        const std::size_t m1 = C_.rows, m2 = C_.columns;
+        const double* y = basis_.y();
+        const double* yc = y + m1;
+        const auto few = static_cast<std::int64_t>(m1 + m2) / 8, many = 50 * static_cast<std::int64_t>(m1 + m2);
+        NearArcs near(m1);
+        std::size_t work = 0;
+        for (std::int64_t made = few; made >= few && made < many;) {
+            if (pause()) return false;
+            for (std::size_t i = 0; i < m1; ++i) near.find(i, C_.row(i), yc, m2);
+            const std::int64_t before = basis_.pivots();
+            std::size_t i = 0, found = 0;
+            for (made = 0; made < many && found < m1; made = basis_.pivots() - before) {
+                double best = 0;
+                std::size_t scanned = 0, column = 0;
+                for (found = m1; scanned < m1 && (found == m1 || scanned % kBlock != 0); ++scanned) {
+                    const double least = near.least_of(i, yc), reduced = least - y[i];
+                    if (reduced < best && reduced < -4 * kUlp * std::abs(y[i])) {
+                        const std::size_t j = near.column_of(i, yc, least);
+                        const double terms = std::abs(y[i]) + std::abs(yc[j]) + std::abs(C_.row(i)[j]);
+                        if (reduced < -4 * kUlp * terms) {
+                            best = reduced;
+                            found = i;
+                            column = j;
+                        }
+                    }
+                    if (++i == m1) i = 0;
+                }
+                if (found < m1) basis_.pivot(static_cast<Index>(found), column_node(column), 0, best);
+                work += scanned * NearArcs::kClasses + 8 * (m1 + m2);
+                if (work > 20'000'000) {
+                    work = 0;
+                    if (pause()) return false;
+                }
+            }
+            basis_.refresh([&](Index v) { return tree_cost(v); });
+        }
+        return true;
+    }
+
     // Returns whether it was not stopped.
     template <class Pause>
     bool pivot_all(Pause pause) {
@@ -260,6 +286,9 @@ private:
             }
         }
     }
+
+    static constexpr std::size_t kMany = 640;  // columns from which near arcs pay
+    static constexpr std::size_t kBlock = 16;  // rows of which the least arc enters
 
     CostView C_;
     std::vector<Flow> a_, b_;

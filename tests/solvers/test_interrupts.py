@@ -28,6 +28,8 @@ WORK = {
     "k-d queries": "long_queries()",
     "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]))",
     "crossovers in threads": "long_crossovers()",
+    "costs of their own, all arcs": "gibbsot.solve_batch(None, None, list(rng.random((4, 2500, 2500))), n_jobs=2)",
+    "costs of their own, points": "gibbsot.solve_batch(None, None, [gibbsot.PointCost(X, X + 1)] * 4, n_jobs=2)",
 }
 PREPARE = """
     import signal, sys, time

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import ot
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
 from gibbsot.core import native
@@ -33,7 +33,7 @@ def highs(C, p, q):
 
 
 @pytest.mark.parametrize("kind", ["random", "plane", "integer"])
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 7), (7, 1), (5, 9), (30, 20), (150, 170)])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 7), (7, 1), (5, 9), (30, 20), (150, 170), (60, 700)])
 def test_dense_agrees_with_pot_and_highs(kind, n, m):
     C, p, q = random_problem(n, m, kind)
     answer = solve_dense(C, p, q)
@@ -46,6 +46,31 @@ def test_dense_agrees_with_pot_and_highs(kind, n, m):
     np.testing.assert_allclose(plan.sum(axis=0), q / q.sum(), rtol=1e-14)
     assert plan.nnz <= n + m - 1
     assert (answer.f[0][:, None] + answer.g[0] <= C).all()
+
+
+@pytest.mark.parametrize("tiny", [1.0, 1e-30])
+@pytest.mark.parametrize("forbidden", [0.0, 0.7])
+def test_near_arcs_of_many_columns(forbidden, tiny):
+    rng = np.random.default_rng(2)
+    n, m = 40, 643
+    C, p, q = np.floor(50 * rng.random((n, m))), rng.random(n), rng.random(m)
+    C[(rng.random((n, m)) < forbidden) & (np.arange(m) % n != np.arange(n)[:, None])] = np.inf
+    C[:, 1::3] = C[:, 0:-1:3]  # duplicates
+    p[::7], q[::5] = tiny, tiny
+    answer = solve_dense(C, p, q)
+    assert answer.status == ["optimal"]
+    large = np.where(np.isfinite(C), C, 1e6)
+    assert answer.upper[0] == pytest.approx(ot.emd2(p / p.sum(), q / q.sum(), large), rel=1e-9)
+    assert answer.lower[0] <= answer.upper[0]
+    assert (answer.f[0][:, None] + answer.g[0] <= C).all()
+
+
+def test_near_arcs_of_an_assignment():
+    C = np.random.default_rng(3).random((700, 700))
+    i, j = linear_sum_assignment(C)
+    answer = solve_dense(C, np.ones(700), np.ones(700))
+    assert answer.status == ["optimal"]
+    assert answer.upper[0] == pytest.approx(C[i, j].mean(), rel=1e-12)
 
 
 def test_dense_batch_does_not_depend_on_threads():

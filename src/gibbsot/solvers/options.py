@@ -49,22 +49,22 @@ class Options:
         Whether chains ended before their last sweep.
     """
 
-    method: str
-    gap: float | None
-    normalize: bool
-    penalty: float | None
-    mass: float | None
-    max_seconds: float | None
-    max_memory: float | None
-    warm_start: Any
-    n_sweeps: int | None
-    schedule: Schedule | None
-    pinned: bool
-    diagnostics: bool
-    tau: int | None
-    seed: int | None
-    n_jobs: int | None
-    verbose: bool
+    method: str = "exact"
+    gap: float | None = None
+    normalize: bool = False
+    penalty: float | None = None
+    mass: float | None = None
+    max_seconds: float | None = None
+    max_memory: float | None = None
+    warm_start: Any = None
+    n_sweeps: int | None = None
+    schedule: Schedule | None = None
+    pinned: bool = False
+    diagnostics: bool = False
+    tau: int | None = None
+    seed: int | None = None
+    n_jobs: int | None = None
+    verbose: bool = False
     ids: ArrayLike | None = None
     chains: dict[str, Any] = field(init=False)
     cut: bool = field(init=False, default=False)
@@ -86,7 +86,8 @@ class Options:
         """
         for name in removed:
             raise TypeError(f"{name}: {_REMOVED.get(name, 'is no argument of solve or solve_batch')}")
-        return cls(**{name: x for name, x in arguments.items() if name in _NAMES})
+        given = {name: arguments[name] for name, x in _DEFAULTS if arguments.get(name, x) is not x}
+        return cls(**given) if given else _PLAIN  # which takes less time than to check them again
 
     def __post_init__(self) -> None:
         given = ((name, getattr(self, name)) for name in _CHAINS)
@@ -149,7 +150,8 @@ class Options:
     def _run(self, n: int) -> AbstractContextManager[Run]:
         """Return the run of a call with n problems."""
         label, endless = ("transport", True) if self.method == "exact" else ("Gibbs-OT", False)
-        seconds, memory = (math.inf if x is None else float(x) for x in (self.max_seconds, self.max_memory))
+        seconds = math.inf if self.max_seconds is None else float(self.max_seconds)
+        memory = math.inf if self.max_memory is None else float(self.max_memory)
         threads = max(1, native.threads(self.n_jobs) // n)
         return reported_run(label, self.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
 
@@ -186,7 +188,8 @@ class Options:
             )
 
 
-_NAMES = frozenset(Options.__dataclass_fields__) - {"chains", "cut"}
+_DEFAULTS = [(name, x.default) for name, x in Options.__dataclass_fields__.items() if x.init]
+_PLAIN = Options()
 
 
 def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:
