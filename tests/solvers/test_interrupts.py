@@ -29,7 +29,7 @@ WORK = {
     "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]))",
     "crossovers in threads": "long_crossovers()",
     "costs of their own, all arcs": "gibbsot.solve_batch(None, None, list(rng.random((4, 2500, 2500))), n_jobs=2)",
-    "costs of their own, points": "gibbsot.solve_batch(None, None, [gibbsot.PointCost(X, X + 1)] * 4, n_jobs=2)",
+    "costs of their own, points": "gibbsot.solve_batch(None, None, [clouds] * 4, n_jobs=2)",
 }
 PREPARE = """
     import signal, sys, time
@@ -42,6 +42,7 @@ PREPARE = """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = np.random.default_rng(0)
     X = rng.random((120000, 2))
+    clouds = gibbsot.PointCost(X[:60000], X[60000:])
     one_hot = rng.random((2, 4000))
     one_hot[0, 1:] = 0
     pair = gibbsot.problem(*rng.dirichlet(np.ones(2500), (2, 4)), rng.random((2500, 2500)))

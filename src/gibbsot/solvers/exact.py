@@ -197,7 +197,12 @@ def cross(
 
 
 def in_threads(work: Callable[[int], T], items: Iterable[int], n_jobs: int | None) -> list[T]:
-    """Return the results of some work in threads; an error or Ctrl-C ends what is queued and what the kernels do."""
+    """Return the results of some work in threads; an error or Ctrl-C ends what is queued and what the kernels do.
+
+    One thread is the caller's: inside another call's threads the kernels then see that one's end.
+    """
+    if native.threads(n_jobs) == 1:
+        return [work(item) for item in items]
     module = native.kernels()
     stop = None if module is None else module.StopFlag()
     with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop and stop.watch) as pool:
