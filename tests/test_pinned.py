@@ -378,7 +378,9 @@ def classifier(histograms: bool = False, n_jobs: int | None = None) -> Found:
         y = 0.8 * np.eye(4)[labels] + 0.2 * weights(30, 80, 4)
         truth = y[::4]
     between = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
-    model = WassersteinClassifier(between, max_epochs=80, tau=15, tol=1e-2, random_state=7, n_jobs=n_jobs).fit(X, y)
+    options: Found = {} if histograms else {"classes": ["a", "b", "c", "d"]}
+    options |= {"max_epochs": 80, "tau": 15, "tol": 1e-2, "random_state": 7, "n_jobs": n_jobs}
+    model = WassersteinClassifier(between, **options).fit(X, y)
     names = ("coef_", "intercept_", "objective_", "n_iter_", "classes_")
     found = {name: getattr(model, name) for name in names} | of_history(model)
     found |= {"probabilities": model.predict_proba(new), "top": model.predict_top(new, 2)}

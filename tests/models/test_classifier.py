@@ -108,7 +108,8 @@ def test_labels_that_can_be_separated(cost):
     """By name; it stops by itself."""
     X, y = along_a_line()
     names = np.array(["e", "d", "c", "b", "a"])[y]
-    model = estimator(cost=None if cost is None else cost[::-1, ::-1], alpha=1e-5, max_epochs=400).fit(X, names)
+    given = {} if cost is None else {"cost": cost[::-1, ::-1], "classes": np.unique(names)}
+    model = estimator(**given, alpha=1e-5, max_epochs=400).fit(X, names)
     assert list(model.classes_) == ["a", "b", "c", "d", "e"]
     assert model.score(X, names) == 1
     assert model.score(*(along_a_line(seed=1)[0], names)) == 1
@@ -426,6 +427,8 @@ def test_classes_that_a_fold_lacks():
     )
     with pytest.raises(ValueError, match=message):
         estimator(cost=line[:3, :3], classes=["low", "medium", "high"]).fit(X, names)
+    with pytest.warns(UserWarning, match=r"in the sorted order of the labels, \['high', 'low', 'medium'\]; classes="):
+        estimator(cost=line[:3, :3]).fit(X, names)
     ordered = ["high", "low", "medium"]
     assert estimator(classes=ordered).fit(X, names).classes_.tolist() == ordered
     model = estimator(classes=["low", "medium", "high"]).fit(X, np.eye(3)[y])  # columns have any order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -93,7 +94,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Weights of labels, as in scikit-learn: they multiply those of the samples. Not for histograms.
     classes : array of shape (K,), optional
         All labels, for data that may lack some, in the order of the cost and of ``label_vectors``: sorted, otherwise it
-        is an error that shows both orders. For histograms the names of the columns. By default the labels of y.
+        is an error that shows both orders. For histograms the names of the columns. By default the labels of y, with a
+        warning if they are names and a cost is given.
     label_vectors : array of shape (K, d), optional
         An embedding of each label, in the order of ``classes_``, from which a metric builds the cost.
 
@@ -122,7 +124,7 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     >>> x = np.linspace(0, 1, 60)[:, None]
     >>> sizes = np.repeat(["1 small", "2 medium", "3 large"], 20)
     >>> cost = [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
-    >>> model = WassersteinClassifier(cost, random_state=0).fit(x, sizes)
+    >>> model = WassersteinClassifier(cost, classes=np.unique(sizes), random_state=0).fit(x, sizes)
     >>> model.predict([[0.1], [0.5]]).tolist(), model.predict_top([[0.9]], 2).tolist()
     (['1 small', '2 medium'], [['3 large', '2 medium']])
     """
@@ -198,6 +200,14 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if weights is not None:
             X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         self.cost_ = _between_labels(self.cost, self.classes_, self.label_vectors)
+        named = y.ndim == 1 and self.classes_.dtype.kind not in "iufb"
+        if named and self.classes is None and (self.label_vectors is not None or self.cost is not None):
+            warnings.warn(
+                f"the cost is taken to be in the sorted order of the labels, {self.classes_.tolist()}; "
+                "classes= says that it is",
+                UserWarning,
+                stacklevel=2,
+            )
         seed, Y = _base.seed(self.random_state), self._histograms(y)
         units = costs.in_units(self.cost_).single()
         oracle = Oracle(units.cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
