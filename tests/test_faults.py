@@ -20,7 +20,7 @@ def test_every_fault_once(capfd, monkeypatch):
     import faults
 
     monkeypatch.setenv("POT_BACKEND_DISABLE_PYTORCH", "1")  # POT would load it in every worker
-    assert faults.main(["--kills", "2", "--runs", "1", "--stopped", "3", "--seed", "1"]) == 0
+    assert faults.main(["--kills", "2", "--runs", "1", "--stopped", "3", "--seed", "1", "--deadline", "300"]) == 0
     printed = capfd.readouterr().out
     for name in faults.SCENARIOS.values():
         assert name in printed
