@@ -670,7 +670,6 @@ def test_the_papers_cooling_ends_at_the_lowest_temperature():
         ({"init": (BUMPS, BUMPS)}, "init: algorithm='paper' sets it to 'random'"),
         ({"step_size": (20.0, 2.0)}, "step_size: algorithm='paper' sets it to 2.0"),
         ({"step_size": 3}, "step_size: algorithm='paper' sets it to 2.0; expected None, got 3"),
-        ({"tau": 50}, "tau: algorithm='paper' sets it to 5; expected None, got 50"),
     ],
 )
 def test_what_the_papers_algorithm_sets_cannot_be_set(options, message):

@@ -64,7 +64,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
     algorithm : {"adaptive", "paper"}
         "adaptive" evaluates a sample of measures exactly every ten epochs or more: it shortens the steps if the chains
         lag, cools if the cost has stalled, and returns to the best model if the cost has risen. "paper" is the
-        algorithm that the paper prints [1]_: a random start, ``step_size=2`` and ``tau=5``, online mirror descent for
+        algorithm that the paper prints [1]_: a random start, ``step_size=2``, online mirror descent for
         components with the sum of their gradients, accelerated mirror descent with restarts for memberships, and
         ``T <- T (1 - sqrt(1 / (m + m_bar)))`` after every epoch. Exact evaluations then only record the best model.
     step_size : float or pair of float, optional
@@ -81,8 +81,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         The start: scikit-learn's NMF, slightly smoothed, which is the default; random mixtures of the data; or
         components and the memberships of all measures with mass.
     tau : int, optional
-        The lag of the chains' mixing test, 50 by default. Chains follow the model more closely with a larger one, in
-        more sweeps.
+        The lag of the chains' mixing test, 50 by default, and 5 for the paper's algorithm. Chains follow the model more
+        closely with a larger one, in more sweeps.
     tol : float
         The fit stops when two coolings have gained less than this, relative to the cost. The paper's never does.
     random_state : int, RandomState or None
@@ -472,8 +472,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         if not pair and (not isinstance(init, str) or init not in ("nmf", "random")):
             raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {init!r}")
         if self.algorithm == "paper":
-            for name, value in _DEFAULTS["paper"].items():
-                given = getattr(self, name)
+            for name in ("step_size", "init"):
+                given, value = getattr(self, name), _DEFAULTS["paper"][name]
                 if given is not None and not (isinstance(given, str | Real) and given == value):
                     raise ValueError(f"{name}: algorithm='paper' sets it to {value!r}; expected None, got {given!r}")
 
