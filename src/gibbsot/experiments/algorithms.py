@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from .. import plots
 from ..core.costs import GridCost, mean_cost
@@ -88,7 +90,7 @@ class _Watch:
         if not self.curve or model.n_iter_ >= max(self.curve[-1].epoch + 1, _POINTS * self.curve[-1].epoch):
             run: Any = model._run
             (shard,) = run.shards.shards
-            self.evaluate(np.exp(shard.log_memberships[self.rows]) @ np.exp(run.log_components), model.n_iter_)
+            self.evaluate(shard.mean_memberships[self.rows] @ run.mean_components, model.n_iter_)
 
     def evaluate(self, P: Array, epoch: int) -> None:
         now = time.process_time()
@@ -108,7 +110,9 @@ def fit(run: Run, name: str, X: Array, cost: GridCost, K: int, init: Any) -> Fit
         PLAIN: {"init": "random", "step_size": 2.0, "tau": 5},
     }[name]
     model = WassersteinNMF(K, cost=cost, max_epochs=epochs, random_state=run.seed, n_jobs=run.n_jobs, **options)
-    model.set_params(callbacks=[watch]).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the curve shows it
+        model.set_params(callbacks=[watch]).fit(X)
     watch.evaluate(model.memberships_[watch.rows] @ model.components_, model.n_iter_)
     return Fit(model, watch.curve)
 
