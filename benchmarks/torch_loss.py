@@ -2,10 +2,12 @@
 
     python benchmarks/torch_loss.py
 
-From 7 x 7 blocks of a five the network predicts its 28 x 28 pixels. Both ways begin at one start; each has its own
-number of epochs and the best of a few learning rates. The loss chooses its temperature itself. At the learning rate
-found the chains run from three seeds, of which the worst counts. Seconds are CPU seconds of one thread, of one run,
-without the search for the learning rate. Exact losses are by crossover over all images and not timed.
+From 7 x 7 blocks of a five the network predicts its 28 x 28 pixels. All ways begin at one start. Chains
+(``method="gibbs"``, which choose their temperature themselves) and the exact duals of ``ot.emd`` have their own number
+of epochs and the best of a few learning rates; at the learning rate found the chains run from several seeds, of which
+the worst counts. Our exact duals, in every call, kept while little mass moves, or never solved again, have the learning
+rate and the epochs of ``ot.emd``. Seconds are CPU seconds of one thread, of one run, without the search for the
+learning rate. Exact losses of the trained networks are not timed.
 """
 
 from __future__ import annotations
@@ -33,6 +35,12 @@ from gibbsot.core import native
 from gibbsot.torch import WassersteinLoss
 
 SIDE, BLOCK, HIDDEN, BATCH = 28, 4, 128, 25
+DRIFTS = {
+    "our exact duals": 0.0,
+    "kept until 1 % has moved": 0.01,
+    "kept until 5 % has moved": 0.05,
+    "kept always": 2.0,
+}
 WEIGHT_THRESHOLD = 1e-12  # weights that are left out of exact solutions
 
 Array = NDArray[np.float64]
@@ -82,6 +90,9 @@ class Task:
         loss = WassersteinLoss(self.cost.astype(np.float32), method="gibbs", from_logits=True, seed=seed)
         return self.train(loss, epochs, rate)
 
+    def kept(self, epochs: int, rate: float, drift: float) -> Run:
+        return self.train(WassersteinLoss(self.cost, from_logits=True, drift=drift), epochs, rate)
+
     def exact(self, epochs: int, rate: float) -> Run:
         M = self.cost.matrix()
 
@@ -127,13 +138,16 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30, help="with exact duals, about 3 s each for 200 images")
     parser.add_argument("--times", type=float, default=3.5, help="as many epochs with the Wasserstein loss")
     parser.add_argument("--rates", type=float, nargs="+", default=[0.01, 0.02, 0.03], help="learning rates to try")
+    parser.add_argument("--seeds", type=int, default=8, help="of the chains")
     parser.add_argument("--quick", action="store_true", help="fewer images and epochs, one learning rate")
     options = parser.parse_args()
     torch.set_num_threads(1)
     images, epochs, rates = (50, 10, [0.01]) if options.quick else (options.images, options.epochs, options.rates)
     task = Task(images)
-    ours = best("WassersteinLoss", task.gibbs, round(options.times * epochs), rates)
-    seeds = [ours] + [task.gibbs(ours.epochs, ours.rate, seed) for seed in (1, 2)]
+    ours = best("chains", task.gibbs, round(options.times * epochs), rates)
+    seeds = [ours] + [
+        task.gibbs(ours.epochs, ours.rate, seed) for seed in range(1, 2 if options.quick else options.seeds)
+    ]
     console.print(
         "   other seeds: " + ", ".join(f"{1e3 * run.value:.4g}e-3 in {run.seconds:.3g} s" for run in seeds[1:])
     )
@@ -145,13 +159,23 @@ def main() -> None:
     for column in ("trained with", "epochs", "rate", "exact loss x 1000", "time", "target", ""):
         table.add_column(column, justify="left" if column == "trained with" else "right")
     table.add_row("nothing yet", "0", "", f"{1e3 * start:.4g}", "")
-    for name, run in (("exact duals, ot.emd", theirs), ("WassersteinLoss, worst of 3 seeds", ours)):
+    runs = [("exact duals, ot.emd", theirs)]
+    for name, drift in DRIFTS.items():
+        runs.append((name, task.kept(theirs.epochs, theirs.rate, drift)))
+    runs.append((f"chains, worst of {len(seeds)} seeds", ours))
+    for name, run in runs:
         table.add_row(name, str(run.epochs), f"{run.rate:g}", f"{1e3 * run.value:.4g}", f"{run.seconds:.3g} s")
     above, share = ours.value / theirs.value - 1, ours.seconds / theirs.seconds
     good = above <= 0.02 and share <= 0.1
     target = "<= +2%, <= 1/10 of the time"
     table.add_row(
-        "   in relation", "", "", f"{above:+.1%}", f"1/{1 / share:.3g}", target, "[green]yes" if good else "[red]no"
+        "   chains in relation to ot.emd",
+        "",
+        "",
+        f"{above:+.1%}",
+        f"1/{1 / share:.3g}",
+        target,
+        "[green]yes" if good else "[red]no",
     )
     console.print(table)
 

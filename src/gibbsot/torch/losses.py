@@ -91,10 +91,12 @@ class WassersteinLoss(torch.nn.Module):
 
     Notes
     -----
-    Which method: near the end of a training, where an example moves by less than a per cent between two calls, the kept
-    duals cost next to nothing. Where every call moves every example a lot, each is solved from its last basis. The
-    chains of "gibbs" cost a few dozen sweeps whatever the measures do, which is faster for large problems; at the
-    automatic temperature their gradients are off by about a third, and the value by as much.
+    Which method: where an example moves by less than a per cent between two calls, as with many small steps or near
+    the end of a training, kept duals cost next to nothing. Where every call moves every example by more, each is
+    solved from its last basis. The chains of "gibbs" cost a few dozen sweeps whatever the measures do. Their gradients
+    are off by a quarter or more at the automatic temperature (``python benchmarks/losses.py``), and yet a training
+    with large steps may come down faster with them than with exact duals (``python benchmarks/torch_loss.py``). A
+    larger ``drift`` saves little time: outdated duals mislead more than noise does.
 
     With "gibbs", value and gradient are V(z), U and -L of the paper. The chain of every example continues from its
     state in the last call with that example. Without gradients (``torch.no_grad``) the temperature does not change,
