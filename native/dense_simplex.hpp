@@ -91,6 +91,7 @@ public:
             if (basis_[column_node(j)].parent == Tree::kNone)
                 basis_.hang(column_node(j), basis_.root(), Tree::kNone, left_b[j]);
         y0_.assign(m1 + m2, 0);
+        greedy_ = true;
         hung();
     }
 
@@ -98,6 +99,7 @@ public:
     template <std::size_t K>
     void start(const std::vector<Edge>& edges, const ExactWeights<K>& weights) {
         basis_.clear();
+        greedy_ = false;
         y0_.assign(C_.rows + C_.columns, 0);
         const auto as_flow = [&](const Wide<K>& flow) {
             if constexpr (std::is_same_v<Flow, double>)
@@ -244,7 +246,8 @@ private:
     template <class Pause>
     bool pivot_all(Pause pause) {
         const std::size_t m1 = C_.rows, m2 = C_.columns;
-        const std::size_t usual = m2 <= 128 ? 8 : m2 <= 512 ? 4 : 2;
+        // after a near basis few arcs are left, so that the best of more rows saves pivots
+        const std::size_t usual = m2 <= 128 ? (greedy_ ? 4 : 8) : m2 <= 512 ? 4 : 2;
         const double* y = basis_.y();
         const double* yc = y + m1;
         double tolerance = 4 * kUlp;
@@ -295,7 +298,7 @@ private:
     Tree basis_;
     std::vector<double> y0_;  // potentials that the costs of artificial arcs refer to
     double largest_ = 0, artificial_ = 0;
-    bool connected_ = false;
+    bool connected_ = false, greedy_ = false;  // greedy_: the first basis was not given
     std::size_t next_ = 0;
 };
 
