@@ -18,6 +18,7 @@ from cli_runs import Image, check_picture, fails, installed, start, succeeds, wa
 from gibbsot import GridCost
 from gibbsot.cli import main
 from gibbsot.core import native
+from gibbsot.models._nmf_fit import FitState
 from gibbsot.models.nmf import WassersteinNMF
 
 NMF_FILES = {"components.npy", "memberships.npy", "model.npz", "report.json"}
@@ -99,7 +100,7 @@ def test_a_second_interrupt_stops_at_once(blobs, tmp_path, monkeypatch, capfd):
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(WassersteinNMF, "_epoch", epoch)
+    monkeypatch.setattr(FitState, "epoch", epoch)
     out = tmp_path / "out"
     assert main(["nmf", str(blobs), "--components", "2", "--out", str(out), "--json"]) == 130
     printed = capfd.readouterr()

@@ -162,10 +162,10 @@ def test_labels():
     expected = WassersteinClassifier(cdist(*[[[1], [2], [5]]] * 2), **fit).fit(features, grades)
     model = WassersteinClassifier("euclidean", **fit).fit(features, grades)
     np.testing.assert_array_equal(model.coef_, expected.coef_)
-    words = np.array(["a", "b", "c"])[np.arange(30) % 3]
-    model = WassersteinClassifier("euclidean", label_vectors=[[1.0], [2.0], [5.0]], **fit).fit(features, words)
+    words, named = np.array(["a", "b", "c"])[np.arange(30) % 3], {**fit, "classes": ["a", "b", "c"]}
+    model = WassersteinClassifier("euclidean", label_vectors=[[1.0], [2.0], [5.0]], **named).fit(features, words)
     np.testing.assert_array_equal(model.coef_, expected.coef_)
-    assert WassersteinClassifier("line", **fit).fit(features, words).cost_ == GridCost(3)
+    assert WassersteinClassifier("line", **named).fit(features, words).cost_ == GridCost(3)
     assert WassersteinClassifier(**fit).fit(features, words).cost_ == DenseCost(1 - np.eye(3))
     for options, message in (
         ({"cost": "euclidean"}, "label_vectors: expected an embedding of each label for cost='euclidean'"),

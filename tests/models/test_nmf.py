@@ -97,7 +97,7 @@ def planted() -> dict[str, WassersteinNMF]:
     """Models of 24 mixtures, with both kinds of update."""
     X, _ = mixtures(24)
     return {
-        update: estimator(max_epochs=150, tau=5, batch_size=8, update=update, random_state=1).fit(X)
+        update: estimator(max_epochs=300, tau=5, batch_size=8, update=update, random_state=1).fit(X)
         for update in ("online", "full")
     }
 
@@ -682,8 +682,9 @@ def test_the_papers_algorithm_and_the_other_entrances():
     X = counts()
     given = {"init": "random", "step_size": 2, "tau": 5}
     same_nmf(*(estimator(algorithm="paper", **options).fit(X) for options in ({}, given)))
-    with pytest.raises(ValueError, match="algorithm: 'paper' needs all measures at once"):
+    with pytest.raises(AttributeError) as refused:
         estimator(algorithm="paper").partial_fit(X)
+    assert "algorithm: 'paper' needs all measures at once" in str(refused.value.__cause__)
     with pytest.raises(ValueError, match="algorithm: expected that of the fit, 'adaptive', got 'paper'"):
         estimator(init=None).fit(X).set_params(algorithm="paper", tau=None).resume(X)
 
@@ -790,7 +791,7 @@ def test_weights_are_repeated_rows(seed):
     """
     X, weights = np.concatenate([datasets.digits(0)[:10], datasets.digits(1)[:10]]), np.repeat([1, 2], 10)
     grid = GridCost((8, 8))
-    model = WassersteinNMF(1, cost=grid, max_epochs=600, tau=20, tol=0.0, random_state=seed)
+    model = WassersteinNMF(1, cost=grid, max_epochs=400, tau=60, tol=0.0, random_state=seed)
     objectives = []
     for given, sample_weight in ((X, weights), (np.repeat(X, weights, axis=0), None)):
         D = model.fit(given, sample_weight=sample_weight).components_

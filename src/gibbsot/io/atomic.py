@@ -77,7 +77,7 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
         os.fsync(folder)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system without it
-            raise
+            raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(folder)
 

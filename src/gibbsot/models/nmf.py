@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import costs, validation
@@ -41,6 +42,13 @@ _DEFAULTS: dict[str, dict[str, Any]] = {  # what parameters that are None stand 
     "paper": {"step_size": paper.STEP, "init": "random", "tau": paper.TAU},
 }
 _UNUSED = 1e-3  # usage of a component, relative to the mean, below which there is a warning
+
+
+def _learns_from_streams(model: WassersteinNMF) -> bool:
+    """Tell whether the algorithm takes batches; scikit-learn hides `partial_fit` where it does not."""
+    if model.algorithm == "paper":
+        raise AttributeError("algorithm: 'paper' needs all measures at once; expected 'adaptive' for partial_fit")
+    return True
 
 
 class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.MeasuresEstimator):  # type: ignore[misc]
@@ -284,6 +292,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         self._descend(run, time.perf_counter())
         return self
 
+    @available_if(_learns_from_streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinNMF:
         """Learn from one batch of a stream: find its memberships, and take a few steps with the components.
 
@@ -308,8 +317,6 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             The model.
         """
         self._check_parameters()
-        if self.algorithm == "paper":
-            raise ValueError("algorithm: 'paper' needs all measures at once; expected 'adaptive' for partial_fit")
         first = not hasattr(self, "components_")
         X = _base.measures(self, X, reset=first)
         if first:
