@@ -1,6 +1,6 @@
 """Faults while a fit runs: killed, stopped and paused processes, full disks, damaged checkpoints, late workers.
 
-    python tests/faults.py [--kills 100] [--runs 5] [--seed 0] [SCENARIO ...]
+    python tests/faults.py [--kills 100] [--runs 5] [--most N] [--seed 0] [SCENARIO ...]
 
 Each run has to end with the results of an undisturbed fit, bit-identical, or with an error that says what to do, after
 which a resumed fit ends with them, and within a deadline. Prints a table of runs, faults, errors and the longest stall:
@@ -43,6 +43,7 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 STOPPED = 20.0  # seconds of SIGSTOP
 DEADLINE = 120.0  # seconds for a run with its faults on an idle machine, beside the time that processes are stopped
+MOST = 1000  # faults of a run; there is about one an epoch
 STALL = 10.0  # seconds, the longest stall on an idle machine
 COMMAND = (sys.executable, "-c", "import sys; from gibbsot.cli import main; sys.exit(main(sys.argv[1:]))")
 
@@ -152,10 +153,14 @@ class Harness:
         Seconds of SIGSTOP.
     seconds : float
         The deadline of a run.
+    most : int
+        The largest number of faults of a run.
     """
 
-    def __init__(self, kills: int, runs: int, seed: int, stopped: float = STOPPED, seconds: float = DEADLINE) -> None:
-        self.kills, self.runs, self.stopped, self.deadline = kills, runs, stopped, seconds
+    def __init__(
+        self, kills: int, runs: int, seed: int, stopped: float = STOPPED, seconds: float = DEADLINE, most: int = MOST
+    ) -> None:
+        self.kills, self.runs, self.stopped, self.deadline, self.most = kills, runs, stopped, seconds, most
         self.client: Any = None
         self.verbose = False
         self.rng, self.reference, self.rows = random.Random(seed), Reference(), dict[str, Row]()
@@ -203,15 +208,12 @@ class Harness:
 
     def command_line(self, row: Row, folder: Path) -> None:
         """Kill the command line at a random moment, up to ten times, and resume it."""
-        self._command_line(row, folder, 10)
-
-    def _command_line(self, row: Row, folder: Path, most: int) -> None:
         np.save(folder / "X.npy", data())
         words = ["nmf", folder / "X.npy", "--components", 3, "--shape", SIDE, SIDE, "--epochs", 400, "--quiet"]
         words = [*COMMAND, *map(str, words)]
         whole, out = self._whole_command(words), folder / "out"
         killed = 0.0
-        for _ in range(self.rng.randint(1, most)):
+        for _ in range(self.rng.randint(1, min(10, self.most))):
             begun, again = time.monotonic(), ["--resume"] * (out / "model.npz").exists()
             with subprocess.Popen(
                 [*words, "--out", str(out), "--checkpoint", "0", *again], stderr=subprocess.PIPE
@@ -297,7 +299,7 @@ class Harness:
 
         def disturb() -> None:
             clock.wait_for_epoch(0.0)
-            while not clock.ended.is_set():
+            while not clock.ended.is_set() and len(clock.faults) < self.most:
                 fault()
 
         self._renew_cluster()
@@ -377,7 +379,7 @@ class Harness:
         words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
         words += ["--scheduler-file", str(folder / "scheduler.json")]
         quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        processes = [subprocess.Popen(words, **quiet)]
+        processes, clients = [subprocess.Popen(words, **quiet)], []
         try:
             while not (folder / "scheduler.json").exists():
                 time.sleep(0.05)
@@ -387,13 +389,14 @@ class Harness:
             words = [sys.executable, "-m", "distributed.cli.dask_worker", *options]
             processes += [subprocess.Popen(words, **quiet) for _ in range(2)]
             clock, client = Clock(0.02), distributed.Client(address)
+            clients.append(client)
             client.wait_for_workers(2)
 
             def kill() -> None:
                 clock.wait_for_epoch(0.0)
                 time.sleep(self.rng.uniform(0, 1.0))
+                clock.fault()  # before the client can know of it
                 processes[0].kill()
-                clock.fault()
 
             thread = threading.Thread(target=kill, daemon=True)
             thread.start()
@@ -412,8 +415,9 @@ class Harness:
             for process in processes:
                 process.kill()
                 process.wait()
-        with contextlib.suppress(Exception):
-            client.close(timeout=1)
+            for client in clients:
+                with contextlib.suppress(Exception):
+                    client.close(timeout=1)
         model = WassersteinNMF.load(folder / "run").set_params(callbacks=())
         self.reference.check(model.resume(shards()))
 
@@ -529,6 +533,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
     parser.add_argument("--kills", type=int, default=100, help="of the command line and of workers")
     parser.add_argument("--runs", type=int, default=5, help="of other scenarios")
+    parser.add_argument("--most", type=int, default=MOST, help="faults of a run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stopped", type=float, default=STOPPED, help="seconds of SIGSTOP")
     parser.add_argument("--deadline", type=float, default=DEADLINE, help="seconds of a run; more on a busy machine")
@@ -536,7 +541,7 @@ def main(words: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     logging.getLogger("gibbsot").setLevel(logging.ERROR)  # each fault is a warning
     shared = {"worker", "two_workers", "client_killed", "damaged_checkpoint", "stopped_worker"}
-    harness = Harness(options.kills, options.runs, options.seed, options.stopped, options.deadline)
+    harness = Harness(options.kills, options.runs, options.seed, options.stopped, options.deadline, options.most)
     harness.verbose = options.verbose
     print(HEAD)
     names = options.scenarios or list(SCENARIOS)

@@ -365,6 +365,35 @@ def test_a_task_that_runs_out_of_time_is_an_error(client):
         WassersteinNMF(**OPTIONS, client=client).fit([late, late])
 
 
+def test_an_answer_whose_connection_closes_is_requested_again(client, alone, monkeypatch):
+    closed, usual = [], client.gather
+
+    def gather(tasks, **options):
+        if len(closed) < 2:
+            closed.append(tasks)
+            raise distributed.comm.CommClosedError("Stream is closed")
+        return usual(tasks, **options)
+
+    monkeypatch.setattr(client, "gather", gather)
+    same_nmf(WassersteinNMF(**OPTIONS, client=client).fit(shards()), alone)
+    assert len(closed) == 2
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", ["gather", "scatter", "run_on_scheduler"])
+def test_a_scheduler_that_leaves_during_a_call_is_an_error_with_a_hint(client, monkeypatch, name, known):
+    def leave(*_, **__):
+        if known:
+            monkeypatch.setattr(client, "status", "connecting")
+        else:  # the client has not noticed yet when the call fails
+            monkeypatch.setattr(client, "run_on_scheduler", leave)
+        raise distributed.comm.CommClosedError("Stream is closed")
+
+    monkeypatch.setattr(client, name, leave)
+    with pytest.raises(ConnectionError, match="load it with a new client and resume the fit"):
+        WassersteinNMF(**OPTIONS, client=client).fit(shards())
+
+
 def held(client) -> int:
     return sum(client.run(lambda: len(__import__("gibbsot.distributed.worker", fromlist=["entries"]).entries)).values())
 

@@ -34,6 +34,7 @@ try:
     import dask.array
     import distributed
     from dask.delayed import Delayed
+    from distributed.comm.core import CommClosedError
 except ImportError:
     raise ImportError("gibbsot.distributed.dask needs Dask: pip install 'gibbsot[dask]'") from None
 
@@ -165,7 +166,10 @@ class DaskShards(Shards[S]):
         return worker.InUse(self.client.id, fits, self._ask_scheduler(worker.scheduler_clients))
 
     def _ask_scheduler(self, function: Callable[..., A]) -> A:
-        return self._blocking("the scheduler", lambda: self.client.run_on_scheduler(function))
+        try:
+            return self._blocking("the scheduler", lambda: self.client.run_on_scheduler(function))
+        except CommClosedError as error:  # at times before the client knows
+            raise ConnectionError(_NO_SCHEDULER) from error
 
     def _blocking(self, what: str, call: Callable[[], A], check: Callable[[], None] = lambda: None) -> A:
         """Return the result of a blocking call of Dask; `check` runs while it takes long, and may raise.
@@ -307,7 +311,7 @@ class DaskShards(Shards[S]):
             )
         except (OSError, TimeoutError, asyncio.TimeoutError, KeyError) as error:  # a worker left, or all did
             if self.client.status != "running":
-                raise
+                raise ConnectionError(_NO_SCHEDULER) from error
             raise LostShardError(str(error)) from error
 
     def _submit(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
@@ -353,7 +357,7 @@ class DaskShards(Shards[S]):
         except LostShardError:
             self.client.cancel(tasks, force=True)
             raise
-        except (distributed.KilledWorker, distributed.CancelledError, asyncio.CancelledError) as error:
+        except (distributed.KilledWorker, distributed.CancelledError, asyncio.CancelledError, CommClosedError) as error:
             if self.client.status != "running":
                 raise ConnectionError(_NO_SCHEDULER) from error
             raise LostShardError(str(error)) from error
