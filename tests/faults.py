@@ -44,7 +44,6 @@ OPTIONS: dict[str, Any] = {
 STOPPED = 20.0  # seconds of SIGSTOP
 DEADLINE = 120.0  # seconds for a run with its faults on an idle machine, beside the time that processes are stopped
 MOST = 1000  # faults of a run; there is about one an epoch
-STALL = 10.0  # seconds, the longest stall on an idle machine
 COMMAND = (sys.executable, "-c", "import sys; from gibbsot.cli import main; sys.exit(main(sys.argv[1:]))")
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import http.server
-import shutil
 import threading
 from pathlib import Path
 from urllib.parse import urldefrag
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api")
+from browser import BROWSER, window
+
+pytest.importorskip("playwright.sync_api")
 
 SITE = Path(__file__).resolve().parents[1] / "docs" / "_build" / "html"
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,10 +39,8 @@ def address():
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_api.sync_playwright() as play:
-        window = play.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
-        yield window
-        window.close()
+    with window() as opened:
+        yield opened
 
 
 @pytest.fixture

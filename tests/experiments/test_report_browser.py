@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
+from browser import BROWSER, window
 from gibbsot.experiments import report
 
-sync_api = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright.sync_api")
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SIZES = {"desktop": (1280, 900), "tablet": (768, 1024), "phone": (375, 812)}
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no Chromium")]
@@ -36,10 +25,8 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_api.sync_playwright() as play:
-        window = play.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
-        yield window
-        window.close()
+    with window() as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
