@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ myst_heading_anchors = 3
 
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc describes the types
+# docstrings of the extras' modules are read where their packages are not installed, too
+autodoc_mock_imports = [name for name in ("torch", "jax", "anndata", "pandas") if find_spec(name) is None]
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 

@@ -1,4 +1,4 @@
-"""Topics of news: Wasserstein NMF over word vectors beside scikit-learn's NMF, two tables and a picture.
+"""Topics of news: Wasserstein NMF over word vectors beside scikit-learn's NMF and LDA, two tables and a picture.
 
     python examples/topics.py [--out DIR] [--quick]
 
@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import linear_sum_assignment
-from sklearn.decomposition import NMF, TruncatedSVD
+from sklearn.decomposition import NMF, LatentDirichletAllocation, TruncatedSVD
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.preprocessing import normalize
@@ -45,6 +45,7 @@ from threadpoolctl import threadpool_limits
 
 from gibbsot import Cost, PointCost, WassersteinNMF, mixture_coordinates, plots, solve_batch
 from gibbsot.core import native
+from gibbsot.topics import coherence, top_words
 
 Array = NDArray[np.float64]
 
@@ -56,6 +57,7 @@ class News(NamedTuple):
     """Documents as rows of weights over words."""
 
     words: NDArray[np.str_]
+    counts: Array
     X: Array
     X_test: Array
 
@@ -86,7 +88,7 @@ def news(documents: int, words: int, seed: int) -> News:
     if not mass.all():
         raise ValueError(f"--words: some documents have none of the {words} words; expected more")
     X = counts / mass
-    return News(vocabulary[ranks], X[:learned], X[learned:])
+    return News(vocabulary[ranks], counts, X[:learned], X[learned:])
 
 
 def vectors(X: Array, dimensions: int) -> Array:
@@ -113,6 +115,15 @@ def plain(data: News, K: int, loss: str) -> Topics:
     return Topics(model.components_ / mass[:, None], W.mean(axis=0), W_test, time.perf_counter() - start)
 
 
+def dirichlet(data: News, K: int, seed: int) -> Topics:
+    """Return the topics of latent Dirichlet allocation, which is fitted to the counts."""
+    start, n = time.perf_counter(), len(data.X)
+    model = LatentDirichletAllocation(K, max_iter=100, random_state=seed)
+    with threadpool_limits(1):
+        W, W_test = model.fit_transform(data.counts[:n]), model.transform(data.counts[n:])
+    return Topics(normalize(model.components_, "l1"), W.mean(axis=0), W_test, time.perf_counter() - start)
+
+
 def transported(data: News, cost: Cost, args: argparse.Namespace, temperature: float | str) -> Topics:
     """Return the topics of Wasserstein NMF for an initial temperature."""
     start = time.perf_counter()
@@ -127,25 +138,6 @@ def transported(data: News, cost: Cost, args: argparse.Namespace, temperature: f
     ).fit(data.X)
     D, usage, W_test = (np.asarray(x, float) for x in (model.components_, model.usage_, model.transform(data.X_test)))
     return Topics(D, usage, W_test, time.perf_counter() - start)
-
-
-def coherence(D: Array, X: Array) -> float:
-    """Return the mean normalised pointwise mutual information of pairs among the heaviest words of each topic."""
-    values = []
-    for topic in D:
-        seen = (X[:, np.argsort(-topic)[:TOP]] > 0).astype(float)
-        alone, together = seen.mean(axis=0), seen.T @ seen / len(X)
-        i, j = np.triu_indices(TOP, 1)
-        both = together[i, j]
-        # words that are never together count as -1, words that are in every document as 1
-        with np.errstate(divide="ignore", invalid="ignore"):
-            pairs = np.log(both / (alone[i] * alone[j])) / -np.log(both)
-        values.append(np.where(both == 0, -1, np.where(both == 1, 1, pairs)).mean())
-    return float(np.mean(values))
-
-
-def heaviest(data: News, topic: Array, n: int) -> NDArray[np.str_]:
-    return data.words[np.argsort(-topic)[:n]]
 
 
 def partners(D: Array, E: Array) -> NDArray[np.intp]:
@@ -171,7 +163,7 @@ def picture(path: Path, data: News, ours: Topics, theirs: Topics) -> None:
             topic = model.D[index]
             weights = np.sort(topic)[::-1][:DRAWN]
             ax.barh(np.arange(DRAWN), weights / weights[0], left=left, height=0.84, color=colour)
-            for row, word in enumerate(heaviest(data, topic, DRAWN)):
+            for row, word in enumerate(top_words(topic[None], data.words, DRAWN)[0]):
                 ax.text(left + 0.04, row, word, va="center", fontsize=9)
             ax.text(left, -0.7, f"{model.usage[index]:.0%}", va="bottom", fontsize=8, color=plots.DARK_GREY)
     labels = [Patch(color=colour) for colour in (plots.PALE_GREY, plots.PALE_PINK)]
@@ -190,6 +182,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     plainly = {
         "scikit-learn's NMF": plain(data, args.topics, "frobenius"),
         "the same, Kullback-Leibler": plain(data, args.topics, "kullback-leibler"),
+        "scikit-learn's LDA": dirichlet(data, args.topics, args.seed),
     }
     found = dict(plainly)
     # With the automatic initial temperature the cost is about that of scikit-learn's topics, with better coherence; a
@@ -207,7 +200,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     beside = partners(ours.D, theirs.D)
     for k in np.argsort(-ours.usage):
         pair = (theirs, beside[k]), (ours, k)
-        table.add_row(*(f"{t.usage[i]:.0%} " + " ".join(heaviest(data, t.D[i], TOP)) for t, i in pair))
+        table.add_row(*(f"{t.usage[i]:.0%} " + " ".join(top_words(t.D, data.words, TOP)[i]) for t, i in pair))
     console.print(table)
 
     n, held = len(data.X), len(data.X_test)
@@ -224,8 +217,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
             name,
             own,
             by_transport,
-            f"{coherence(topics.D, data.X):.3f}",
-            f"{coherence(topics.D, data.X_test):.3f}",
+            f"{coherence(topics.D, data.X, TOP).mean():.3f}",
+            f"{coherence(topics.D, data.X_test, TOP).mean():.3f}",
             f"{np.mean(1 / (topics.D**2).sum(axis=1)):.0f}",  # a uniform topic of as many is as concentrated
             f"{topics.seconds:.1f} s",
         )

@@ -18,6 +18,29 @@ def test_lazy_names(name):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_dir_has_the_public_names_alone():
+    shown = {name for name in dir(gibbsot) if not name.startswith("_")}
+    assert {*gibbsot.__all__, "compat", "datasets", "plots", "simplex", "topics"} <= shown
+    assert not {"Any", "import_module", "find_spec", "TYPE_CHECKING"} & shown
+    for name in shown - {"jax", "scverse", "torch"}:  # these are slow to import
+        assert getattr(gibbsot, name) is not None
+    datasets = gibbsot.datasets
+    assert {name for name in dir(datasets) if not name.startswith("_")} == set(datasets.__all__)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["jax", "scverse", "torch"])
+def test_extras_are_attributes_and_a_missing_package_is_named(name):
+    package = {"scverse": "anndata"}.get(name, name)
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; import gibbsot\n"
+        f"try: gibbsot.{name}\n"
+        f"except ImportError as error: print(error)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert f"pip install 'gibbsot[{package}]'" in printed
+
+
 def test_unknown_names():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         gibbsot.nothing  # noqa: B018

@@ -27,6 +27,8 @@ MODULES = (
     "gibbsot.sampling.theory",
     "gibbsot.solvers.mirror_descent",
     "gibbsot.jax",
+    "gibbsot.scverse",
+    "gibbsot.topics",
     "gibbsot.torch",
 )
 # no docstring, parameters not documented, unknown parameters, no space before the colon, no Returns

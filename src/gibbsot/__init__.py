@@ -7,6 +7,7 @@
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from . import sampler, schedules, theory
@@ -45,7 +46,9 @@ _LAZY = {
     "mixture_coordinates": ".models.mixtures",
     "plots": ".plots",
     "simplex": ".simplex",
+    "topics": ".topics",
 }
+_EXTRAS = {"jax": "jax", "scverse": "anndata", "torch": "torch"}  # modules, and the packages that they need
 
 __all__ = [
     "Cost",
@@ -81,6 +84,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _EXTRAS:
+        return import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_LAZY[name], __name__)
@@ -88,4 +93,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    installed = (name for name, package in _EXTRAS.items() if find_spec(package) is not None)
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__, *_LAZY, *installed})

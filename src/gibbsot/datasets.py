@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from .core import validation
 from .core.costs import Cost, PointCost, coulomb
 from .io import readers
-from .io.images import shrink as shrink
+from .io.images import shrink
+
+__all__ = ["Pair", "UnavailableError", "coulomb_uniform", "digits", "faces", "mnist_fives", "shrink", "two_modes"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__file__", "__name__"]
 
 
 class Pair(NamedTuple):

@@ -128,7 +128,7 @@ def shrink(images: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:
 
     Returns
     -------
-    array of shape (n, *shape)
+    array of shape (n, height, width)
         The smaller images. The mean of each image is unchanged.
 
     Examples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from ..core import validation
 from ._operators import computed
 from .functional import checked, clouds, wasserstein
 
-Clouds = Tensor | Sequence[Tensor]
+Clouds: TypeAlias = "Tensor | Sequence[Tensor]"
 
 
 class SamplesLoss(torch.nn.Module):
