@@ -25,6 +25,8 @@ using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
+using Stack = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+template <class T>
 using Axes = std::vector<Matrix<const T>>;  // of a grid, one matrix per axis
 using Points = std::tuple<Matrix<const double>, Matrix<const double>, bool>;  // X, Y, and whether distances are squared
 

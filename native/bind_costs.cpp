@@ -5,6 +5,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "double_double.hpp"
 #include "nearest.hpp"
 #include "parallel.hpp"
 
@@ -140,12 +141,20 @@ void bind_precision(nb::module_& m) {
     m.def("means_dense", &means_dense<T>, "Mt"_a, nb::kw_only(), "p"_a, "q"_a, output("out"), "n_threads"_a);
 }
 
+// Writes the sums of rows, and returns the least and the largest entry, NaN if there is one.
+std::pair<double, double> sum_rows(const Matrix<const double>& x, const Vector<double>& out) {
+    check_shape("out", out, x.shape(0));
+    for (std::size_t b = 0; b < x.shape(0); ++b) out.data()[b] = sum(x.data() + b * x.shape(1), x.shape(1));
+    return extremes(x.data(), x.size());
+}
+
 }  // namespace
 
 void bind_costs(nb::module_& m) {
     bind_precision<float>(m);
     bind_precision<double>(m);
     m.def("extremes", [](const Matrix<const double>& x) { return extremes(x.data(), x.size()); }, nb::arg("x"));
+    m.def("sum_rows", &sum_rows, nb::arg("x"), output("out"));
 }
 
 }  // namespace gibbsot

@@ -137,31 +137,29 @@ void bind_arcs(nb::module_& m) {
         .def_prop_ro("value", &ArcSimplex::value);
 }
 
+constexpr std::size_t kInfo = 8;  // numbers of a problem
+
 // One problem a row of p and q, all with the costs C, each from a row of the arcs of earlier bases if there are any.
-// `info` has the columns value, lower, upper, size, entries, pivots, feasible and stopped; the plan's arrays may be empty.
+// `numbers` has, one after the other, for all problems: value, lower, upper, size, entries, pivots, feasible and stopped;
+// the potentials f and g; the masses of the plans. `arcs` has their rows and columns; without columns there are no plans.
 // Potentials are written for the points that have weight. After so many seconds, or when `stop` is set, problems end with
 // what they have reached.
-void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q,
-                       Matrix<const std::int32_t> from_i, Matrix<const std::int32_t> from_j, std::size_t n_threads,
-                       double seconds, const StopFlag& stop, Matrix<double> f, Matrix<double> g, Matrix<std::int32_t> i,
-                       Matrix<std::int32_t> j, Matrix<double> mass, Matrix<double> info) {
-    const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1), most = mass.shape(1);
+void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>& p, const Matrix<const double>& q,
+                       const Stack<const std::int32_t>& basis, std::size_t n_threads, double seconds,
+                       const StopFlag& stop, const Vector<double>& numbers, const Stack<std::int32_t>& arcs) {
+    const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1), most = arcs.shape(2), known = basis.shape(2);
     check_shape("p", p, n, m1);
     check_shape("q", q, n, m2);
     check_threads(n_threads);
-    check_shape("f", f, n, m1);
-    check_shape("g", g, n, m2);
-    check_length(info.shape(1), 8);
-    const std::size_t arcs = from_i.shape(1);
-    if (from_i.shape(0) != n) fail("basis: expected ", n, " rows, got ", from_i.shape(0));
-    check_shape("basis", from_j, n, arcs);
-    for (std::size_t k = 0; k < n * arcs; ++k)
-        require(from_i.data()[k] < static_cast<std::int64_t>(m1) && from_j.data()[k] < static_cast<std::int64_t>(m2),
+    require(basis.shape(0) == 2 && (known == 0 || basis.shape(1) == n), "basis: expected rows and columns of all problems");
+    for (std::size_t k = 0; k < n * known; ++k)
+        require(basis.data()[k] < static_cast<std::int64_t>(m1) &&
+                    basis.data()[n * known + k] < static_cast<std::int64_t>(m2),
                 "basis: an arc lies outside the matrix of costs");
-    for (const std::size_t rows : {info.shape(0), mass.shape(0)}) check_length(rows, n);
-    check_length(i.size(), mass.size());
-    check_length(j.size(), mass.size());
-    require(most == 0 || most >= m1 + m2, "mass: expected at least m1 + m2 columns, or none");
+    require(arcs.shape(0) == 2 && arcs.shape(1) == n && (most == 0 || most >= m1 + m2),
+            "arcs: expected at least m1 + m2 rows and columns of all problems, or none");
+    check_length(numbers.shape(0), n * (kInfo + m1 + m2 + most));
+    double *f = numbers.data() + n * kInfo, *g = f + n * m1, *mass = g + n * m2;
     Interrupt interrupt;
     nb::gil_scoped_release release;
     const auto begin = std::chrono::steady_clock::now();
@@ -169,18 +167,18 @@ void solve_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<co
         return [&](std::size_t b) {
             const bool plan = most > 0;
             bool stopped = false;
-            DenseAnswer answer{f.data() + b * m1, g.data() + b * m2,
-                               plan ? i.data() + b * most : nullptr,
-                               plan ? j.data() + b * most : nullptr,
-                               plan ? mass.data() + b * most : nullptr, most};
-            const DenseBasis from{from_i.data() + b * arcs, from_j.data() + b * arcs, arcs};
+            DenseAnswer answer{f + b * m1, g + b * m2,
+                               plan ? arcs.data() + b * most : nullptr,
+                               plan ? arcs.data() + (n + b) * most : nullptr,
+                               plan ? mass + b * most : nullptr, most};
+            const DenseBasis from{basis.data() + b * known, basis.data() + (n + b) * known, known};
             solve_dense({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, from, answer, [&] {
                 interrupt();
                 const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
                 stopped = stop.is_set() || elapsed.count() > seconds;
                 return stopped;
             });
-            double* out = info.data() + 8 * b;
+            double* out = numbers.data() + kInfo * b;
             out[0] = answer.value;
             out[1] = answer.lower;
             out[2] = answer.upper;
@@ -300,9 +298,8 @@ void bind_exact(nb::module_& m) {
         .def(nb::init<>())
         .def("set", &StopFlag::set)
         .def("watch", &StopFlag::watch);
-    m.def("solve_dense", &solve_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "from_i"_a, "from_j"_a, "n_threads"_a,
-          "seconds"_a, "stop"_a, output("f"), output("g"), output("i"),
-          output("j"), output("mass"), output("info"));
+    m.def("solve_dense", &solve_dense_batch, "C"_a, "p"_a, "q"_a, "basis"_a, "n_threads"_a, "seconds"_a, "stop"_a,
+          output("numbers"), output("arcs"));
     m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),
           output("g"));
 }

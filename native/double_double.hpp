@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 namespace gibbsot {
 
@@ -36,6 +37,19 @@ struct DoubleDouble {
 };
 
 inline constexpr double kUlp = 0x1p-52;
+
+// The sum of some numbers, block by block; infinite where it overflows.
+inline double sum(const double* x, std::size_t n) {
+    constexpr std::size_t kLane = 8, kBlock = 128;
+    DoubleDouble total;
+    for (std::size_t begin = 0; begin < n; begin += kBlock) {
+        double lanes[kLane] = {};
+        const std::size_t end = std::min(n, begin + kBlock);
+        for (std::size_t k = begin; k < end; ++k) lanes[k % kLane] += x[k];
+        for (const double lane : lanes) total += lane;
+    }
+    return std::isfinite(total.value()) ? total.value() : std::numeric_limits<double>::infinity();
+}
 
 // A number, and a bound of what rounding and underflow may have taken from it.
 struct Estimate {

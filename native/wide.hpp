@@ -80,13 +80,10 @@ struct Wide {
     // The nearest double to within one unit in the last place, times 2^-down.
     double value(int down) const {
         if (negative()) return -(-*this).value(down);
-        for (std::size_t k = K; k-- > 0;)
-            if (word[k] != 0) {
-                double sum = std::ldexp(static_cast<double>(word[k]), 64 * static_cast<int>(k) - down);
-                if (k > 0) sum += std::ldexp(static_cast<double>(word[k - 1]), 64 * static_cast<int>(k) - 64 - down);
-                return sum;
-            }
-        return 0;
+        std::size_t k = K - 1;
+        while (k > 1 && word[k] == 0) --k;
+        const double sum = static_cast<double>(word[k]) * 0x1p64 + static_cast<double>(word[k - 1]);
+        return std::ldexp(sum, 64 * (static_cast<int>(k) - 1) - down);
     }
 };
 
@@ -104,10 +101,10 @@ struct Scaled {
     std::uint64_t factor;
     int exponent;
     explicit Scaled(double x) {
-        int e = 0;
-        const double fraction = std::frexp(x, &e);
-        factor = static_cast<std::uint64_t>(std::ldexp(fraction, 53));
-        exponent = e - 53;
+        const auto stored = std::bit_cast<std::uint64_t>(x);
+        const int e = static_cast<int>(stored >> 52);
+        factor = (stored & 0xfffffffffffffu) | (e > 0 ? std::uint64_t{1} << 52 : 0);
+        exponent = std::max(e, 1) - 1075;
         if (factor != 0) {
             const int zeros = std::countr_zero(factor);
             factor >>= zeros;

@@ -91,7 +91,8 @@ def kernels() -> ModuleType | None:
     -------
     module or None
     """
-    name()
+    if _name == _UNSET:
+        name()
     return _module
 
 

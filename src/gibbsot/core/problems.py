@@ -85,7 +85,7 @@ class Problem:
         Problem
         """
         made = object.__new__(cls)
-        vars(made).update(given=(p, q), cost=cost, mass=mass, **normalised)
+        vars(made).update(normalised, given=(p, q), cost=cost, mass=mass)
         return made
 
     @cached_property

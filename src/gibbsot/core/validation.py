@@ -54,13 +54,19 @@ def check_weights(rows: Any, name: str, empty_rows: bool = False) -> NDArray[np.
     array([4.])
     """
     values = rows if isinstance(rows, np.ndarray) else rows.data
+    module, mass = native.kernels(), None
     # NaN propagates through min and max, so that these two comparisons cover every case
-    low, high = _range(values) if values.size else (0.0, 0.0)
+    if module is not None and values is rows and rows.dtype == _DOUBLE and rows.flags.c_contiguous and rows.size:
+        mass = np.empty(len(rows))
+        low, high = module.sum_rows(rows, mass)
+    else:
+        low, high = _range(values) if values.size else (0.0, 0.0)
     if not (low >= 0 and high < np.inf):
         _raise_first_bad_weight(rows, values, name)
-    if values is rows and low > 0 and high < 1e300 / values.shape[1] and values.dtype == np.float64:
-        return np.add.reduce(rows, axis=1)  # the usual case, which must be fast for small problems
-    mass = masses(rows)
+    if mass is None:
+        mass = masses(rows)
+    if values is rows and low > 0 and high < 1e300 / values.shape[1]:
+        return mass  # the usual case, which must be fast for small problems
     if np.isinf(mass).any():
         row = np.flatnonzero(np.isinf(mass))[0]
         raise ValueError(f"{name}: row {row} has a sum that overflows; scale the weights")

@@ -236,15 +236,22 @@ def _all_arcs_of_batch(
         p, q = p[which], q[which]
     C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
     basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
-    threads, found = native.threads(n_jobs), []
-    step = max(8 * threads, len(which) // 50) if run.reports else len(which)
+    threads = native.threads(n_jobs)
+
+    def solved(p: Array, q: Array, basis: Basis | None, which: list[int]) -> list[Solution]:
+        answers = solve_dense(C, p, q, threads=threads, basis=basis, run=run)
+        if "infeasible" in answers.status:
+            raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
+        return list(answers)
+
+    if not run.reports:
+        return solved(p, q, basis, which)
+    found: list[Solution] = []
+    step = max(8 * threads, len(which) // 50)
     for start in range(0, len(which), step):
         some = slice(start, start + step)
         own = None if basis is None else (basis[0][some], basis[1][some])
-        answers = solve_dense(C, p[some], q[some], threads=threads, basis=own, run=run)
-        if "infeasible" in answers.status:
-            raise ValueError(f"{INFEASIBLE} (problem {which[start + answers.status.index('infeasible')]})")
-        found += [answers[k] for k in range(len(answers))]
+        found += solved(p[some], q[some], own, which[some])
         run.report("%d of %d problems", len(found), len(which))
     return found
 

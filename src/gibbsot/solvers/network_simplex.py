@@ -11,6 +11,7 @@ whatever the range of the weights, and the bounds are rounded outwards: ``lower 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -31,6 +32,7 @@ Basis = tuple[NDArray[np.int32], NDArray[np.int32]]
 _ULP = float(np.finfo(np.float64).eps)
 _ROUNDING = 1e-13  # the mass that rounding may leave on artificial arcs before flows are exact
 _ARC_BYTES, _NODE_BYTES = 64, 400  # memory of the simplex and of the arrays from which its arcs come
+_INFO, _NO_BASIS = 8, np.empty((2, 0, 0), np.int32)  # numbers of a solution; where a solve starts by default
 _PIVOTS = 10_000  # between two checks for Ctrl-C: at most some 0.3 s
 
 
@@ -65,8 +67,8 @@ class DenseSolutions:
     status: list[str]
     _info: list[list[float]]  # value, lower, upper, size, entries, pivots, feasibility and whether time ran out
     _problems: tuple[Array, Array, Array]
-    _potentials: tuple[Array, Array]
-    _arcs: tuple[NDArray[np.int32], NDArray[np.int32], Array]
+    _numbers: Array  # these, potentials and masses, one after the other
+    _arcs: NDArray[np.int32]  # rows and columns
     _threads: int
 
     def __len__(self) -> int:
@@ -102,6 +104,9 @@ class DenseSolutions:
             raise IndexError(f"problem {b} of a batch of {len(self)}")
         return DenseSolution(self, b)
 
+    def __iter__(self) -> Iterator[Solution]:
+        return (DenseSolution(self, b) for b in range(len(self.status)))
+
     @property
     def f(self) -> Array:
         """Potentials of the rows."""
@@ -115,7 +120,9 @@ class DenseSolutions:
     @cached_property
     def _complete(self) -> tuple[Array, Array]:
         """Potentials of all points. Those without weight cost a pass over the whole matrix for each problem."""
-        (C, p, q), (f, g) = self._problems, self._potentials
+        C, p, q = self._problems
+        ends = np.cumsum([_INFO * len(p), p.size, q.size])
+        f, g = self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
         if not (p.all() and q.all()):
             kernels().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
         return f, g
@@ -133,28 +140,24 @@ class DenseSolutions:
     @property
     def basis(self) -> Basis:
         """Rows and columns of the arcs of the bases, of shape (n, m1 + m2); -1 where there are fewer."""
-        i, j, _ = self._arcs
-        if i.shape[1] == 0:
+        if self._arcs.shape[2] == 0:
             raise ValueError("plan: solve with plan=True to have bases")
-        return i, j
+        return self._arcs[0], self._arcs[1]
 
     def arcs(self, b: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int32], Array]:
         """Return rows, columns and masses of the plan of problem b."""
-        i, j, mass = self._arcs
-        if mass.shape[1] == 0:
-            raise ValueError("plan: solve with plan=True to have plans")
+        i, j = self.basis
         n = int(self._info[b][4])
-        return i[b, :n], j[b, :n], mass[b, :n]
+        return i[b, :n], j[b, :n], self._numbers[-i.size :].reshape(i.shape)[b, :n]
 
 
 class DenseSolution(Solution):
     """One of a batch of solutions."""
 
     def __init__(self, batch: DenseSolutions, b: int) -> None:
-        value, lower, upper, *_ = batch._info[b]
-        vars(self).update(
-            value=value, lower=lower, upper=upper, status=batch.status[b], rounds=1, _batch=batch, _index=b
-        )
+        own = vars(self)  # the class is frozen
+        own["value"], own["lower"], own["upper"] = batch._info[b][:3]
+        own["status"], own["rounds"], own["_batch"], own["_index"] = batch.status[b], 1, batch, b
 
     @property
     def f(self) -> Array:
@@ -217,24 +220,16 @@ def solve_dense(
     C = np.ascontiguousarray(C, np.float64)
     m1, m2 = C.shape
     p, q = np.ascontiguousarray(p, np.float64).reshape(-1, m1), np.ascontiguousarray(q, np.float64).reshape(-1, m2)
-    n = len(p)
-    f, g, info = np.empty((n, m1)), np.empty((n, m2)), np.empty((n, 8))
-    capacity = (n, m1 + m2 if plan else 0)
-    i, j, mass = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.empty(capacity)
-    if basis is None:
-        from_i = from_j = np.empty((n, 0), np.int32)
-    else:
-        from_i, from_j = (np.ascontiguousarray(np.broadcast_to(x, (n, np.shape(x)[-1])), np.int32) for x in basis)
+    n, most = len(p), m1 + m2 if plan else 0
+    start = _NO_BASIS
+    if basis is not None:
+        start = np.stack([np.broadcast_to(x, (n, np.shape(x)[-1])) for x in basis]).astype(np.int32, copy=False)
     run = run or Run()
-    kernels().solve_dense(
-        C, p=p, q=q, from_i=from_i, from_j=from_j, n_threads=threads, seconds=run.seconds, stop=run.flag, f=f, g=g,
-        i=i, j=j, mass=mass, info=info,
-    )  # fmt: skip
-    found = info.tolist()
-    states = [
-        _status(lower, upper, size, feasible, stopped) for _, lower, upper, size, _, _, feasible, stopped in found
-    ]
-    return DenseSolutions(states, found, (C, p, q), (f, g), (i, j, mass), threads)
+    numbers, arcs = np.empty(n * (_INFO + m1 + m2 + most)), np.empty((2, n, most), np.int32)
+    kernels().solve_dense(C, p, q, start, threads, run.seconds, run.flag, numbers, arcs)
+    info = numbers[: n * _INFO].reshape(n, _INFO).tolist()
+    states = [_status(lower, upper, size, feasible, stopped) for _, lower, upper, size, _, _, feasible, stopped in info]
+    return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads)
 
 
 def _status(lower: float, upper: float, size: float, feasible: float, stopped: float) -> str:

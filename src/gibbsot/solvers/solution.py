@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,7 @@ class Solution:
 
 def status(lower: float, upper: float, size: float) -> str:
     """Return "optimal" where the bounds agree to the documented tolerance, else "gap open"."""
-    if not np.isfinite(upper):  # a plan with forbidden arcs
+    if not math.isfinite(upper):  # a plan with forbidden arcs
         return "gap open"
     return "optimal" if upper - lower <= RELATIVE_GAP * abs(upper) + POTENTIAL_GAP * size else "gap open"
 
