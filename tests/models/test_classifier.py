@@ -9,7 +9,7 @@ import ot
 import pytest
 from scipy import sparse
 from scipy.special import rel_entr, softmax
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -153,6 +153,20 @@ def test_scores(fitted):
     assert fitted.score(X, Y.argmax(axis=1)) == np.mean(fitted.predict(X) == Y.argmax(axis=1))
     with pytest.raises(ValueError, match="y: expected 12 histograms"):
         fitted.score(X, Y[1:])
+
+
+def test_a_budget_ends_a_fit_and_the_exact_costs_of_a_score():
+    X, Y = mixtures(200)
+    with pytest.warns(ConvergenceWarning, match="max_seconds: are over after 1 epochs"):
+        model = WassersteinClassifier(M, max_seconds=1e-9, random_state=0).fit(X, Y)
+    assert model.n_iter_ == 1
+    wanted = model.set_params(max_seconds=None).score(X, Y)
+    with pytest.warns(ConvergenceWarning, match=r"exact costs have an open gap.*lower bound") as caught:
+        early = model.set_params(max_seconds=1e-9).score(X, Y)
+    assert len(caught) == 1
+    assert -M.max() <= early < wanted
+    with pytest.raises(ValueError, match="max_memory: expected a positive number"):
+        model.set_params(max_seconds=None, max_memory=0).score(X, Y)
 
 
 def test_predictions(fitted):

@@ -29,6 +29,7 @@ from gibbsot.models._nmf_fit import _deviation
 from gibbsot.models._nmf_start import initial_factors
 from gibbsot.models.nmf import WassersteinNMF
 from gibbsot.sampling import sampler, schedules
+from gibbsot.solvers import free_measure
 from gibbsot.solvers.mirror_descent import AcceleratedMirrorDescent
 from gibbsot.solvers.oracle import Oracle
 
@@ -563,6 +564,48 @@ def test_scores(fitted):
     assert -fitted.score(X) == pytest.approx(wanted, rel=1e-9)
     with pytest.raises(TypeError, match="exact: was removed; the score is always exact"):
         fitted.score(X, exact=True)
+
+
+@pytest.mark.parametrize("limit", ["max_seconds", "max_memory"])
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_budget_of_memberships_ends_with_the_best_so_far(monkeypatch, limit, as_list):
+    """One warning for all batches and shards."""
+    monkeypatch.setattr(free_measure.FreeMeasure, "small", False)
+    rng = np.random.default_rng(7)
+    X, cost = rng.dirichlet(np.full(36, 0.3), size=6), GridCost((6, 6))
+    model = estimator(cost=cost, batch_size=2).fit(X)
+    with pytest.warns(ConvergenceWarning, match=r"the memberships of [56] measures have an open gap") as caught:
+        W = model.set_params(**{limit: 1e-9}).transform([X[:3], X[3:]] if as_list else X)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    np.testing.assert_allclose(W.sum(axis=1), 1)
+    np.testing.assert_array_equal(
+        model.set_params(**{limit: 1e12}).transform(X), model.set_params(**{limit: None}).transform(X)
+    )
+    with pytest.raises(ValueError, match=f"{limit}: expected a positive number"):
+        model.set_params(**{limit: 0}).transform(X)
+
+
+def test_the_score_of_a_budget_is_a_lower_bound():
+    X = datasets.mnist_fives(4)
+    model = estimator(cost=GridCost((28, 28)), max_epochs=1).fit(X)
+    exact = model.score(X)
+    with pytest.warns(ConvergenceWarning, match=r"4 measures .* time allowed.*lower bound") as caught:
+        early = model.set_params(max_seconds=1e-9).score(X)
+    assert len(caught) == 1
+    assert -1 < early < exact
+    with pytest.raises(ValueError, match="max_memory: this takes about"):
+        model.set_params(max_seconds=None, max_memory=100.0).score(X)
+
+
+def test_time_ends_a_fit_with_an_epoch():
+    """It continues as if it had not ended."""
+    X, whole = counts(), estimator(max_epochs=3).fit(counts())
+    with pytest.warns(ConvergenceWarning, match="max_seconds: are over after 1 epochs; resume continues the fit"):
+        model = estimator(max_epochs=3, max_seconds=1e-9).fit(X)
+    assert model.n_iter_ == 1
+    assert not model.converged_
+    same_nmf(model.set_params(max_seconds=None).resume(X), whole)
 
 
 def lonely(components: np.ndarray, **options) -> WassersteinNMF:

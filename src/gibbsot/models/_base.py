@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from ..core import validation
+from ..core.costs import Cost
 from ..distributed import sources
 from ..distributed.shard import Shard
 from ..distributed.shards import LocalShards, S, Shards, read_shards
+from ..solvers.solution import PROVED
+from ..solvers.solve import solve_batch
 from . import _costs
 
 Array = NDArray[np.float64]
@@ -155,6 +160,40 @@ def attach(estimator: Any, shards: Shards[Any], X: Any) -> None:
         expected = f"the same measures, in the same {len(shards)} shards"
         raise ValueError(f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}")
     shards.attach(given)
+
+
+def mean_cost(
+    P: Array, targets: Any, cost: Cost, weights: NDArray[np.floating] | None, **options: Any
+) -> tuple[float, list[str]]:
+    """Return the mean transport cost of predictions to targets, exact within a budget, and what stays open.
+
+    Parameters
+    ----------
+    P, targets : arrays of shape (n, m), or sparse matrices
+        Measures as rows, which are normalised.
+    cost : Cost
+        The cost.
+    weights : array of shape (n,), optional
+        Weights of the rows in the mean.
+    **options
+        Of `solve_batch`: ``n_jobs``, ``max_seconds`` and ``max_memory``.
+
+    Returns
+    -------
+    value : float
+        The mean of the costs of plans, certified upper bounds.
+    reasons : list of str
+        A sentence on the gaps that stay open; empty if there are none.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the caller warns once
+        result = solve_batch(P, targets, cost, normalize=True, **options)
+    open_gaps = np.array([status not in PROVED for status in np.atleast_1d(result.status)])
+    reasons = []
+    if open_gaps.any():
+        worst = float(np.max(np.asarray(result.gap)[open_gaps]))
+        reasons = [f"{open_gaps.sum()} of {len(open_gaps)} exact costs have an open gap, the largest is {worst:.1e}"]
+    return float(np.average(result.value, weights=weights)), reasons
 
 
 def sample_weights(given: ArrayLike | None, shards: Shards[Any]) -> Array | None:

@@ -74,8 +74,9 @@ def run_epochs(
     publish: Callable[[], None],
     started: float,
     checkpoints: Checkpoints | None = None,
-) -> None:
-    """Run the epochs of a fit until they end or a callback stops them.
+    max_seconds: float | None = None,
+) -> bool:
+    """Run the epochs of a fit until they end, a callback stops them or time is over.
 
     Parameters
     ----------
@@ -94,6 +95,13 @@ def run_epochs(
         ``time.perf_counter()`` at the start of the fit.
     checkpoints : Checkpoints, optional
         Called after every epoch.
+    max_seconds : float, optional
+        The time from the start, after which no other epoch begins.
+
+    Returns
+    -------
+    bool
+        Whether time ended the fit.
     """
     spent = history[-1].seconds if history else 0.0
     total = max(1, estimator.max_epochs - len(history))
@@ -106,6 +114,9 @@ def run_epochs(
                 if checkpoints is not None:
                     checkpoints(estimator)
                 if True in [callback(estimator) for callback in estimator.callbacks]:  # all are called
-                    break
+                    return False
+                if max_seconds is not None and time.perf_counter() - started >= max_seconds:
+                    return True
     finally:
         publish()  # an interrupted epoch may have changed the best model
+    return False

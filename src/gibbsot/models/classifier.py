@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -22,7 +24,6 @@ from ..core.costs import Cost, Units, as_cost
 from ..sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
 from ..solvers import evaluation
 from ..solvers.oracle import Oracle
-from ..solvers.solve import solve_batch
 from . import _base
 from ._costs import Metric, feature_cost, is_metric, metric_cost
 from ._loop import Epoch, run_epochs
@@ -82,6 +83,11 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         The lag of the chains' mixing test.
     tol : float
         The decrease of the objective in five epochs, relative to the mean cost, below which it has stalled.
+    max_seconds : float, optional
+        The time of a call of `fit`, or of `score` with histograms. When it is over, a fit ends with the epoch, costs
+        are certified upper bounds, and a `ConvergenceWarning` says so.
+    max_memory : float, optional
+        The bytes that the exact solutions of `score` may take.
     random_state : int, RandomState or None
         The seed; results for an integer are deterministic.
     n_jobs : int, optional
@@ -141,6 +147,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         batch_size: int = 100,
         tau: int = 30,
         tol: float = 1e-3,
+        max_seconds: float | None = None,
+        max_memory: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -158,6 +166,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.batch_size = batch_size
         self.tau = tau
         self.tol = tol
+        self.max_seconds = max_seconds
+        self.max_memory = max_memory
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -216,7 +226,13 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self._pretrain(model, Y, rng)
             self.history_: list[Epoch] = []
             epochs = self._epochs(_Data(oracle, Y, units), model, rng)
-            run_epochs("Wasserstein classifier", self, epochs, self.history_, lambda: self._publish(model), started)
+            publish = partial(self._publish, model)
+            late = run_epochs(
+                "Wasserstein classifier", self, epochs, self.history_, publish, started, max_seconds=self.max_seconds
+            )
+        if late and self.n_iter_ < self.max_epochs:
+            message = f"max_seconds: are over after {self.n_iter_} epochs; allow more for a better model"
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -272,7 +288,8 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy for labels; for histograms minus the mean exact transport cost to the predicted ones.
 
-        The mean is over all rows of X, and the cost of each is certified (see `solve_batch`).
+        The mean is over all rows of X, and the cost of each is certified (see `solve_batch`). After ``max_seconds`` it
+        is an upper bound, so that the score is a lower bound, with a `ConvergenceWarning`.
 
         Parameters
         ----------
@@ -294,9 +311,12 @@ class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if len(P) != len(Y):
             raise ValueError(f"y: expected {len(P)} histograms, one for each row of X; got {len(Y)}")
         P = np.where(P < evaluation.WEIGHT_THRESHOLD, 0, P)
-        result = solve_batch(P, Y, self.cost_.astype(np.float64), normalize=True, n_jobs=self.n_jobs)
         share = None if sample_weight is None else validation.real(sample_weight, "sample_weight")
-        return -float(np.average(result.value, weights=share))
+        options = {name: getattr(self, name) for name in ("max_seconds", "max_memory", "n_jobs")}
+        value, open_gaps = _base.mean_cost(P, Y, self.cost_.astype(np.float64), share, **options)
+        if open_gaps:
+            warnings.warn(f"{open_gaps[0]}. The score is a lower bound", ConvergenceWarning, stacklevel=2)
+        return -value
 
     def _weights(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> Array | None:
         """Return the weights of samples with mean one, or None if all are equal."""

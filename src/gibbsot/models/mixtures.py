@@ -166,17 +166,38 @@ class MembershipSolver:
         self.batch_size, self.step_size, self.options = batch_size, step_size, options
 
     def __call__(self, X: Any) -> NDArray[np.floating]:
-        """Return the memberships of validated rows."""
+        """Return the memberships of validated rows, and warn of open gaps."""
+        W, open_gaps = self.solve(X, Run(**self.limits))
+        if open_gaps:
+            warnings.warn(self.describe(open_gaps), ConvergenceWarning, stacklevel=3)
+        return W
+
+    def solve(self, X: Any, run: Run) -> tuple[NDArray[np.floating], list[Optimum]]:
+        """Return the memberships of validated rows within a run, and those optima whose gap stays open."""
         full, K = np.flatnonzero(validation.masses(X) > 0), len(self.components)
-        W, run = np.full((X.shape[0], K), 1 / K), Run(**self.limits)
+        W, open_gaps = np.full((X.shape[0], K), 1 / K), list[Optimum]()
         for start in range(0, len(full), self.batch_size):
             rows = full[start : start + self.batch_size]
             ids = np.zeros(len(rows), np.int64)  # the same noise for all: results do not depend on the row in X
             oracle = Oracle(self.cost, X[rows], ids=ids, **self.options)
-            W[rows] = self._descend(oracle) if self.gap is None else self._minimise(oracle.targets, self.gap, run)
-        return W.astype(X.dtype)
+            if self.gap is None:
+                W[rows] = self._descend(oracle)
+                continue
+            found = self._minimise(oracle.targets, self.gap, run)
+            W[rows] = [each.w for each in found]
+            open_gaps += [each for each in found if each.ended != "gap reached"]
+        return W.astype(X.dtype), open_gaps
 
-    def _minimise(self, targets: sparse.csr_array, gap: float, run: Run) -> Array:
+    def describe(self, open_gaps: list[Optimum]) -> str:
+        """Return how large gaps are that stay open, and why."""
+        spent = {"time", "memory"} & {each.ended for each in open_gaps}
+        reason = f"the {' and '.join(sorted(spent))} allowed ended the work" if spent else "rounding leaves the rest"
+        return (
+            f"the memberships of {len(open_gaps)} measures have an open gap, the largest is "
+            f"{max(each.gap for each in open_gaps):.1e}, and gap={self.gap:g} was asked for: {reason}"
+        )
+
+    def _minimise(self, targets: sparse.csr_array, gap: float, run: Run) -> list[Optimum]:
         """Return the memberships of targets to a certified gap."""
         start, n_jobs = least_squares(targets, self.basis), self.options.get("n_jobs")
         P = fixed_point.mixtures(start, self.components)
@@ -188,19 +209,7 @@ class MembershipSolver:
             return deque(stages, 1)[0]
 
         with linear_programme.ONE_THREAD():
-            found = in_threads(work, range(len(optima)), n_jobs)
-        if open_gaps := [each.gap for each in found if each.ended != "gap reached"]:
-            spent = {"time", "memory"} & {each.ended for each in found}
-            reason = (
-                f"the {' and '.join(sorted(spent))} allowed ended the work" if spent else "rounding leaves the rest"
-            )
-            warnings.warn(
-                f"{len(open_gaps)} of {len(found)} measures ended with an open gap, the largest is "
-                f"{max(open_gaps):.1e}, and gap={gap:g} was asked for: {reason}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return np.stack([each.w for each in found])
+            return in_threads(work, range(len(optima)), n_jobs)
 
     def _descend(self, oracle: Oracle) -> Array:
         """Return the memberships of the oracle's targets."""

@@ -27,7 +27,7 @@ from ..sampling.annealing import paper
 from ..sampling.annealing.adaptive import AdaptiveCooling, ModelCooling
 from ..sampling.annealing.paper import EpochDecay
 from ..solvers.mirror_descent import logarithms
-from ..solvers.solve import solve_batch
+from ..solvers.run import Run
 from . import _base, _nmf_files
 from ._costs import Metric, feature_cost
 from ._loop import Checkpoints, run_epochs
@@ -41,6 +41,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {  # what parameters that are None stand 
     "adaptive": {"step_size": (20.0, 2.0), "init": "nmf", "tau": 50},
     "paper": {"step_size": paper.STEP, "init": "random", "tau": paper.TAU},
 }
+_LEAST_SECONDS = 1e-3  # of exact solutions, when the time of a call is over
 _UNUSED = 1e-3  # usage of a component, relative to the mean, below which there is a warning
 
 
@@ -93,6 +94,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         closely with a larger one, in more sweeps.
     tol : float
         The fit stops when two coolings have gained less than this, relative to the cost. The paper's never does.
+    max_seconds : float, optional
+        The time of a call of `fit`, `resume`, `transform` or `score`, for each block of a Dask array. When it is over,
+        a fit ends with the epoch, memberships and costs are the best so far, and a `ConvergenceWarning` says so.
+    max_memory : float, optional
+        The bytes that the linear programme of a measure may take in `transform` and `score`, and the exact solution of
+        its cost in `score`.
     random_state : int, RandomState or None
         The seed; results are bit-identical for the same integer.
     n_jobs : int, optional
@@ -171,6 +178,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         init: Any = None,
         tau: int | None = None,
         tol: float = 2e-3,
+        max_seconds: float | None = None,
+        max_memory: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -191,6 +200,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         self.init = init
         self.tau = tau
         self.tol = tol
+        self.max_seconds = max_seconds
+        self.max_memory = max_memory
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -371,20 +382,32 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             The memberships; a Dask array if X is one.
         """
         check_is_fitted(self)
-        D = self.components_.astype(np.float64)
-        solver = MembershipSolver(
-            D, self.cost_, self.batch_size, tau=self._resolved("tau"), seed=self.seed_, n_jobs=self.n_jobs
-        )
+        solver = self._membership_solver()
         if sources.is_dask(X):
             from ..distributed.dask import map_rows
 
-            if X.shape[1] != D.shape[1]:
-                raise ValueError(f"X: has {X.shape[1]} columns; expected {D.shape[1]} as in the fit")
-            return map_rows(X, solver, len(D))
-        given = sources.split(X)
-        if given is not None:
-            return np.concatenate([self.transform(sources.load(source)) for source in given])
-        return solver(_base.measures(self, X))
+            K, m = self.components_.shape
+            if X.shape[1] != m:
+                raise ValueError(f"X: has {X.shape[1]} columns; expected {m} as in the fit")
+            return map_rows(X, solver, K)
+        given, run = sources.split(X), Run(**solver.limits)
+        if given is None:
+            W, open_gaps = solver.solve(_base.measures(self, X), run)
+        else:
+            parts = [solver.solve(_base.measures(self, sources.load(source)), run) for source in given]
+            W = np.concatenate([part for part, _ in parts])
+            open_gaps = [each for _, some in parts for each in some]
+        if open_gaps:
+            warnings.warn(solver.describe(open_gaps), ConvergenceWarning, stacklevel=3)  # beyond set_output
+        return W
+
+    def _membership_solver(self) -> MembershipSolver:
+        budget = {name: getattr(self, name) for name in ("max_seconds", "max_memory")}
+        limits = {name: validation.positive(x, name) for name, x in budget.items() if x is not None}
+        options = {"tau": self._resolved("tau"), "seed": self.seed_, "n_jobs": self.n_jobs}
+        return MembershipSolver(
+            self.components_.astype(np.float64), self.cost_, self.batch_size, limits=limits, **options
+        )
 
     def inverse_transform(self, W: ArrayLike) -> NDArray[np.floating]:
         """Return the mixtures of the components: a product of matrices, without any transport.
@@ -409,7 +432,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         """Return minus the mean transport cost of measures to their mixtures.
 
         The mean is over all rows of X that have mass. The cost of each to its mixture, by `transform`, is exact and
-        certified (see `solve_batch`), in double precision.
+        certified (see `solve_batch`), in double precision. After ``max_seconds`` it is a certified upper bound of that
+        cost, so that the score is a lower bound, with a `ConvergenceWarning`.
 
         Parameters
         ----------
@@ -428,12 +452,19 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         for name in removed:
             advice = "was removed; the score is always exact" if name == "exact" else "is no argument of score"
             raise TypeError(f"{name}: {advice}")
-        P = np.asarray(self.inverse_transform(self.transform(X)), np.float64)
-        X = _base.measures(self, X)
-        mass = validation.masses(X)
-        full, cost = mass > 0, self.cost_.astype(np.float64)
-        targets = _normalised(X[full], mass[full])
-        return -float(np.mean(solve_batch(P[full], targets, cost, normalize=True, n_jobs=self.n_jobs).value))
+        check_is_fitted(self)
+        X, solver = _base.measures(self, X), self._membership_solver()
+        run, mass = Run(**solver.limits), validation.masses(X)
+        W, open_gaps = solver.solve(X, run)
+        P, full, cost = np.asarray(self.inverse_transform(W), np.float64), mass > 0, self.cost_.astype(np.float64)
+        targets, limits = _normalised(X[full], mass[full]), dict(solver.limits)
+        if "max_seconds" in limits:
+            limits["max_seconds"] = max(run.seconds, _LEAST_SECONDS)
+        value, open_costs = _base.mean_cost(P[full], targets, cost, None, n_jobs=self.n_jobs, **limits)
+        reasons = [solver.describe(open_gaps)] if open_gaps else []
+        if reasons := reasons + open_costs:
+            warnings.warn(f"{'; '.join(reasons)}. The score is a lower bound", ConvergenceWarning, stacklevel=2)
+        return -value
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to an npz file, with its fit, so that a `resume` is bit-identical.
@@ -527,7 +558,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
             timed = Checkpoints(lambda model: _nmf_files.write_checkpoint(model, run), self.checkpoint_seconds)
         publish = partial(self._publish, run)
         try:
-            run_epochs("Wasserstein NMF", self, run.epochs(self._settings(run)), run.history, publish, started, timed)
+            epochs = run.epochs(self._settings(run))
+            late = run_epochs(
+                "Wasserstein NMF", self, epochs, run.history, publish, started, timed, max_seconds=self.max_seconds
+            )
         except KeyboardInterrupt:
             run.roll_back()
             publish()
@@ -536,10 +570,13 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         publish()
         if timed is not None:
             timed.attempt(self)
-        self._warn()
+        self._warn(late)
 
-    def _warn(self) -> None:
-        """Warn of a fit that may still improve, and of unused components."""
+    def _warn(self, late: bool) -> None:
+        """Warn of a fit that time has ended or that may still improve, and of unused components."""
+        if late and not self.converged_ and self.n_iter_ < self.max_epochs:
+            message = f"max_seconds: are over after {self.n_iter_} epochs; resume continues the fit"
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
         evaluated = [epoch.upper for epoch in self.history_ if np.isfinite(epoch.upper)]
         if not self.converged_ and self.n_iter_ >= self.max_epochs:
             if self.reconstruction_err_ < min(evaluated):

@@ -146,6 +146,9 @@ class _Rounds:
             self.keys: Indices = (self.filled[:, None] * self.m + np.flatnonzero(self.chosen)).ravel()
         else:
             self._choose(estimate)
+            if self._finished():  # the exact objective of the start was enough
+                yield best
+                return
         self._build()
         if problem.small and len(self.keys) <= _SIMPLEX_ARCS:
             yield from self._finish(self.keys, np.ones(K, bool), "highs-ds")
