@@ -118,9 +118,10 @@ def strokes() -> Iterator[Row]:
         image[:] = np.floor(255 * np.exp(-near)) * (near < 3)
     P /= P.sum(axis=1, keepdims=True)
     A, B, cost = P[:pairs], P[pairs:], GridCost((n, n))
-    ours, result = cpu(lambda: solve_batch(A, B, cost, n_jobs=1), 2)
+    M = cost.matrix()
+    ours, result = cpu(lambda: solve_batch(A, B, cost, n_jobs=1), 3)
     assert set(result.status) == {"optimal"}
-    theirs, W = cpu(lambda: loop(A, B, cost.matrix()))
+    theirs, W = cpu(lambda: loop(A, B, M), 3)
     assert np.allclose(result.value, W, rtol=1e-9)
     yield f"{pairs} pairs of strokes 28 x 28", ours, theirs, "a loop of emd2 on the supports"
 

@@ -156,8 +156,13 @@ void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>
         require(basis.data()[k] < static_cast<std::int64_t>(m1) &&
                     basis.data()[n * known + k] < static_cast<std::int64_t>(m2),
                 "basis: an arc lies outside the matrix of costs");
-    require(arcs.shape(0) == 2 && arcs.shape(1) == n && (most == 0 || most >= m1 + m2),
-            "arcs: expected at least m1 + m2 rows and columns of all problems, or none");
+    require(arcs.shape(0) == 2 && arcs.shape(1) == n, "arcs: expected rows and columns of all problems");
+    const auto support = [](const Matrix<const double>& x, std::size_t b) {
+        const double* begin = x.data() + b * x.shape(1);
+        return static_cast<std::size_t>(std::count_if(begin, begin + x.shape(1), [](double w) { return w > 0; }));
+    };
+    for (std::size_t b = 0; b < n && most > 0 && most < m1 + m2; ++b)
+        require(most >= support(p, b) + support(q, b), "arcs: expected as many as there are points with weight");
     check_length(numbers.shape(0), n * (kInfo + m1 + m2 + most));
     double *f = numbers.data() + n * kInfo, *g = f + n * m1, *mass = g + n * m2;
     Interrupt interrupt;

@@ -18,6 +18,7 @@ namespace gibbsot {
 struct CostView {
     const double* data;
     std::size_t rows, columns, stride;
+    std::size_t width = columns;  // entries of a row that may be read: infinite beyond the columns
     const double* row(std::size_t i) const { return data + i * stride; }
 };
 
@@ -46,10 +47,10 @@ public:
     void start() {
         const std::size_t m1 = C_.rows, m2 = C_.columns;
         basis_.clear();
-        std::vector<double> shift(m2, kInf<double>);
+        std::vector<double> shift(C_.width, kInf<double>);
         std::vector<Flow> left_b(b_);
         for (std::size_t i = 0; i < m1; ++i)
-            for (std::size_t j = 0; j < m2; ++j) shift[j] = std::min(shift[j], C_.row(i)[j]);
+            for (std::size_t j = 0; j < C_.width; ++j) shift[j] = std::min(shift[j], C_.row(i)[j]);
         for (double& x : shift) x = x < kInf<double> ? -x : 0;
         std::vector<Flow> left(a_);
         std::size_t open = m2;
@@ -168,11 +169,11 @@ private:
     Index column_node(std::size_t j) const { return static_cast<Index>(C_.rows + j); }
     std::pair<std::size_t, double> least_of(std::size_t i, const double* x) const {
         const double* c = C_.row(i);
-        const double value = least_sum(c, x, C_.columns);
+        const double value = least_sum(c, x, C_.width);
         std::size_t j = 0;
-        for (; j + 16 <= C_.columns; j += 16) {
+        for (; j + 8 <= C_.width; j += 8) {
             bool here = false;
-            for (std::size_t k = 0; k < 16; ++k) here |= c[j + k] + x[j + k] == value;
+            for (std::size_t k = 0; k < 8; ++k) here |= c[j + k] + x[j + k] == value;
             if (here) break;
         }
         while (j < C_.columns && c[j] + x[j] != value) ++j;
@@ -258,7 +259,7 @@ private:
             double best = 0;
             while (scanned < m1) {
                 for (std::size_t end = std::min(scanned + block, m1); scanned < end; ++scanned) {
-                    const double reduced = least_sum(C_.row(i), yc, m2) - y[i];
+                    const double reduced = least_sum(C_.row(i), yc, C_.width) - y[i];
                     if (reduced < best && reduced < -tolerance * std::abs(y[i])) {
                         best = reduced;
                         found = i;
@@ -334,7 +335,7 @@ inline double below(double x) { return x - std::abs(x) * kUlp; }
 // Feasible potentials from any f: g is its c-transform and f that of g, rounded down. Returns the bound
 // <p, f> / P + <q, g> / Q, rounded down; all weights are positive.
 inline double dense_dual(CostView C, const double* p, const double* q, double* f, double* g, double* size) {
-    std::vector<double> minus_g(C.columns);
+    std::vector<double> minus_g(C.width);
     std::fill(g, g + C.columns, kInf<double>);
     for (std::size_t i = 0; i < C.rows; ++i)
         for (std::size_t j = 0; j < C.columns; ++j) g[j] = std::min(g[j], C.row(i)[j] - f[i]);
@@ -345,7 +346,7 @@ inline double dense_dual(CostView C, const double* p, const double* q, double* f
         minus_g[j] = -g[j];
     }
     for (std::size_t i = 0; i < C.rows; ++i) {
-        const double least = least_sum(C.row(i), minus_g.data(), C.columns);
+        const double least = least_sum(C.row(i), minus_g.data(), C.width);
         f[i] = least < kInf<double> ? below(least) : largest;
     }
     const auto [low_f, high_f] = std::minmax_element(f, f + C.rows);
@@ -378,6 +379,25 @@ struct Support {
             }
     }
 };
+
+inline constexpr std::size_t kCopied = 1 << 16;  // entries up to which a copy with whole cache lines pays
+
+// Copies the costs between the points that have weight, each row from the start of a cache line.
+inline CostView gather(CostView C, const Support& support, std::vector<double>& storage) {
+    const std::size_t m1 = support.rows.size(), m2 = support.columns.size(), stride = padded<double>(m2);
+    storage.resize(m1 * stride + kLine / sizeof(double));
+    double* to = storage.data() + (kLine - reinterpret_cast<std::uintptr_t>(storage.data()) % kLine) / sizeof(double);
+    const CostView view{to, m1, m2, stride, stride};
+    for (std::size_t i = 0; i < m1; ++i, to += stride) {
+        const double* row = C.row(static_cast<std::size_t>(support.rows[i]));
+        if (m2 == C.columns)
+            std::copy(row, row + m2, to);
+        else
+            for (std::size_t j = 0; j < m2; ++j) to[j] = row[static_cast<std::size_t>(support.columns[j])];
+        std::fill(to + m2, to + stride, kInf<double>);
+    }
+    return view;
+}
 
 // Potentials of the points without weight from those of the others: c-transforms, rounded down.
 inline void complete_dual(CostView C, const double* p, const double* q, double* f, double* g) {
@@ -477,15 +497,7 @@ void solve_dense(CostView C, const double* p, const double* q, const DenseBasis&
     const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
     std::vector<double> gathered;
     CostView view{C.data, m1, m2, C.stride};
-    if (m1 < C.rows || m2 < C.columns) {
-        gathered.resize(m1 * m2);
-        for (std::size_t i = 0; i < m1; ++i) {
-            const double* row = C.row(static_cast<std::size_t>(support.rows[i]));
-            for (std::size_t j = 0; j < m2; ++j)
-                gathered[i * m2 + j] = row[static_cast<std::size_t>(support.columns[j])];
-        }
-        view = {gathered.data(), m1, m2, m2};
-    }
+    if (m1 < C.rows || m2 < C.columns || m1 * m2 <= kCopied) view = gather(C, support, gathered);
 
     std::vector<double> f(m1), g(m2);
     const auto finish = [&](auto& simplex) {

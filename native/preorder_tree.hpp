@@ -30,13 +30,14 @@ public:
 
     PreorderTree(std::size_t rows, std::size_t columns)
         : rows_(static_cast<Index>(rows)), root_(static_cast<Index>(rows + columns)), nodes_(rows + columns + 1),
-          y_(rows + columns + 1), order_(rows + columns + 1), at_(rows + columns + 1), moved_(rows + columns + 1),
+          y_(rows + columns + 8), order_(rows + columns + 1), at_(rows + columns + 1), moved_(rows + columns + 1),
           from_i_(rows + columns + 1), from_j_(rows + columns + 1) {}
 
     Index rows() const { return rows_; }
     Index root() const { return root_; }
     bool is_row(Index v) const { return v < rows_; }
     const Node& operator[](Index v) const { return nodes_[index(v)]; }
+    // With some more numbers behind those of the columns, for kernels that read whole cache lines.
     const double* y() const { return y_.data(); }
     double y(Index v) const { return y_[index(v)]; }
     std::int64_t pivots() const { return pivots_; }

@@ -15,7 +15,11 @@ inline double least_sum(const double* c, const double* x, std::size_t n) {
     constexpr std::size_t W = kLanes<double>;
     std::size_t j = 0;
     double least = kInf<double>;
-    if (n >= 4 * W) {
+    if (n >= W && n < 4 * W) {
+        Vec<double> acc = load(c) + load(x);
+        for (j = W; j + W <= n; j += W) acc = minimum(acc, load(c + j) + load(x + j));
+        least = lowest<double>(acc);
+    } else if (n >= W) {
         Vec<double> acc[4];
         for (std::size_t k = 0; k < 4; ++k) acc[k] = load(c + k * W) + load(x + k * W);
         for (j = 4 * W; j + 4 * W <= n; j += 4 * W)

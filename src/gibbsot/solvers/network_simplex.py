@@ -139,7 +139,7 @@ class DenseSolutions:
 
     @property
     def basis(self) -> Basis:
-        """Rows and columns of the arcs of the bases, of shape (n, m1 + m2); -1 where there are fewer."""
+        """Rows and columns of the arcs of the bases, one row a problem; -1 where there are fewer."""
         if self._arcs.shape[2] == 0:
             raise ValueError("plan: solve with plan=True to have bases")
         return self._arcs[0], self._arcs[1]
@@ -221,6 +221,8 @@ def solve_dense(
     m1, m2 = C.shape
     p, q = np.ascontiguousarray(p, np.float64).reshape(-1, m1), np.ascontiguousarray(q, np.float64).reshape(-1, m2)
     n, most = len(p), m1 + m2 if plan else 0
+    if plan and n > 1:  # most measures have few points with weight, and large arrays take time
+        most = int((np.count_nonzero(p, axis=1) + np.count_nonzero(q, axis=1)).max(initial=0))
     start = _NO_BASIS
     if basis is not None:
         start = np.stack([np.broadcast_to(x, (n, np.shape(x)[-1])) for x in basis]).astype(np.int32, copy=False)
