@@ -9,7 +9,8 @@ MODULES := $(sort $(wildcard src/gibbsot/*.py src/gibbsot/*/*.py src/gibbsot/*/*
 TORCH := torch==2.13.0
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys docs dist lint format test test-all fuzz faults nightly bench bench-nmf bench-models bench-scaling sanitize clean FORCE
+.PHONY: demo toys docs dist lint format test test-all test-minimum test-no-compiler fuzz faults nightly bench bench-nmf \
+	bench-models bench-scaling measurements sanitize clean FORCE
 
 demo: $(VENV)/package
 	$(RUN) examples/nmf.py --out demo
@@ -34,6 +35,23 @@ test: lint
 
 test-all: $(VENV)/test-all lint
 	$(PYTEST) --cov --cov-report=term:skip-covered
+
+# The fast tests in environments of their own: with the lowest versions that pyproject.toml allows, and with the NumPy
+# code, as if there were no compiler.
+TESTS := "pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100"
+MINIMUM := build/minimum
+test-minimum:
+	rm -rf $(MINIMUM) && $(PYTHON) -m venv $(MINIMUM)
+	$(PYTHON) tools/minimum_versions.py > $(MINIMUM)/constraints.txt
+	$(MINIMUM)/bin/python -m pip install --quiet --constraint $(MINIMUM)/constraints.txt '.[cli,parquet,dask,pot,anndata]' $(TESTS)
+	GIBBSOT_TEST_NATIVE=1 $(MINIMUM)/bin/python -m pytest --numprocesses auto --dist loadfile -m "not slow" tests
+
+NO_COMPILER := build/no-compiler
+test-no-compiler:
+	rm -rf $(NO_COMPILER) && $(PYTHON) -m venv $(NO_COMPILER)
+	CC=/bin/false CXX=/bin/false $(NO_COMPILER)/bin/python -m pip install --quiet '.[cli,parquet,dask,pot]' $(TESTS)
+	$(NO_COMPILER)/bin/python -W ignore -c 'from gibbsot.core import native; assert native.name() == "numpy"'
+	$(NO_COMPILER)/bin/python -m pytest --numprocesses auto --dist loadfile -m "not slow" tests
 
 # every exact solver on N small problems, from SEED on, against rational arithmetic; then N mutated files for every
 # reader, for at most SECONDS
@@ -85,11 +103,14 @@ dist: $(VENV)/dist
 # what would take continuous integration too long
 nightly: test-all sanitize fuzz faults bench bench-nmf bench-models bench-scaling
 
+# rewrites the tables of docs/benchmarks.md; the larger problems of the exact engine are for `measurements`
 bench: $(VENV)/bench
-	$(RUN) benchmarks/engine.py
-	$(RUN) benchmarks/accuracy.py
-	$(RUN) benchmarks/solve.py
-	$(RUN) benchmarks/exact_engine.py
+	$(RUN) tools/measurements.py engine accuracy solve exact_engine
+
+# every figure of README and site again, for hours; NAMES="solve topics" for some of them
+measurements: $(VENV)/bench $(VENV)/torch
+	$(RUN) -m pip install --quiet 'gibbsot[examples,scanpy,jax]'
+	$(RUN) tools/measurements.py $(NAMES)
 
 bench-nmf: $(VENV)/bench
 	$(RUN) benchmarks/nmf.py

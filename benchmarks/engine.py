@@ -239,7 +239,8 @@ import numpy as np, gibbsot
 rng = np.random.default_rng(0)
 p, q = rng.random((2, 256 * 256))
 start = time.perf_counter()
-gibbsot.solve(p / p.sum(), q / q.sum(), gibbsot.GridCost((256, 256), dtype=np.float32), n_sweeps=500).lower_bound
+cost = gibbsot.GridCost((256, 256), dtype=np.float32)
+gibbsot.solve(p, q, cost, normalize=True, method="gibbs", n_sweeps=500).lower_bound
 seconds = time.perf_counter() - start
 # not resource.getrusage: its peak is that of the parent where this process was forked
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))

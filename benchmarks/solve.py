@@ -84,7 +84,7 @@ def certified(p: Array, q: Array, cost: Cost | Callable[[], Cost], gap: float | 
 
 def sizes(console: Console, most: int, kinds: list[str]) -> None:
     """Print a table over kinds and sizes, and the worst ratios."""
-    table = Table("problem", "points", "emd2 ms", "solve ms", "emd2 / solve", "gap=1e-2 ms", "exact / gap", box=None)
+    table = Table("problem", "points", "emd2 ms", "solve ms", "emd2 / solve", "gap=1e-2 ms", "exact / gap")
     worst: list[tuple[float, float]] = []
     for kind in kinds:
         for n in (n for n in SIZES if n <= most):
@@ -105,7 +105,7 @@ def sizes(console: Console, most: int, kinds: list[str]) -> None:
 
 def shared_mass(console: Console, side: int) -> None:
     """Print the times of smooth random fields that share some of their mass, on the same points."""
-    table = Table("problem", *(f"{share:.1%} shared, ms" for share in SHARES), box=None)
+    table = Table("problem", *(f"{share:.1%} shared, ms" for share in SHARES))
     rng = np.random.default_rng(0)
     p, q = (np.exp(gaussian_filter(rng.standard_normal((side, side)), side / 16) * side / 4).ravel() for _ in range(2))
     p, q = p / p.sum(), q / q.sum()

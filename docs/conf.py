@@ -33,7 +33,14 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_inventories", "gallery/README.rst", "sg_execution_times.rst", "README.md"]
+exclude_patterns = [
+    "_build",
+    "_inventories",
+    "_measurements",
+    "gallery/README.rst",
+    "sg_execution_times.rst",
+    "README.md",
+]
 templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

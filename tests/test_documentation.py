@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
+import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 
 import gibbsot
 from gibbsot.core import native
@@ -43,3 +48,75 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
 
 def test_the_citation_has_the_version():
     assert f"version: {gibbsot.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_readme_is_short_and_its_output_is_that_of_the_code():
+    path = ROOT / "README.md"
+    assert path.stat().st_size <= 6000
+    results = doctest.testfile(str(path), module_relative=False)
+    assert results.attempted >= 3
+    assert results.failed == 0
+
+
+def test_links_of_readme_are_absolute_and_its_pictures_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 10
+    assert all(link.startswith("https://") for link in links)
+    pictures = [link for link in links if link.endswith(".png")]
+    assert len(pictures) == 3
+    for picture in pictures:
+        assert (ROOT / picture.split("/main/")[1]).exists()
+    for page in re.findall(r"gibbsot\.github\.io/gibbsot/([a-z_/]+)\.html", text):
+        written = {"gallery/index", "command_line"}  # by the build
+        assert page in written or (ROOT / "docs" / f"{page}.md").exists(), page
+
+
+measurements = load_tool("measurements")
+
+
+def test_every_measurement_has_its_file_and_is_on_its_pages():
+    files = {path.stem for path in measurements.FOLDER.glob("*.md")} - {"index"}
+    assert files == set(measurements.MEASUREMENTS)
+    index = (measurements.FOLDER / "index.md").read_text(encoding="utf-8")
+    for name, (command, pages) in measurements.MEASUREMENTS.items():
+        assert (ROOT / command.split()[0]).exists()
+        assert f"`python {command}`" in index
+        head = (measurements.FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
+        assert head.startswith(f"*`python {command}`, ")
+        for page in set(pages) - {"README"}:
+            assert f"_measurements/{name}.md" in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def test_printed_tables_become_markdown():
+    table = Table("what", "ratio", title="times")
+    table.add_row("dense", "1.5")
+    table.add_row("grids", "2")
+    console = Console(width=60, file=StringIO())
+    for each in ("two kinds", table, "worst: 1.5"):
+        console.print(each)
+    found = measurements.to_markdown(console.file.getvalue())
+    assert found.split("\n\n") == [
+        "```text\ntwo kinds\n```",
+        "**times**",
+        "| what | ratio |\n|---|---|\n| dense | 1.5 |\n| grids | 2 |",
+        "```text\nworst: 1.5\n```\n",
+    ]
+    assert measurements.table_of(found, "ratio")[1] == {"what": "grids", "ratio": "2"}
+
+
+def test_the_table_of_readme_is_that_of_the_measurement(monkeypatch, tmp_path):
+    before = (ROOT / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "README.md").write_text(re.sub(r"(<!-- solve -->).*(<!-- end -->)", r"\1\n\2", before, flags=re.DOTALL))
+    monkeypatch.setattr(measurements, "ROOT", tmp_path)
+    measurements.write_readme()
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == before
+
+
+def test_minimum_versions_are_those_of_the_project():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = load_tool("minimum_versions").minimum_versions(text)
+    assert {line.partition("==")[0] for line in found} >= {"numpy", "scipy", "scikit-learn", "threadpoolctl", "dask"}
+    for line in found:
+        name, version = line.split("==")
+        assert re.search(rf'"{name}(\[[a-z]+\])?>={re.escape(version)}["; ]', text), line

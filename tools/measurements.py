@@ -1,0 +1,198 @@
+"""Measure what README and site say, and rewrite their tables: `python tools/measurements.py [NAME ...]`.
+
+Each measurement is a command whose output is written to docs/_measurements/NAME.md, with the machine and the date;
+pages of the site include these files. The first table of README is made from that of `solve`. Without names all are
+measured, which takes hours; `--list` prints the names and commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "_measurements"
+
+
+class Measurement(NamedTuple):
+    """A command, and the pages that have its figures."""
+
+    command: str
+    pages: tuple[str, ...]
+
+
+MEASUREMENTS = {
+    "solve": Measurement("benchmarks/solve.py", ("README", "benchmarks")),
+    "exact_engine": Measurement("benchmarks/exact_engine.py", ("benchmarks",)),
+    "exact_engine_large": Measurement("benchmarks/exact_engine.py points grids --large", ("benchmarks",)),
+    "engine": Measurement("benchmarks/engine.py", ("benchmarks",)),
+    "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",)),
+    "nmf": Measurement("benchmarks/nmf.py --quick", ("guides/nmf",)),
+    "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
+    "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
+    "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
+    "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
+    "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),
+    "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",)),
+    "scaling": Measurement("benchmarks/scaling.py", ("scaling",)),
+    "stream": Measurement("benchmarks/stream.py", ("scaling",)),
+    "topics": Measurement("examples/topics.py", ("guides/topics",)),
+    "single_cells": Measurement("examples/single_cells.py", ("guides/single_cells",)),
+}
+_PROCESSORS = r"AMD EPYC|AMD Ryzen|Intel\(R\) Xeon|Intel\(R\) Core|Apple M\d+|Neoverse"
+
+
+def machine() -> str:
+    """Return a general description of this machine."""
+    from gibbsot.core import native
+
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else platform.processor()
+    found = re.search(_PROCESSORS, text)
+    name = found.group().replace("(R)", "") if found else platform.machine()
+    return f"{os.cpu_count()} cores of an {name}, kernels {native.name()}"
+
+
+def to_markdown(printed: str) -> str:
+    """Return printed text as Markdown: tables of rich as tables with their titles, other text as blocks."""
+    parts: list[str] = []
+    plain: list[str] = []
+    rows: list[str] = []
+
+    def end_of_text(title: bool = False) -> None:
+        last = plain.pop().strip() if title and plain and plain[-1].startswith(" ") else ""  # it is centred
+        if any(line.strip() for line in plain):
+            parts.append("```text\n" + "\n".join(line.rstrip() for line in plain).strip("\n") + "\n```\n")
+        if last:
+            parts.append(f"**{last}**\n")
+        plain.clear()
+
+    for line in [*printed.splitlines(), ""]:
+        if line[:1] in "┏┡├└" and line:  # borders
+            if line[0] == "┏":
+                end_of_text(title=True)
+            elif line[0] == "└":
+                parts.append("\n".join(rows) + "\n")
+                rows.clear()
+        elif line[:1] in "┃│" and line:
+            cells = [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
+            rows.append(f"| {' | '.join(cells)} |")
+            if line[0] == "┃":
+                rows.append("|---" * len(cells) + "|")
+        else:
+            plain.append(line)
+    end_of_text()
+    return "\n".join(parts)
+
+
+def measure(name: str, note: str) -> None:
+    """Run a command, print what it prints, and write its file."""
+    command = MEASUREMENTS[name].command
+    env = os.environ | {"COLUMNS": "240", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    child = subprocess.Popen([sys.executable, *command.split()], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=env)
+    lines = []
+    assert child.stdout is not None
+    for line in child.stdout:
+        print(line, end="", flush=True)
+        lines.append(line)
+    if child.wait():
+        raise SystemExit(f"{name}: python {command} ended with status {child.returncode}; its file was not changed")
+    header = f"*`python {command}`, {machine()}{note and ' ' + note}, {date.today():%d %B %Y}:*\n\n"
+    (FOLDER / f"{name}.md").write_text(header + to_markdown("".join(lines)), encoding="utf-8")
+    if name == "solve":
+        write_readme()
+
+
+def write_index() -> None:
+    """Write the table of all measurements: command, machine, date and pages, from the heads of their files."""
+    lines = ["| command | measured on | pages |", "|---|---|---|"]
+    for name, (command, pages) in MEASUREMENTS.items():
+        head = (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
+        measured = head.strip("*:").removeprefix(f"`python {command}`, ")
+        # README is no page of the site; the front page has the same links
+        links = ", ".join("README" if page == "README" else f"[{page}]({page}.md)" for page in pages)
+        lines.append(f"| `python {command}` | {measured} | {links} |")
+    (FOLDER / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def table_of(text: str, column: str) -> list[dict[str, str]]:
+    """Return the rows of the first Markdown table that has a column."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    start = next(k for k, row in enumerate(rows) if column in row)
+    found = []
+    for row in rows[start + 1 :]:
+        if len(row) != len(rows[start]):
+            break
+        if not set("".join(row)) <= {"-", ":", " "}:
+            found.append(dict(zip(rows[start], row, strict=True)))
+    return found
+
+
+def write_readme() -> None:
+    """Rewrite the table of README, between its two comments, from that of `solve`."""
+    kinds = {
+        "dense": "matrices",
+        "words": "word vectors, cosine distance",
+        "points": "points in the plane",
+        "grid": "image grids, noise",
+    }
+    rows = table_of((FOLDER / "solve.md").read_text(encoding="utf-8"), "emd2 / solve")
+    sizes = (10, 100, 1024, 4096)
+    lines = [
+        f"| points a side | {' | '.join(f'{n:,}' for n in sizes)} | `solve`, 4,096 | `ot.emd2`, 4,096 |",
+        "|---|" + "---|" * (len(sizes) + 2),
+    ]
+    for kind, label in kinds.items():
+        of_kind = [row for row in rows if row["problem"] == kind]
+        # of grids, whose sizes are squares, the nearest
+        chosen = [min((abs(_number(row["points"]) - n), k) for k, row in enumerate(of_kind))[1] for n in sizes]
+        found = [of_kind[k] for k in chosen]
+        ratios = " | ".join(_two_digits(float(row["emd2 / solve"])) for row in found)
+        times = " | ".join(f"{_two_digits(float(found[-1][key]) / 1000)} s" for key in ("solve ms", "emd2 ms"))
+        lines.append(f"| {label} | {ratios} | {times} |")
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    text = re.sub(
+        r"(<!-- solve -->\n).*?(<!-- end -->)",
+        lambda match: match[1] + "\n".join(lines) + "\n" + match[2],
+        text,
+        flags=re.DOTALL,
+    )
+    readme.write_text(text, encoding="utf-8")
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _two_digits(x: float) -> str:
+    return f"{x:#.2g}" if x < 9.95 else f"{x:.0f}"
+
+
+def main() -> None:
+    """Measure what the arguments name."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="measurements (default: all)")
+    parser.add_argument("--list", action="store_true", help="print names and commands, and measure nothing")
+    parser.add_argument("--note", default="", help='after the machine, such as "beside other work"')
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(MEASUREMENTS):
+        parser.error(f"NAME: expected some of {', '.join(MEASUREMENTS)}; got {', '.join(sorted(unknown))}")
+    for name in args.names or MEASUREMENTS:
+        if args.list:
+            print(f"{name:14} python {MEASUREMENTS[name].command}")
+        else:
+            measure(name, args.note)
+    if not args.list:
+        write_index()
+
+
+if __name__ == "__main__":
+    main()
