@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,3 +56,11 @@ def test_batches_compare_by_identity():
     one, other = (gibbsot.problem(np.eye(2), np.eye(2), 1 - np.eye(2)) for _ in range(2))
     assert one != other
     assert len({one, other, sampler.init(one), sampler.init(one)}) == 4
+
+
+@pytest.mark.parametrize("name", [name for name in gibbsot.__all__ if name.startswith("Wasserstein")])
+def test_estimators_link_to_their_page_in_notebooks(name):
+    address = f"https://gibbsot.github.io/gibbsot/api/generated/gibbsot.{name}.html"
+    assert f'href="{address}"' in getattr(gibbsot, name)()._repr_html_()
+    index = Path(__file__).resolve().parents[1] / "docs" / "api" / "index.md"
+    assert f"   {name}\n" in index.read_text(encoding="utf-8")

@@ -34,7 +34,14 @@ _NUMBERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-class MeasuresEstimator(BaseEstimator):  # type: ignore[misc]
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators: notebooks link to their documentation."""
+
+    _doc_link_module = "gibbsot"
+    _doc_link_template = "https://gibbsot.github.io/gibbsot/api/generated/gibbsot.{estimator_name}.html"
+
+
+class MeasuresEstimator(Estimator):
     """Base of estimators with a Dask client: copies and pickles have none, clones the same one."""
 
     client: Any

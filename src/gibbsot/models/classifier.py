@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
@@ -39,7 +39,7 @@ _COOLING = PlateauCooling(window=5, cooling=0.5, damping=0.5, max_stalls=6)  # t
 _INITIAL_BIAS = 0.01
 
 
-class WassersteinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[misc]
     r"""A linear softmax model whose loss is the transport cost between predicted and given labels.
 
     .. math::

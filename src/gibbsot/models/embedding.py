@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import native, validation
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 _REFERENCES = ("mean", "barycenter")
 
 
-class WassersteinEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class WassersteinEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Estimator):  # type: ignore[misc]
     r"""Linear optimal transport: maps each measure to the displacement field of its optimal plan from a reference.
 
     .. math:: \phi(\mu)_i = \sqrt{r_i} \, \big(T_\mu(x_i) - x_i\big), \qquad

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import native, validation
@@ -50,7 +50,7 @@ class SearchStatistics:
         return f"{self.solved:,} of {self.pairs:,} pairs solved"
 
 
-class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Estimator):  # type: ignore[misc]
     r"""Exact nearest neighbours of measures in transport cost.
 
     Lower bounds of all pairs come first; only pairs whose bound does not exceed the distance of the neighbours found so

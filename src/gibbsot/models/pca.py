@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import PCA
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,7 +19,7 @@ from .embedding import WassersteinEmbedding
 Array = NDArray[np.float64]
 
 
-class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Estimator):  # type: ignore[misc]
     r"""Principal geodesics of measures: a `WassersteinEmbedding` and PCA in the tangent space at its reference.
 
     .. math:: \mu \approx \Big(\mathrm{id} + \bar v + \sum_k z_k c_k\Big)_{\#} r
