@@ -1,8 +1,12 @@
-// A k-d tree whose nodes carry the least h of their points: c-transforms min_j (cost(x, y_j) + h_j) and the arcs of
+// A k-d tree whose nodes carry bounds of the h of their points: c-transforms min_j (cost(x, y_j) + h_j) and the arcs of
 // least reduced cost without any matrix, for squared and plain Euclidean distances in low dimension.
+//
+// A node knows its least h, and a plane below all of them: optimal potentials are steep where mass moves far, and
+// |x - y|^2 plus a plane has its minimum over a box in closed form.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -60,10 +64,11 @@ public:
     KdTree(const double* points, std::size_t n) : order_(n) {
         std::iota(order_.begin(), order_.end(), 0);
         build(points, 0, n);
-        points_.resize(n * D);
-        h_.assign(n, 0.0);
-        for (std::size_t k = 0; k < n; ++k)
-            std::copy_n(points + static_cast<std::size_t>(order_[k]) * D, D, points_.data() + k * D);
+        h_.assign(n + kLeaf, 0.0);  // kernels read whole leaves
+        for (std::size_t a = 0; a < D; ++a) {
+            points_[a].resize(n + kLeaf);
+            for (std::size_t k = 0; k < n; ++k) points_[a][k] = points[static_cast<std::size_t>(order_[k]) * D + a];
+        }
     }
 
     std::size_t size() const { return order_.size(); }
@@ -79,6 +84,7 @@ public:
                 node.least = *std::min_element(h_.begin() + node.begin, h_.begin() + node.end);
             else
                 node.least = std::min(nodes_[v + 1].least, nodes_[static_cast<std::size_t>(node.right)].least);
+            fit(node);
         }
     }
 
@@ -100,7 +106,7 @@ public:
                 worst += std::abs(worst) * 1e-12 + std::numeric_limits<double>::min();
                 search.limit = std::min(search.limit, worst);
             }
-            descend<Squared>(search, 0, box_distance(point, 0));
+            descend<Squared>(search, 0, least_sum<Squared>(point, nodes_[0]));
             guess.clear();
             for (std::size_t c = 0; c < k; ++c) {
                 const bool there = c < search.count;
@@ -114,10 +120,13 @@ public:
 private:
     static constexpr double kInfinite = std::numeric_limits<double>::infinity();
     static constexpr std::size_t kLeaf = 8;
+    static constexpr std::size_t kFitted = 1024;  // points of the largest node that has a plane
+    static constexpr double kRounding = 0x1p-48;  // sixteen units in the last place, of all terms of a bound
 
     struct Node {
-        double low[D], high[D];
+        double low[D], high[D], centre[D];
         double least;
+        double slope[D], offset;  // h >= offset + slope (y - centre), also after rounding
         std::int32_t begin, end;
         std::int32_t right;  // the left child follows; 0 in a leaf
     };
@@ -143,6 +152,7 @@ private:
                 node.low[a] = std::min(node.low[a], c);
                 node.high[a] = std::max(node.high[a], c);
             }
+            node.centre[a] = node.low[a] + (node.high[a] - node.low[a]) / 2;
             if (node.high[a] - node.low[a] > node.high[widest] - node.low[widest]) widest = a;
         }
         if (end - begin > kLeaf) {
@@ -161,13 +171,56 @@ private:
         nodes_[v] = node;
     }
 
-    double box_distance(const double* x, std::size_t v) const {
-        double sum = 0;
-        for (std::size_t a = 0; a < D; ++a) {
-            const double d = std::max(std::max(nodes_[v].low[a] - x[a], x[a] - nodes_[v].high[a]), 0.0);
-            sum += d * d;
+    // The plane of a node that has not too many points: its slopes fit h along every axis alone.
+    void fit(Node& node) {
+        const auto begin = static_cast<std::size_t>(node.begin), end = static_cast<std::size_t>(node.end);
+        std::fill(node.slope, node.slope + D, 0.0);
+        node.offset = node.least;
+        if (end - begin > kFitted) return;
+        double mean = 0, largest = 0;
+        for (std::size_t k = begin; k < end; ++k) {
+            mean += h_[k];
+            largest = std::max(largest, std::abs(h_[k]));
         }
-        return sum;
+        if (!(largest < kInfinite)) return;
+        mean /= static_cast<double>(end - begin);
+        double slack = largest;
+        for (std::size_t a = 0; a < D; ++a) {
+            double product = 0, square = 0;
+            for (std::size_t k = begin; k < end; ++k) {
+                const double d = points_[a][k] - node.centre[a];
+                product += d * (h_[k] - mean);
+                square += d * d;
+            }
+            node.slope[a] = square > 0 && std::isfinite(product / square) ? product / square : 0;
+            slack += std::abs(node.slope[a]) * (node.high[a] - node.low[a]);
+            const double grain = kRounding * (std::abs(node.low[a]) + std::abs(node.high[a]) + std::abs(node.slope[a]));
+            slack += grain * grain / kRounding;  // the minimum of a parabola is found to within the grain of its axis
+        }
+        double offset = kInfinite;
+        for (std::size_t k = begin; k < end; ++k) {
+            double above = h_[k];
+            for (std::size_t a = 0; a < D; ++a) above -= node.slope[a] * (points_[a][k] - node.centre[a]);
+            offset = std::min(offset, above);
+        }
+        node.offset = offset - kRounding * slack;
+    }
+
+    // A lower bound of the sums of a node's points.
+    template <bool Squared>
+    static double least_sum(const double* x, const Node& node) {
+        double squares = 0, plane = node.offset, steepness = 0;
+        for (std::size_t a = 0; a < D; ++a) {
+            const double y = std::clamp(Squared ? x[a] - node.slope[a] / 2 : x[a], node.low[a], node.high[a]);
+            const double rise = node.slope[a] * ((Squared ? y : x[a]) - node.centre[a]);
+            squares += (x[a] - y) * (x[a] - y);
+            plane += Squared ? rise : rise - kRounding * std::abs(rise);
+            steepness += node.slope[a] * node.slope[a];
+        }
+        if constexpr (Squared) return squares * (1 - kRounding) + plane;
+        // |x - y| + s (y - x) >= (1 - |s|) |x - y|
+        const double distance = std::sqrt(squares), rest = 1 - kRounding - std::sqrt(steepness);
+        return std::max(distance + node.least, rest > 0 ? plane + rest * distance : -kInfinite);
     }
     template <bool Squared>
     static double cost(double squared) {
@@ -177,20 +230,26 @@ private:
     double sum(const double* x, std::int32_t index) const {
         double squared = 0;
         for (std::size_t a = 0; a < D; ++a) {
-            const double d = x[a] - points_[static_cast<std::size_t>(index) * D + a];
+            const double d = x[a] - points_[a][static_cast<std::size_t>(index)];
             squared += d * d;
         }
         return cost<Squared>(squared) + h_[static_cast<std::size_t>(index)];
     }
 
-    // distance: squared, from the box of node v
+    // least: a lower bound of the sums of node v
     template <bool Squared>
-    void descend(Search& search, std::size_t v, double distance) const {
+    void descend(Search& search, std::size_t v, double least) const {
         const Node& node = nodes_[v];
-        if (!(cost<Squared>(distance) + node.least < search.limit)) return;
+        if (!(least < search.limit + kRounding * std::abs(search.limit))) return;
         if (node.right == 0) {
-            for (std::int32_t index = node.begin; index < node.end; ++index) {
-                const double value = sum<Squared>(search.point, index);
+            double values[kLeaf];
+            bool below = false;
+            for (std::size_t l = 0; l < kLeaf; ++l) {
+                values[l] = sum<Squared>(search.point, node.begin + static_cast<std::int32_t>(l));
+                below |= values[l] < search.limit;
+            }
+            for (std::int32_t index = node.begin; below && index < node.end; ++index) {
+                const double value = values[index - node.begin];
                 if (!(value < search.limit)) continue;
                 std::size_t at = search.count < search.k ? search.count++ : search.k - 1;
                 for (; at > 0 && value < search.list[at - 1].first; --at) search.list[at] = search.list[at - 1];
@@ -200,21 +259,21 @@ private:
             return;
         }
         const std::size_t left = v + 1, right = static_cast<std::size_t>(node.right);
-        const double to_left = box_distance(search.point, left), to_right = box_distance(search.point, right);
-        const double first = cost<Squared>(to_left) + nodes_[left].least,
-                     second = cost<Squared>(to_right) + nodes_[right].least;
+        const double first = least_sum<Squared>(search.point, nodes_[left]),
+                     second = least_sum<Squared>(search.point, nodes_[right]);
         if (first <= second) {
-            descend<Squared>(search, left, to_left);
-            descend<Squared>(search, right, to_right);
+            descend<Squared>(search, left, first);
+            descend<Squared>(search, right, second);
         } else {
-            descend<Squared>(search, right, to_right);
-            descend<Squared>(search, left, to_left);
+            descend<Squared>(search, right, second);
+            descend<Squared>(search, left, first);
         }
     }
 
     std::vector<std::int32_t> order_;
     std::vector<Node> nodes_;
-    std::vector<double> points_, h_;
+    std::array<std::vector<double>, D> points_;  // by coordinates, in the order of the tree
+    std::vector<double> h_;
 };
 
 }  // namespace gibbsot
