@@ -59,6 +59,11 @@ class Points:
         """Return ``min_j c_ij + h_j``: the c-transform of -h."""
         return self.least(h, 1, True)[1][:, 0]
 
+    def rows_and_min(self, h: Array, k: int) -> tuple[Indices, Array]:
+        """Return both `rows` and `row_min`, from one search."""
+        found, sums = self.least(h, k, True)
+        return found, sums[:, 0].copy()
+
     def column_min(self, h: Array) -> Array:
         """Return ``min_i c_ij + h_i``: the c-transform of -h."""
         return self.least(h, 1, False)[1][:, 0]
@@ -114,13 +119,22 @@ class BorderedPoints:
         return self._with_last(self._points.columns, h, k, bound, self.shape[1])
 
     def _with_last(self, search: Callable[..., Indices], h: Array, k: int, bound: Array | None, n: int) -> Indices:
+        inside = search(h[:-1], min(k, len(h) - 1), None if bound is None else bound[:-1])
+        return self._and_last(inside, h, bound, n)
+
+    def _and_last(self, inside: Indices, h: Array, bound: Array | None, n: int) -> Indices:
         last = np.full(n, self._outer + h[-1])
         last[-1] = self._corner + h[-1]
         allowed = np.isfinite(last) if bound is None else last < bound
-        found = np.full((n, k + 1), -1, np.int64)
-        found[:-1, :-1] = search(h[:-1], min(k, len(h) - 1), None if bound is None else bound[:-1])
+        found = np.full((n, inside.shape[1] + 1), -1, np.int64)
+        found[:-1, :-1] = inside
         found[:, -1] = np.where(allowed, len(h) - 1, -1)
         return found
+
+    def rows_and_min(self, h: Array, k: int) -> tuple[Indices, Array]:
+        """Return both `rows` and `row_min`, from one search."""
+        inside, sums = self._points.rows_and_min(h[:-1], min(k, len(h) - 1))
+        return self._and_last(inside, h, None, self.shape[0]), self._least(sums, h)
 
     def row_min(self, h: Array) -> Array:
         """Return ``min_j c_ij + h_j``."""

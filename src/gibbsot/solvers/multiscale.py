@@ -11,14 +11,16 @@ and the mass between two cells is spread over their points.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core.kdtree import BorderedPoints, Points
-from .certificates import below, bounds, weighted_median
+from .certificates import Bounds, below, bounds, weighted_median
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .run import Run
 from .solution import PROVED, Solution, status
@@ -83,11 +85,68 @@ class _Level:
     b: Array
     cells: tuple[Indices, Indices] | None = None
 
-    def closed(self, f: Array) -> tuple[Array, Array, float]:
+    def closed(self, f: Array, neighbours: int = _NEIGHBOURS) -> _Start:
         """Return the feasible potentials that c-transforms make of a potential of the rows, and the bound they give."""
         g = self.oracle.column_min(-f)
-        f = self.oracle.row_min(-g)
-        return f, g, _dual_value(self.a, self.b, f, g)
+        near, f = self.oracle.rows_and_min(-g, min(neighbours, len(g)))
+        return _Start(f, g, _dual_value(self.a, self.b, f, g), near)
+
+
+class _Start(NamedTuple):
+    """Feasible potentials from which a level is solved, their bound, and the columns of least reduced cost of rows."""
+
+    f: Array
+    g: Array
+    bound: float
+    near: Indices
+
+
+class PointsSolution(Solution):
+    """A solution whose potentials of points without weight are computed when first used.
+
+    Parameters
+    ----------
+    found : Bounds
+    status : str
+    plan : scipy.sparse.csr_array
+    rounds : int
+        As of `Solution`.
+    known : tuple
+        Rows and columns that have weight, their potentials before these are lowered by `below`, the arguments of
+        `_oracle` for all points, and the depth of the costs.
+    """
+
+    def __init__(self, found: Bounds, status: str, plan: sparse.csr_array, rounds: int, known: tuple[Any, ...]) -> None:
+        vars(self).update(
+            value=found.value, lower=found.lower, upper=found.upper, status=status, plan=plan, rounds=rounds,
+            _known=known,
+        )  # fmt: skip
+
+    @property
+    def f(self) -> Array:
+        """Potentials of the rows."""
+        return self._potentials[0]
+
+    @property
+    def g(self) -> Array:
+        """Potentials of the columns."""
+        return self._potentials[1]
+
+    @cached_property
+    def _potentials(self) -> tuple[Array, Array]:
+        """Potentials of all points: c-transforms, less what rounding may have added."""
+        rows, columns, f, g, points, depth = self._known
+        all_f, all_g = (np.full(m, -np.inf) for m in self.plan.shape)
+        all_f[rows], all_g[columns] = f, g
+        if (len(rows), len(columns)) != self.plan.shape:
+            whole = _oracle(*points)
+            all_g = whole.column_min(-all_f)
+            all_g[columns] = g
+            all_f = whole.row_min(-all_g)
+            all_f[rows] = f
+        return below(all_f, all_g, depth)
+
+    _known: tuple[Any, ...]
 
 
 class _Cells:
@@ -98,25 +157,25 @@ class _Cells:
         border: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         self.p, self.q, self.squared, self.gap, self.run, self.border = p, q, squared, gap, run, border
-        self.whole = self._points(X, Y)
-        rows, columns = self.whole.order_x.astype(np.int64), self.whole.order_y.astype(np.int64)
-        self.rows, self.columns = rows[p[rows] > 0], columns[q[columns] > 0]
+        self.points = X, Y, squared, border
+        self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
         inner = slice(None, None if border is None else -1)
-        finest = self._points(X[self.rows[inner]], Y[self.columns[inner]])
+        some = self._oracle(X[self.rows[inner]], Y[self.columns[inner]])
+        self.rows, self.columns = self.rows[some.order_x], self.columns[some.order_y]
+        finest = self._oracle(X[self.rows[inner]], Y[self.columns[inner]])
         levels = [_Level(finest, p[self.rows], q[self.columns])]
         while max(len(levels[-1].oracle.X), len(levels[-1].oracle.Y)) > _SMALLEST:
             fine = levels[-1]
             x, a, row_cells = self._join(fine.oracle.X, fine.a)
             y, b, column_cells = self._join(fine.oracle.Y, fine.b)
             levels[-1] = replace(fine, cells=(row_cells, column_cells))
-            levels.append(_Level(self._points(x, y), a, b))
+            levels.append(_Level(self._oracle(x, y), a, b))
         self.levels = levels
         self.depth = X.shape[1] + 3
 
-    def _points(self, X: Array, Y: Array) -> Points | BorderedPoints:
-        """Return the distances of points, with the border if there is one."""
-        points = Points(X, Y, self.squared, self.run.threads)
-        return points if self.border is None else BorderedPoints(points, *self.border)
+    def _oracle(self, X: Array, Y: Array) -> Points | BorderedPoints:
+        """Return the distances of some points, with the border if there is one."""
+        return _oracle(X, Y, self.squared, self.border, self.run.threads)
 
     def _join(self, x: Array, a: Array) -> tuple[Array, Array, Indices]:
         """Return the cells of a level; the point of the border is a cell of its own."""
@@ -133,29 +192,30 @@ class _Cells:
                 return self._of_level(n + 1, g, problem)
             oracle, a, b = self.levels[n].oracle, self.levels[n].a, self.levels[n].b
             coarse = g, problem
-            f, g, bound = self._refined(n, g, problem.value)
+            start = self._refined(n, g, problem.value)
             # a bound that is good at this level may be good at the finest
-            if self.gap and problem.value - bound <= self.gap * problem.value:
+            if self.gap and problem.value - start.bound <= self.gap * problem.value:
                 answer = self._of_level(n + 1, *coarse)
                 if answer.status in PROVED:
                     return answer
-            f, g, problem, rounds = solve_arcs(oracle, a, b, f, g, self.gap if n == 0 else 0.0, run=self.run)
+            f, g, problem, rounds = solve_arcs(oracle, a, b, start, self.gap if n == 0 else 0.0, run=self.run)
             self.run.report("%d x %d points, %d arcs, %d rounds", *oracle.shape, problem.arcs, rounds)
             if self.run.spent and not problem.carried:
                 return self._of_level(n + 1, *coarse)
         depth = self.depth if problem.carried else self.depth + 8
-        return replace(self._solution(problem.exact_plan(), f, depth), rounds=rounds)
+        return self._solution(problem.exact_plan(), f, depth, rounds)
 
-    def _refined(self, n: int, coarse: Array, value: float) -> tuple[Array, Array, float]:
-        """Return potentials of level n from one of the columns of the next coarser level, and the bound that they give.
+    def _refined(self, n: int, coarse: Array, value: float) -> _Start:
+        """Return a start of level n from a potential of the columns of the next coarser level.
 
         Where mass moves by less than the size of a cell, as between images of noise, coarse potentials are too large: a
         share of them gives a larger bound.
         """
         level, f = self.levels[n], self._carry(n + 1, coarse, n)
         found = level.closed(f)
-        if found[2] < value / 2:
-            found = max(found, *(level.closed(share * f) for share in (0.75, 0.5, 0.0)), key=itemgetter(2))
+        if found.bound < value / 2:
+            best = max((0.75, 0.5, 0.0), key=lambda share: level.closed(share * f, 1).bound)
+            found = max(found, level.closed(best * f), key=attrgetter("bound"))
         return found
 
     def _of_level(self, n: int, g: Array, problem: ArcProblem) -> Solution:
@@ -164,7 +224,7 @@ class _Cells:
 
     def _carry(self, n: int, g: Array, to: int) -> Array:
         """Return the c-transform of a potential of the columns of level n for the rows of a finer level."""
-        return self._points(self.levels[to].oracle.X, self.levels[n].oracle.Y).row_min(-g)
+        return self._oracle(self.levels[to].oracle.X, self.levels[n].oracle.Y).row_min(-g)
 
     def _spread(self, n: int, problem: ArcProblem) -> Arcs:
         """Return a plan of the finest level from that of level n.
@@ -210,23 +270,30 @@ class _Cells:
         mass = np.concatenate([mass, moved, moved])
         return i[mass > 0], j[mass > 0], mass[mass > 0]
 
-    def _solution(self, arcs: Arcs, f: Array, depth: int) -> Solution:
+    def _solution(self, arcs: Arcs, f: Array, depth: int, rounds: int = 0) -> Solution:
         """Return what a plan of the finest level and a potential of its rows prove."""
-        i, j, mass = self.rows[arcs[0]], self.columns[arcs[1]], arcs[2]
-        full = np.full(len(self.p), -np.inf)
-        full[self.rows] = f - weighted_median(f, self.p[self.rows])
-        # c-transforms make the potentials feasible for all points; what rounding may have added is taken off
-        full_g = self.whole.column_min(-full)
-        full_f = self.whole.row_min(-full_g)
-        full_f, full_g = below(full_f, full_g, self.depth)
-        found = bounds(self.p, self.q, full_f, full_g, mass, self.whole.at(i, j), depth)
+        i, j, mass = arcs
+        level = self.levels[0]
+        g = level.oracle.column_min(weighted_median(f, level.a) - f)
+        f = level.oracle.row_min(-g)
+        found = bounds(level.a, level.b, *below(f, g, self.depth), mass, level.oracle.at(i, j), depth)
         state = status(found.lower, found.upper, found.size)
         if state == "gap open" and found.upper - found.lower <= self.gap * found.upper:
             state = "gap reached"
         if state == "gap open" and self.run.spent:
             state = "budget spent"
+        i, j = self.rows[i], self.columns[j]
         plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(self.p), len(self.q))))
-        return Solution(found.value, found.lower, found.upper, state, full_f, full_g, plan, rounds=0)
+        known = self.rows, self.columns, f, g, self.points, self.depth
+        return PointsSolution(found, state, plan, rounds, known)
+
+
+def _oracle(
+    X: Array, Y: Array, squared: bool, border: tuple[float, float] | None, threads: int = 1
+) -> Points | BorderedPoints:
+    """Return the distances of points, with a border if there is one."""
+    points = Points(X, Y, squared, threads)
+    return points if border is None else BorderedPoints(points, *border)
 
 
 def _meet(p: Array, q: Array) -> Arcs:
@@ -270,20 +337,21 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
 
 
 def solve_arcs(
-    oracle: Points | BorderedPoints, p: Array, q: Array, f: Array, g: Array, gap: float = 0.0, max_rounds: int = 100,
+    oracle: Points | BorderedPoints, p: Array, q: Array, start: _Start, gap: float = 0.0, max_rounds: int = 100,
     run: Run | None = None,
 ) -> tuple[Array, Array, ArcProblem, int]:  # fmt: skip
-    """Solve a problem exactly from potentials f and g: nearest arcs, then violated arcs until there is none.
+    """Solve a problem exactly from potentials: nearest arcs, then violated arcs until there is none.
 
     Parameters
     ----------
     oracle : Points
     p, q : arrays of shape (m1,) and (m2,)
         Positive weights.
-    f, g : arrays of shape (m1,) and (m2,)
+    start : _Start
         Potentials, the nearer to optimal the faster.
     gap : float
-        Stop when the value is that close to the bound of f and g, which then are returned, or to that of the simplex.
+        Stop when the value is that close to the bound of the start, whose potentials then are returned, or to that of
+        the simplex.
     max_rounds : int
         The largest number of rounds; if they run out, the bounds show what is left open.
     run : Run, optional
@@ -293,10 +361,10 @@ def solve_arcs(
     -------
     f, g, problem, rounds
     """
-    run, (m1, m2), first = run or Run(), oracle.shape, (f, g)
-    J, I = oracle.rows(-g, min(_NEIGHBOURS, m2)), oracle.columns(-f, min(_NEIGHBOURS, m1))  # noqa: E741
-    arcs = _unique(_pairs(np.arange(m1)[:, None], J, m2), _pairs(I, np.arange(m2)[:, None], m2))
-    del I, J
+    run, (m1, m2), (f, g, bound, near) = run or Run(), oracle.shape, start
+    near_rows = oracle.columns(-f, min(_NEIGHBOURS, m1))
+    arcs = _unique(_pairs(np.arange(m1)[:, None], near, m2), _pairs(near_rows, np.arange(m2)[:, None], m2))
+    del near_rows
     problem = ArcProblem(p, q, run)
     i, j = np.divmod(arcs, m2)
     costs = oracle.at(i, j)
@@ -306,14 +374,14 @@ def solve_arcs(
     del i, j, costs
     problem.start(f, g, max(2 * largest + _ULP * scale, 1e-300))
     tolerance = 4 * _ULP * scale
-    best, enough = f, _dual_value(p, q, f, g) / (1 - gap) if gap else -np.inf
+    best, enough = f, bound / (1 - gap) if gap else -np.inf
     for rounds in range(1, max_rounds + 1):
         carried = problem.optimise(tolerance, enough)
         if not carried and rounds > _PATIENCE:
             carried = _carry_all(oracle, problem, tolerance)
         f, g = problem.potentials()
         if run.spent:
-            return *_better(oracle, p, q, first, f), problem, rounds
+            return *_better(oracle, p, q, start, f), problem, rounds
         if gap and carried:
             value = _dual_value(p, q, f, oracle.column_min(-f)) / (1 - gap) if problem.value > enough else -np.inf
             best, enough = (f, value) if value > enough else (best, enough)
@@ -327,19 +395,17 @@ def solve_arcs(
             problem.raise_artificial()
             continue
         if not problem.can_add(len(fresh)):
-            return *_better(oracle, p, q, first, f), problem, rounds
+            return *_better(oracle, p, q, start, f), problem, rounds
         arcs = _unique(arcs, fresh)
         i, j = np.divmod(fresh, m2)
         problem.add(i, j, oracle.at(i, j))
     return f, g, problem, rounds
 
 
-def _better(
-    oracle: Points | BorderedPoints, p: Array, q: Array, first: tuple[Array, Array], f: Array
-) -> tuple[Array, Array]:
-    """Return those potentials that give the larger lower bound: the first ones, or f and its c-transform."""
+def _better(oracle: Points | BorderedPoints, p: Array, q: Array, start: _Start, f: Array) -> tuple[Array, Array]:
+    """Return those potentials that give the larger lower bound: those of the start, or f and its c-transform."""
     g = oracle.column_min(-f)
-    return (f, g) if _dual_value(p, q, f, g) > _dual_value(p, q, *first) else first
+    return (f, g) if _dual_value(p, q, f, g) > start.bound else (start.f, start.g)
 
 
 def _carry_all(oracle: Points | BorderedPoints, problem: ArcProblem, tolerance: float) -> bool:
