@@ -46,8 +46,22 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     run_page.run(page)
 
 
-def test_the_citation_has_the_version():
-    assert f"version: {gibbsot.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", ["CITATION.cff", "conda/recipe.yaml"])
+def test_other_files_have_the_version(file):
+    assert f"version: {gibbsot.__version__}\n" in (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_the_changelog_has_the_version():
+    assert f"\n## {gibbsot.__version__} (" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_conda_recipe_has_the_requirements():
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    needed = re.search(r"^dependencies = \[(.*?)\]$", project, flags=re.MULTILINE)
+    assert needed is not None
+    for requirement in re.findall(r'"([^"]+)"', needed.group(1)):
+        assert f"- {requirement.replace('>=', ' >=')}\n" in recipe
 
 
 def test_readme_is_short_and_its_output_is_that_of_the_code():

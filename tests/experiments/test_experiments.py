@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import re
 import stat
 from html.parser import HTMLParser
 from pathlib import Path
@@ -439,4 +440,11 @@ def test_data_that_is_not_there_is_said(tmp_path, monkeypatch):
     assert table.complete is False
     assert not (tmp_path / "table.outcome.json").exists()
     assert [claim.holds for claim in table.claims if "Core i5" in claim.paper] == [None]
-    assert "none here" in (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text()
+    assert "none here" in text
+    sections = dict(re.findall(r'<section id="(\w+)">(.*?)</section>', text, flags=re.DOTALL))
+    assert "No figure: the data are not available here." in sections["figure5"]  # in the figure's place
+    assert "files" not in sections["figure5"]
+    assert "<td>our default</td>" in sections["table"]  # the times themselves, not a link alone
+    assert "200 fives 28 x 28" in sections["table"]
+    assert text.index("V(z) is the dual value") < text.index("<table>")  # symbols before they are used

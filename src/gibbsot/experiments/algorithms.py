@@ -167,6 +167,6 @@ def draw(fits: Mapping[str, Fit]) -> Figure:
             ax.loglog(x, np.multiply(1e3, y), color=colour, linestyle=style, label=method)
         ax.set_xlabel(name)
     axes[0].set_ylabel("exact mean cost x 1000")
-    axes[1].legend(frameon=False, fontsize=9)
+    plots.legend_below(figure)
     plots.hide_spines(axes)
     return figure

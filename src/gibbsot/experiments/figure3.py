@@ -177,7 +177,6 @@ def _profiles(cells: dict[str, dict[int, Cell]], p: Array) -> Figure:
         left.plot(x, cells[name][budgets[-1]].plan.max(axis=1) / p, color=styles[name][0], linewidth=1.2, label=name)
     left.set(xlabel="position", xlim=(0, 1), ylim=(0, 1.1))
     left.set_title("share of the most likely target at the end", fontsize=10)
-    left.legend(frameon=False, fontsize=9, loc="center")
     for ax, field, title, floor in (
         (middle, "marginals", "error of the marginals (at least 1e-5)", 1e-5),
         (right, "distance", "error of the targets in cells (at least 0.1)", 0.1),
@@ -187,6 +186,6 @@ def _profiles(cells: dict[str, dict[int, Cell]], p: Array) -> Figure:
             ax.loglog(budgets, np.maximum(values, floor), mark + "-", color=colour, markersize=4, label=name)
         ax.set_title(title, fontsize=10)
         ax.set_xlabel("iterations")
-    right.legend(frameon=False, fontsize=9)
+    plots.legend_below(figure)
     plots.hide_spines((left, middle, right))
     return figure

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import base64
+import csv
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 
 from .. import plots
 from .outcome import Claim, Outcome
 
 _PAGE = Template((files(__package__) / "page.html").read_text("utf-8"))
+
+_SYMBOLS = (
+    "W is the optimal transport cost of a problem and z = (g, h) a sample of its dual; U and L are the c-transforms of "
+    "the sample (g lies below U, h above L), and V(z) is the dual value that it gives. T is the temperature of the "
+    "sampler, calT(z) the paper&rsquo;s bound of it, &tau; the lag of its mixing test, K the number of components of "
+    "NMF and, under Bounds, a deviation. A sweep draws all of g and h once."
+)
+_SHOWN = 12  # rows of a table in the page; longer ones are only linked
 
 _VERDICTS = {True: ("yes", "holds"), False: ("no", "does not hold"), None: ("open", "open")}
 
@@ -48,6 +58,7 @@ def page(outcomes: Sequence[Outcome], *, quick: bool, seed: int, version: str) -
         pink=plots.PINK,
         title="The paper&rsquo;s figures, measured again",
         lead=lead,
+        symbols=_SYMBOLS,
         links=" ".join(f'<a href="#{escape(found.name)}">{escape(_label(found.name))}</a>' for found in outcomes),
         table=_table(outcomes),
         sections="\n".join(_section(found) for found in outcomes),
@@ -94,10 +105,25 @@ def _section(found: Outcome) -> str:
         f'alt="{escape(found.title)}: {escape(found.sentence)}"></a></figure>'
         for path in found.pictures
     )
+    if not pictures:  # the numbers take the figure's place
+        tables = [_numbers(path) for path in found.data if path.suffix == ".csv"]
+        pictures = "\n".join(tables) or '<figure class="none">No figure: the data are not available here.</figure>'
     named = [path.with_suffix(".pdf") for path in found.pictures] + list(found.data)
     links = ", ".join(f'<a href="{escape(path.name)}">{escape(path.name)}</a>' for path in named)
+    kinds = "Figures as PDF, and data" if found.pictures else "Data"
     return (
         f'<section id="{escape(found.name)}">\n<p class="label">{escape(_label(found.name))}</p>\n'
         f"<h2>{escape(found.title)}</h2>\n<p>{escape(found.sentence)}</p>\n{pictures}\n"
-        f'<p class="files">Figures as PDF, and data: {links}</p>\n</section>'
+        + (f'<p class="files">{kinds}: {links}</p>\n' if links else "")
+        + "</section>"
     )
+
+
+def _numbers(path: Path) -> str:
+    """Return a short table of numbers from its file, one column for each of its rows."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))[: _SHOWN + 1]
+    head, *body = zip(*rows, strict=True)
+    cells = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    lines = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
+    return f'<table class="numbers">\n<thead><tr>{cells}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>'

@@ -62,8 +62,16 @@ def run(run: Run) -> Outcome:
                 ratio >= 50,
             ),
         ]
-    header = ("data", *_Times._fields)
-    rows = [(name, *(f"{value:.4g}" for value in times)) for name, times in measured.items()]
+    header = (
+        "CPU seconds of an epoch, K = 40",
+        "the paper's, 3.3 GHz Core i5",
+        "the paper's algorithm here",
+        "our default",
+        "sweeps an image, paper's algorithm",
+        "POT's network simplex for every image",
+        "our exact solver for every image",
+    )
+    rows = [(name, *(f"{value:.3g}" for value in times)) for name, times in measured.items()]
     sentence = "Seconds of one pass over the data in one thread, components and memberships included."
     data = [run.table("table", header, rows)]
     return Outcome("table", "Time of an epoch", sentence, claims, [], data, complete=faces in measured)

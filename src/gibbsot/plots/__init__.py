@@ -4,7 +4,7 @@ from .fits import components, convergence, profiles, reconstruction
 from .geometry import cluster_order, geodesics, heat_map, plane, thumbnails
 from .plans import displacements, plan, projections
 from .runs import diagnostics
-from .style import DARK_GREY, GREEN, GREY, PALE_GREEN, PALE_GREY, PALE_PINK, PINK, hide_spines, new_figure
+from .style import DARK_GREY, GREEN, GREY, PALE_GREEN, PALE_GREY, PALE_PINK, PINK, hide_spines, legend_below, new_figure
 
 __all__ = [
     "DARK_GREY",
@@ -22,6 +22,7 @@ __all__ = [
     "geodesics",
     "heat_map",
     "hide_spines",
+    "legend_below",
     "new_figure",
     "plan",
     "plane",

@@ -66,8 +66,8 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
         low, high = ax.get_ylim()
         ax.set_yticks([low / 10, 0, high / 10], [f"{low / 10:.0e}", "0", f"{high / 10:.0e}"])
         ax.minorticks_off()
-    for ax in (value, temperature, martingale):
-        ax.legend(frameon=False)
+    for ax in (value, temperature, martingale):  # above the axes, where it covers nothing
+        ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=2, borderaxespad=0)
 
 
 def _martingale(ax: Axes, trace: theory.Trace, size: int, probability: float) -> None:

@@ -53,6 +53,23 @@ def hide_spines(axes: Iterable[Axes]) -> None:
         ax.spines[["top", "right"]].set_visible(False)
 
 
+def legend_below(figure: Figure) -> None:
+    """Put one legend of all axes below them, where it covers nothing.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        A figure with constrained layout, whose axes are drawn.
+    """
+    found: dict[str, Any] = {}
+    for ax in figure.axes:
+        for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(text, handle)
+    figure.legend(
+        list(found.values()), list(found), loc="outside lower center", frameon=False, ncols=min(5, len(found))
+    )
+
+
 def label(name: str) -> str:
     r"""Return a name as text for a figure: it is no formula, and what the font cannot draw becomes a box.
 
