@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,6 @@ class Options:
         As for `solve_batch`.
     chains : dict
         The options of the sampler that were given.
-    cut : bool
-        Whether chains ended before their last sweep.
     """
 
     method: str = "exact"
@@ -67,7 +66,6 @@ class Options:
     verbose: bool = False
     ids: ArrayLike | None = None
     chains: dict[str, Any] = field(init=False)
-    cut: bool = field(init=False, default=False)
 
     @classmethod
     def of(cls, arguments: dict[str, Any], removed: dict[str, Any]) -> Options:
@@ -87,7 +85,9 @@ class Options:
         for name in removed:
             raise TypeError(f"{name}: {_REMOVED.get(name, 'is no argument of solve or solve_batch')}")
         given = {name: arguments[name] for name, x in _DEFAULTS if arguments.get(name, x) is not x}
-        return cls(**given) if given else _PLAIN  # which takes less time than to check them again
+        if all(type(x) in (bool, int, float, str) for x in given.values()):
+            return _checked(tuple([(name, type(x), x) for name, x in given.items()]))
+        return cls(**given)
 
     def __post_init__(self) -> None:
         given = ((name, getattr(self, name)) for name in _CHAINS)
@@ -140,7 +140,6 @@ class Options:
             own = [ids[b]] if self.method == "gibbs" and warm is None else self.ids
             one = replace(self, ids=own, n_jobs=None, warm_start=None if warm is None else warm[b])
             result = one._solve(problems[b], run)
-            self.cut |= one.cut
             result.single, result.seconds = True, time.perf_counter() - begun
             return result
 
@@ -163,8 +162,8 @@ class Options:
         if self.method == "gibbs":
             start = None if warm is None else _sample(warm)
             sample = GibbsSolver(warm_start=start, n_jobs=self.n_jobs, run=run, **self.chains)(problem)
-            self.cut = run.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
-            return result(problem, None, sample, 0.0)
+            cut = run.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
+            return result(problem, None, sample, 0.0, cut=cut)
         U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
         solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
         return result(problem, solutions, None, 0.0)
@@ -189,7 +188,12 @@ class Options:
 
 
 _DEFAULTS = [(name, x.default) for name, x in Options.__dataclass_fields__.items() if x.init]
-_PLAIN = Options()
+
+
+@lru_cache(maxsize=64)
+def _checked(given: tuple[tuple[str, type, Any], ...]) -> Options:
+    """Return options after a check, which takes as long as a part of a small problem and is done once."""
+    return Options(**{name: x for name, _, x in given})
 
 
 def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:

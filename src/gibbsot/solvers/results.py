@@ -88,6 +88,8 @@ class OTResult:
         The chains.
     single : bool
         Whether this is the result of one problem, not of a batch.
+    cut : bool
+        Whether chains ended before their last sweep because the time was over.
     """
 
     problem: Problem
@@ -95,6 +97,7 @@ class OTResult:
     sample: Sample | None
     seconds: float
     single: bool = False
+    cut: bool = False
 
     def __len__(self) -> int:
         if self.single:
@@ -114,7 +117,7 @@ class OTResult:
             rows, single = slice(b % n, b % n + 1), True
         solved = None if self.solved is None else self.solved[rows]
         sample = None if self.sample is None else self.sample.rows(rows)
-        return type(self)(self.problem[rows], solved, sample, self.seconds, single)
+        return type(self)(self.problem[rows], solved, sample, self.seconds, single, self.cut)
 
     def __iter__(self) -> Iterator[OTResult]:
         return (self[b] for b in range(len(self)))

@@ -17,7 +17,7 @@ from ..core.problems import Problem
 from ..sampling.schedules import Schedule
 from .options import Options
 from .results import OTResult, OTResultList
-from .solution import PROVED
+from .solution import warn_of_open_gaps
 
 
 def solve(
@@ -129,7 +129,7 @@ def solve(
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
     result = options.solve(problem)
     result.single = True
-    _warn([result], options)
+    _warn([result])
     result.seconds = time.perf_counter() - begun
     return result
 
@@ -208,10 +208,10 @@ def solve_batch(
     result: OTResult | OTResultList
     if isinstance(cost, list | tuple) and all(isinstance(one, Cost) or np.ndim(one) == 2 for one in cost):
         result = options.solve_each(_problems(P, Q, cost, options))
-        _warn(list(result), options)
+        _warn(list(result))
     else:
         result = options.solve(options.problem(P, Q, as_cost(cast("Cost | ArrayLike", cost)), ("P", "Q")))
-        _warn([result], options)
+        _warn([result])
     result.seconds = time.perf_counter() - begun
     return result
 
@@ -240,23 +240,11 @@ def _rows(x: Any, name: str, n: int) -> Any:
     return x
 
 
-def _warn(results: list[OTResult], options: Options) -> None:
-    """Warn the caller of `solve` once of gaps that stay open, and of chains that ended early."""
-    text = ""
-    solutions = [solution for result in results for solution in result.solved or []]
-    if open_gaps := [solution for solution in solutions if solution.status not in PROVED]:
-        worst = max(float(np.max(result.gap)) for result in results)
-        if any(solution.status == "budget spent" for solution in open_gaps):
-            advice = "Allow more time or memory, or ask for a gap"
-        else:
-            advice = "Scale or shift the costs so that rounding matters less"
-        text = (
-            f"{len(open_gaps)} of {len(solutions)} problems ended with an open gap, the largest is {worst:.1e} of the "
-            f"value; the bounds of the result are valid. {advice}"
-        )
-    elif options.cut:
-        text = "the sampler ended before its last sweep; the estimate is rougher. Allow more time, or fewer n_sweeps"
-    if text:
+def _warn(results: list[OTResult]) -> None:
+    """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
+    warn_of_open_gaps([solution for result in results for solution in result.solved or []], stacklevel=4)
+    if any(result.cut for result in results):
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
+        text = "the sampler ended before its last sweep; the estimate is rougher. Allow more time, or fewer n_sweeps"
         warnings.warn(text, ConvergenceWarning, stacklevel=3)
