@@ -63,3 +63,12 @@ def test_short_work_prints_nothing(capsys):
     with progress.bar("cooking", True) as advance:
         advance(1.0, "done")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("widgets", [False, True])
+def test_a_notebook_has_a_bar_where_it_can_show_one(monkeypatch, widgets):
+    console = pytest.importorskip("rich.console").Console
+    monkeypatch.setattr(console, "is_terminal", False)
+    monkeypatch.setattr(console, "is_jupyter", True, raising=False)
+    monkeypatch.setattr(progress, "find_spec", lambda name: object() if widgets and name == "ipywidgets" else None)
+    assert (progress._display(False) is not None) == widgets

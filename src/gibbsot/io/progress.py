@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 logger = logging.getLogger("gibbsot")
@@ -29,8 +30,8 @@ def bar(label: str, wanted: bool, endless: bool = False) -> Iterator[Advance]:
     """Show progress and yield the function that reports it.
 
     Notes go to the log ``gibbsot`` at level INFO. If wanted, progress is shown, too: by a bar where `rich` is installed
-    and standard error is a terminal or belongs to a notebook; elsewhere by lines of standard error, at most one a
-    second, unless the log shows the notes already.
+    and standard error is a terminal or belongs to a notebook that has ipywidgets; elsewhere by lines of standard error,
+    at most one a second, unless the log shows the notes already.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def _display(endless: bool) -> Any:
     except ImportError:
         return None
     console = Console(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
-        return None
+    if not (console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)):
+        return None  # without ipywidgets rich shows nothing in a notebook
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     return Progress(*(columns if not endless else columns[::3]), console=console, transient=True)
