@@ -195,12 +195,13 @@ def _uniform(mass: Weights, size: int) -> Weights:
 def _check_sums(a: Weights, b: Weights, names: tuple[str, str], tolerance: float) -> None:
     """Refuse measures of different masses."""
     # lists: a small problem takes less time than operations on arrays
-    if any(abs(x - y) > tolerance * x for x, y in zip(a.tolist(), b.tolist(), strict=True)):
-        row = int((abs(a - b) / a).argmax())
-        raise ValueError(
-            f"{names[1]}: row {row} sums to {b[row]:.9g}, {names[0]} to {a[row]:.9g}; expected sums that agree to "
-            f"{tolerance:.1g}, or normalize=True"
-        )
+    for x, y in zip(a.tolist(), b.tolist(), strict=True):
+        if abs(x - y) > tolerance * x:
+            row = int((abs(a - b) / a).argmax())
+            raise ValueError(
+                f"{names[1]}: row {row} sums to {b[row]:.9g}, {names[0]} to {a[row]:.9g}; expected sums that agree to "
+                f"{tolerance:.1g}, or normalize=True"
+            )
 
 
 def _normalised(x: Weights, cost: Cost) -> Weights:

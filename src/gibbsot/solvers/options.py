@@ -85,6 +85,8 @@ class Options:
         for name in removed:
             raise TypeError(f"{name}: {_REMOVED.get(name, 'is no argument of solve or solve_batch')}")
         given = {name: arguments[name] for name, x in _DEFAULTS if arguments.get(name, x) is not x}
+        if not given:
+            return _PLAIN
         if all(type(x) in (bool, int, float, str) for x in given.values()):
             return _checked(tuple([(name, type(x), x) for name, x in given.items()]))
         return cls(**given)
@@ -188,6 +190,7 @@ class Options:
 
 
 _DEFAULTS = [(name, x.default) for name, x in Options.__dataclass_fields__.items() if x.init]
+_PLAIN = Options()
 
 
 @lru_cache(maxsize=64)
