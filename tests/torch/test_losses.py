@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import copy
-import faulthandler
 import io
-import os
 import pickle
-import traceback
-from datetime import timedelta
-from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +20,6 @@ from torch.utils.data import DataLoader, Dataset  # noqa: E402
 from gibbsot.torch import GibbsTemperature, ImagesLoss, VolumesLoss, WassersteinLoss, wasserstein  # noqa: E402
 
 GRID = GridCost((4, 5))
-PATIENCE = 120  # seconds for a rank of distributed training, which takes one after its imports
 
 
 def batch(n: int = 6, seed: int = 0, dtype=torch.float64, zeros: float = 0.3) -> tuple[Tensor, Tensor]:
@@ -317,68 +310,6 @@ def test_training_with_workers_of_a_data_loader():
     assert sorted(loss.duals) == list(range(32))
     assert values[-1] < 0.5 * values[0]
     assert solved[-1] < 32
-
-
-def trained(network: torch.nn.Module, index: Tensor) -> WassersteinLoss:
-    """Two steps on some of four examples."""
-    loss = WassersteinLoss(GRID, from_logits=True)
-    optimiser = torch.optim.SGD(network.parameters(), lr=1.0)
-    x, q = (x.detach()[index] for x in batch(4, dtype=torch.float32))
-    for _ in range(2):
-        optimiser.zero_grad()
-        loss(network(x), q, index).backward()
-        optimiser.step()
-    return loss
-
-
-def ranked(rank: int, folder: Path) -> None:
-    """One of two processes, with examples of its own; a rank that waits too long says where, and ends."""
-    with open(folder / f"log{rank}", "w") as log:
-        faulthandler.dump_traceback_later(PATIENCE, exit=True, file=log)
-        try:
-            store = torch.distributed.FileStore(str(folder / "store"), 2)
-            patience = timedelta(seconds=PATIENCE)
-            torch.distributed.init_process_group("gloo", store=store, timeout=patience, world_size=2, rank=rank)
-            torch.manual_seed(rank)  # DDP starts all from the weights of rank 0
-            network = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 20))
-            loss = trained(network, torch.arange(4).chunk(2)[rank])
-            layer = network.module
-            arrays = {"weight": layer.weight.detach().numpy(), "grad": layer.weight.grad.numpy()}
-            np.savez(folder / f"rank{rank}", ids=list(loss.duals), buffers=len(list(loss.buffers())), **arrays)
-            store.set(f"done {rank}", "")
-            store.wait(["done 0", "done 1"])
-        except BaseException:
-            traceback.print_exc(file=log)
-            log.flush()
-            os._exit(1)
-    os._exit(0)  # for the reason that `test_chains.ranked` has
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch is not distributed")
-def test_distributed_data_parallel(tmp_path):
-    """Each rank keeps the duals of its examples, and two ranks learn what one does."""
-    ranks = [get_context("spawn").Process(target=ranked, args=(rank, tmp_path)) for rank in range(2)]
-    try:
-        for process in ranks:
-            process.start()
-        for process in ranks:
-            process.join(2 * PATIENCE)
-        logs = "\n".join(path.read_text() for path in sorted(tmp_path.glob("log*")))
-        assert [process.exitcode for process in ranks] == [0, 0], logs
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
-    first, other = (np.load(tmp_path / f"rank{rank}.npz") for rank in range(2))
-    assert (first["ids"].tolist(), other["ids"].tolist()) == ([0, 1], [2, 3])
-    assert first["buffers"] == 0
-    for name in ("weight", "grad"):
-        np.testing.assert_array_equal(first[name], other[name])
-    torch.manual_seed(0)
-    network = torch.nn.Linear(20, 20)
-    trained(network, torch.arange(4))
-    np.testing.assert_allclose(first["weight"], network.weight.detach().numpy(), atol=1e-5)
 
 
 # images and volumes
