@@ -80,26 +80,20 @@ def test_the_record_keeps_the_best():
 
 
 def test_a_step_is_damped_only_if_changes_are_large_and_growing():
-    state = ADAPTIVE.after_epoch(replace(start(), step=1.0), 0.1, 2.0)
+    state = ADAPTIVE.after_epoch(replace(start(), step=1.0), 0.1)
     assert (state.step, state.least_gradient) == (1.0, 0.1)
-    assert ADAPTIVE.after_epoch(state, 0.149, 2.0).step == 1.0
-    grown = ADAPTIVE.after_epoch(state, 0.2, 2.0)
+    assert ADAPTIVE.after_epoch(state, 0.149).step == 1.0
+    grown = ADAPTIVE.after_epoch(state, 0.2)
     assert (grown.step, grown.least_gradient) == (0.6, 0.2)
     small = replace(state, least_gradient=0.001)
-    assert ADAPTIVE.after_epoch(small, 0.039, 2.0).step == 1.0
-    assert ADAPTIVE.after_epoch(state, 0.05, 2.0).least_gradient == 0.05
+    assert ADAPTIVE.after_epoch(small, 0.039).step == 1.0
+    assert ADAPTIVE.after_epoch(state, 0.05).least_gradient == 0.05
 
 
-def test_first_steps_that_overshoot_are_taken_back():
-    """Until the first exact evaluation; from then on that decides."""
-    state = ADAPTIVE.after_epoch(start(), 0.1, 2.0)
-    assert not ADAPTIVE.after_epoch(state, 0.1, 2.19).overshot
-    taken_back = ADAPTIVE.after_epoch(state, 0.1, 2.21)
-    assert taken_back.overshot
-    assert taken_back.step == 0.3 * state.step
-    assert taken_back.averaged == 0 < state.averaged
-    assert not ADAPTIVE.after_epoch(taken_back, 0.1, 2.0).overshot
-    assert not ADAPTIVE.after_epoch(evaluated(state, 2.0, 0.2), 0.1, 9.0).overshot
+def test_steps_that_would_change_a_model_too_much_are_shortened():
+    assert ADAPTIVE.limit(start(), 0.1) == 1.0
+    assert ADAPTIVE.limit(start(), 4.0) == 0.1 / 4.0
+    assert EpochDecay().limit(start(), 4.0) == 1.0
 
 
 def test_the_mean_model_is_a_polynomial_decay_average():
@@ -108,7 +102,7 @@ def test_the_mean_model_is_a_polynomial_decay_average():
     values = np.random.default_rng(0).random(20)
     for value in values:
         mean += ADAPTIVE.share(state) * (value - mean)
-        state = ADAPTIVE.after_epoch(state, 0.1, 2.0)
+        state = ADAPTIVE.after_epoch(state, 0.1)
     k = np.arange(20)
     assert mean == pytest.approx(np.average(values, weights=(k + 1) * (k + 2) * (k + 3)))
     assert EpochDecay().share(state) == 1.0
@@ -196,11 +190,11 @@ def test_a_perfect_fit_is_kept_at_the_minimum_temperature():
 
 def test_epoch_decay_is_the_papers():
     policy = EpochDecay(m=60, m_bar=40.0)
-    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0, 1.0)
+    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0)
     assert state.T == schedules.epoch_decay(1.0, 60, 40.0) == 0.9
     assert state.step == 1.0
     assert policy.update(state, 3.0, 1.0, 0.1) == state
-    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0, 1.0).T
+    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0).T
 
 
 # serialisation
@@ -224,7 +218,7 @@ def test_states_survive_files(values):
 def test_states_of_earlier_files_load():
     state = stalls(0.2, 0.0, 4)
     names = ("T", "coldest", "heat", "unit", "step", "longest", "best", "calm", "looked", "worse", "past", "levels")
-    later = {"averaged": 0, "least_estimate": np.inf, "overshot": False}  # fields that earlier files do not have
+    later = {"averaged": 0}  # a field that earlier files do not have
     state = replace(state, **later)
     old = dict(zip((*names, "finished", *later), arrays(state).values(), strict=True))
     new = npz.with_prefix({schemas.NMF.current_key(f"control_{name}"): x for name, x in old.items()}, "control_")

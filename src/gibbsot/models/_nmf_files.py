@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from .nmf import WassersteinNMF
 
 _SAVED = ("n", "support", "dtype", "log_components", "best_components")  # fields of a fit's state, as they are
-_NEW = {
-    name: np.asarray(getattr(ModelState, name)) for name in ("averaged", "least_estimate", "overshot")
-}  # since then
+_NEW = {"averaged": np.asarray(ModelState.averaged)}  # since then
 
 
 def save(model: WassersteinNMF, path: str | os.PathLike[str]) -> None:

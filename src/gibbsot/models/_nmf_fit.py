@@ -150,9 +150,7 @@ class FitState:
             self.remember()
             estimate, sweeps, change = self.epoch(settings)
             T, step = self.control.T, self.control.step
-            self.control = settings.policy.after_epoch(self.control, change, estimate)
-            if self.control.overshot:
-                self._restore_best()
+            self.control = settings.policy.after_epoch(self.control, change)
             epoch = len(self.history) + 1
             bounds = np.nan, np.nan
             if settings.policy.due(self.control, epoch):
@@ -178,7 +176,8 @@ class FitState:
             sweeps += sums.sweeps
             gradient = np.asarray(sums.gradient * (K / weight * quantum * 2.0**-bits), np.float64)
             changes.append(D_step * _deviation(D, gradient))
-            self.log_components = mirror_step(self.log_components, gradient, D_step)
+            length = D_step * settings.policy.limit(self.control, changes[-1])
+            self.log_components = mirror_step(self.log_components, gradient, length)
         self.mean_components = self.mean_components + share * (np.exp(self.log_components) - self.mean_components)
         return value * value_quantum / weight, sweeps / n, float(np.mean(changes))
 

@@ -549,7 +549,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         """Return the policy for temperature and steps."""
         if self.algorithm == "paper":
             return EpochDecay(m=self.n_features_in_, m_bar=run.support)
-        return AdaptiveCooling(noise=float(np.sqrt((self.n_features_in_ + run.support) / run.n)))
+        return AdaptiveCooling()
 
     def _descend(self, run: FitState, started: float) -> None:
         """Run the loop over epochs, write the last checkpoint, and warn of unused components."""

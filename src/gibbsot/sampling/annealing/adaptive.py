@@ -70,10 +70,6 @@ class ModelState(SavedState):
         Whether cooling no longer improves the model.
     averaged : int
         The number of epochs in the mean model.
-    least_estimate : float
-        The least V(z) of an epoch.
-    overshot : bool
-        Whether the best model is to be restored after an epoch without an exact evaluation.
     """
 
     T: float
@@ -90,8 +86,6 @@ class ModelState(SavedState):
     levels: tuple[float, ...] = ()
     finished: bool = False
     averaged: int = 0
-    least_estimate: float = np.inf
-    overshot: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,22 +161,23 @@ class ModelCooling(ABC):
         """Return the share of the next epoch's model in the mean model, which is the one that is evaluated."""
         return 1.0
 
+    def limit(self, state: ModelState, change: float) -> float:
+        """Return a factor of the step of the components, which would change logarithms of weights by so much."""
+        return 1.0
+
     @abstractmethod
-    def after_epoch(self, state: ModelState, change: float, estimate: float) -> ModelState:
+    def after_epoch(self, state: ModelState, change: float) -> ModelState:
         """Return the state after an epoch.
 
         Parameters
         ----------
         state : ModelState
         change : float
-            By how much the step of the components changed logarithms of weights, on average.
-        estimate : float
-            The mean of V(z).
+            By how much steps of the components would have changed logarithms of weights without a limit, on average.
 
         Returns
         -------
         ModelState
-            If it has ``overshot``, the best model is to be restored.
         """
 
     @abstractmethod
@@ -228,19 +223,15 @@ class AdaptiveCooling(ModelCooling):
         The fit ends only below this relative bias: a larger one may hide what could still be gained.
     rise : float
         A model with more than this times the best cost is replaced by the best one.
-    first_rise, first_damping : float
-        Before the first exact evaluation, a V(z) of more than the first times the least one, and four standard
-        deviations above that, means steps that are far too long: they are damped by the second, and the fit returns to
-        the start.
-    noise : float
-        The standard deviation of the mean of V(z), in units of T: by the law of V(z) - V(g, h), a Gamma variate, about
-        the square root of the number of points of a problem over the number of problems.
     memory : int
         The mean model is the polynomial-decay average of Shamir and Zhang (2013) with this exponent: in epoch k the new
         model has a share ``(memory + 1) / (memory + k)``. It has less of the chains' noise than the last model.
     gradient_growth, large_change : float
         Steps are damped when the gradient grows by this factor over its smallest value while logarithms of weights
         change by more than the second: the model oscillates.
+    largest_change : float
+        A step that would change logarithms of weights by more than this is shortened to it: chains do not follow a
+        model that changes more in one epoch, and V(z) then rises to a multiple.
     """
 
     first_step: float = 2.0
@@ -256,19 +247,16 @@ class AdaptiveCooling(ModelCooling):
     rise: float = 1.05
     gradient_growth: float = 1.5
     large_change: float = 0.04
-    first_rise: float = 1.1
-    first_damping: float = 0.3
-    noise: float = 0.0
+    largest_change: float = 0.1
     memory: int = 3
+
+    def limit(self, state: ModelState, change: float) -> float:
+        return 1.0 if change <= self.largest_change else self.largest_change / change
 
     def share(self, state: ModelState) -> float:
         return (self.memory + 1) / (self.memory + 1 + state.averaged)
 
-    def after_epoch(self, state: ModelState, change: float, estimate: float) -> ModelState:
-        if not state.past and estimate > self.first_rise * state.least_estimate + 4 * self.noise * state.T:
-            step = self.first_damping * state.step
-            return replace(state, step=step, overshot=True, averaged=0, least_gradient=np.inf)
-        state = replace(state, overshot=False, least_estimate=min(estimate, state.least_estimate))
+    def after_epoch(self, state: ModelState, change: float) -> ModelState:
         gradient, step, least = change / state.step, state.step, state.least_gradient
         if change > self.large_change and gradient > self.gradient_growth * least:
             step, least = self.damping * step, gradient

@@ -30,7 +30,7 @@ class EpochDecay(ModelCooling):
     m: int = 1
     m_bar: float = 1.0
 
-    def after_epoch(self, state: ModelState, change: float, estimate: float) -> ModelState:
+    def after_epoch(self, state: ModelState, change: float) -> ModelState:
         return replace(state, T=max(epoch_decay(state.T, self.m, self.m_bar), state.T_min))
 
     def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
