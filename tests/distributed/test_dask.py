@@ -24,6 +24,7 @@ from fits import same_nmf
 from gibbsot import GridCost
 from gibbsot.distributed.worker import Call
 from gibbsot.io import readers
+from gibbsot.models._barycenter_shard import BarycenterShard
 from gibbsot.models._mixture_shard import MixtureShard
 from gibbsot.models.barycenter import WassersteinBarycenter
 from gibbsot.models.nmf import WassersteinNMF
@@ -158,23 +159,22 @@ def test_resume_and_prolong(client):
 
 
 class Dies:
-    """Kills the worker of shard 1 once, in its fourth epoch: before, within or after the command."""
+    """Kills the worker of shard 1 once, in its fourth call of a method: before, within or after it."""
 
-    def __init__(self, moment: str, marker: Path) -> None:
-        self.moment, self.marker = moment, str(marker)
+    def __init__(self, moment: str, marker: Path, kind: type = MixtureShard, method: str = "epoch") -> None:
+        self.moment, self.marker, self.kind, self.method = moment, str(marker), kind, method
 
     def __call__(self) -> None:
         """Prepare a worker."""
-        from gibbsot.models._mixture_shard import MixtureShard
         from gibbsot.solvers.oracle import Oracle
 
-        usual, answer, calls = MixtureShard.epoch, Oracle.__call__, []
+        usual, answer, calls = getattr(self.kind, self.method), Oracle.__call__, []
 
         def die() -> None:
             Path(self.marker).touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-        def epoch(shard, *args):
+        def called(shard, *args):
             calls.append(shard.number)
             doomed = calls.count(1) == 4 and shard.number == 1 and not os.path.exists(self.marker)
             if doomed and self.moment == "before":
@@ -187,7 +187,7 @@ class Dies:
                 die()
             return found
 
-        MixtureShard.epoch = epoch
+        setattr(self.kind, self.method, called)
 
 
 @pytest.mark.slow
@@ -556,6 +556,32 @@ def test_a_barycenter_is_resumed_from_its_checkpoint(client, tmp_path):
     model.resume(shards())
     np.testing.assert_array_equal(model.barycenter_, alone.barycenter_)
     assert (model.objective_, model.lower_bound_, model.n_iter_) == (alone.objective_, alone.lower_bound_, 12)
+    np.testing.assert_array_equal([each[:6] for each in model.history_], [each[:6] for each in alone.history_])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the certified gap")
+@pytest.mark.parametrize(("method", "checkpoints"), [("epoch", False), ("ascend", True), ("exact", False)])
+def test_a_worker_is_killed_during_a_barycenter(tmp_path, method, checkpoints):
+    """In the descent, in the ascent of the lower bound and in the level method; the chains are replayed."""
+    options = {"cost": GridCost((SIDE, SIDE)), "max_epochs": 47, "tau": 3, "max_memory": 1.0, "random_state": 0}
+    options |= {"temperature": 1e-5, "tol": 1.0}  # so that the descent ends soon
+    alone = WassersteinBarycenter(**options).fit(X)
+    assert np.isfinite([epoch.upper for epoch in alone.history_]).sum() > 4  # steps of the level method
+    if checkpoints:
+        options |= {"checkpoint": tmp_path / "run", "checkpoint_seconds": 1e-3}
+    with cluster(2) as two, distributed.Client(two) as client:
+        client.run(Dies("before", tmp_path / "marker", BarycenterShard, method))
+        before = set(client.nthreads())
+        model = WassersteinBarycenter(**options, client=client).fit(shards())
+        assert (tmp_path / "marker").exists()
+        assert set(client.nthreads()) != before
+    np.testing.assert_array_equal(model.barycenter_, alone.barycenter_)
+    assert (model.objective_, model.lower_bound_, model.status_) == (
+        alone.objective_,
+        alone.lower_bound_,
+        alone.status_,
+    )
     np.testing.assert_array_equal([each[:6] for each in model.history_], [each[:6] for each in alone.history_])
 
 

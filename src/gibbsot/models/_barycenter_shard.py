@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..core.costs import Cost
+from ..core.costs import Cost, from_arrays
 from ..core.problems import Problem
 from ..distributed import fixed_point
 from ..distributed.shard import Array, EpochSums, Indices, Shard, command, precision, query
 from ..distributed.shards import Shards
-from ..io import schemas
+from ..io import npz, schemas
 from ..solvers.exact import cross
 from ..solvers.solution import Solution
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _LARGEST = 8  # bound of the potentials in the ascent of the lower bound, as a multiple of the spread of the costs
 FINE = _LARGEST * 2.0 ** (fixed_point.COMPONENT_BITS - 53)  # of the quantum of values: sums in double precision
@@ -153,6 +156,18 @@ class BarycenterShard(Shard[Array]):
         slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
         values = np.asarray(self.oracle.targets.multiply(L).sum(axis=1)).ravel()
         return _weighted_sum(self.weights, np.ceil((values + slack) / (FINE * self.value_quantum)))
+
+    def _state(self) -> dict[str, Any]:
+        cost = self.cost.arrays() if hasattr(self, "cost") else {}
+        return super()._state() | {f"cost_{name}": x for name, x in cost.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the shard whose state `arrays` returned, with its cost: commands after a checkpoint need it."""
+        shard = super().from_arrays(arrays)
+        if cost := npz.with_prefix(arrays, "cost_"):
+            shard.set_cost(from_arrays(cost))
+        return shard
 
     def models(self, rows: Indices, model: Array) -> Array:
         return np.tile(model, (len(rows), 1))
