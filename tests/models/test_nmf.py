@@ -1024,3 +1024,8 @@ def test_a_model_that_has_not_been_fitted(method, tmp_path):
     with pytest.raises(NotFittedError):
         getattr(estimator(), method)(tmp_path / "a.npz" if method == "save" else counts())
     assert os.listdir(tmp_path) == []
+
+
+def test_stacks_of_images_are_to_be_flattened():
+    with pytest.raises(ValueError, match=r"X: has shape \(5, 4, 4\); expected measures as rows.*reshape"):
+        WassersteinNMF(2, cost=GridCost((4, 4))).fit(np.ones((5, 4, 4)))

@@ -82,6 +82,11 @@ def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any
     array or CSR matrix of shape (n, m)
     """
     X = validation.checked_structure(X, "X")  # before scikit-learn reads its indices
+    if isinstance(X, np.ndarray) and X.ndim > 2:
+        raise ValueError(
+            f"X: has shape {X.shape}; expected measures as rows, shape (n, m): images are to be flattened with "
+            "X.reshape(len(X), -1)"
+        )
     X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (X)")  # check_estimator expects the words of scikit-learn
     empty = validation.check_weights(X, "X", empty_rows=True) == 0
