@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
 from gibbsot import DenseCost, GridCost, PointCost, barycentric_coordinates, solve
+from gibbsot.models import _maps
 from gibbsot.models.coordinates import nearest_weights
 
 GRID = GridCost((32, 32))
@@ -46,10 +48,10 @@ def gaussian(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 
 
 def ellipse(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """The uniform measure of an ellipse, of whole and partly covered pixels."""
-    points = (np.indices((256, 256)).reshape(2, -1).T / 8 - 7 / 16) / 32
+    """The uniform measure of an ellipse, of whole and partly covered pixels, with 16 x 16 points a pixel for areas."""
+    points = (np.indices((512, 512)).reshape(2, -1).T / 16 - 15 / 32) / 32
     inside = ((points - mean) @ np.linalg.inv(np.real(sqrtm(covariance))).T) ** 2
-    return (inside.sum(axis=1) <= 1).reshape(32, 8, 32, 8).mean(axis=(1, 3)).ravel()
+    return (inside.sum(axis=1) <= 1).reshape(32, 16, 32, 16).mean(axis=(1, 3)).ravel()
 
 
 def mean_covariance(covariances: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
@@ -65,7 +67,7 @@ def mean_covariance(covariances: list[np.ndarray], weights: np.ndarray) -> np.nd
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "low", "high"), [(gaussian, 0.05, 0.11), (ellipse, 0.1, 0.3)])
 def test_closed_forms_on_a_grid(shape, low, high):
-    for seed in range(4):
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         weights, means = rng.dirichlet(2 * np.ones(3)), rng.uniform(0.4, 0.6, (3, 2))
         turns = [np.linalg.qr(rng.normal(size=(2, 2)))[0] for _ in range(3)]
@@ -138,6 +140,7 @@ def test_the_quadratic_programme(seed, d, K):
         ({"references": np.zeros((2, 4))}, "references: row 0 has no mass"),
         ({"X": np.ones((2, 5))}, "X: expected 4 weights a measure"),
         ({"maps": "linear"}, "maps: expected one of"),
+        ({"subpixels": 0}, "subpixels: expected at least 1"),
         ({"epsilon": -1.0}, "epsilon: expected a positive number"),
         (
             {"X": [np.ones((2, 2))], "references": [np.ones((2, 3))], "cost": "sqeuclidean"},
@@ -154,4 +157,25 @@ def test_points_and_lines():
     X = np.random.default_rng(0).random((3, 5))
     with pytest.warns(UserWarning, match="taken to lie on a line"):
         found = barycentric_coordinates(X, X[:2])
-    np.testing.assert_allclose(found, barycentric_coordinates(X, X[:2], PointCost(np.arange(5) / 5)), atol=1e-9)
+    points = barycentric_coordinates(X, X[:2], PointCost(np.arange(5) / 5))
+    np.testing.assert_allclose(barycentric_coordinates(X, X[:2], GridCost(5), subpixels=1), points, atol=1e-9)
+    np.testing.assert_allclose(found, barycentric_coordinates(X, X[:2], GridCost(5)), atol=1e-9)
+
+
+def test_pixels_are_split_along_each_axis():
+    """Against clouds of the points and of the parts, in the same order because optimal plans are not unique."""
+    rng = np.random.default_rng(0)
+    cost, X, references = GridCost((4, 3), spacing=(0.5, 2.0)), rng.random((2, 12)), rng.random((3, 12))
+    points, offsets = cost.points(), [[a, b] for a in (-0.125, 0.125) for b in (-0.5, 0.5)]
+    parts = (points[:, None] + offsets).reshape(-1, 2)
+    clouds = [(parts, np.repeat(row, 4)) for row in references]
+    expected = barycentric_coordinates([(points, row) for row in X], clouds, "sqeuclidean")
+    np.testing.assert_allclose(barycentric_coordinates(X, references, cost, subpixels=2), expected, atol=1e-9)
+
+
+def test_iterations_that_do_not_converge(monkeypatch):
+    monkeypatch.setattr(_maps, "_ITERATIONS", 2)
+    X = np.random.default_rng(0).random((4, 16))
+    with pytest.warns(ConvergenceWarning, match="4 of 4 debiased maps ended before they converged") as caught:
+        barycentric_coordinates(X[:2], X[2:], GridCost((4, 4)), maps="debiased")
+    assert len(caught) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -105,38 +106,62 @@ class MapSolver:
             The number of a pair.
         field : array of shape (k, d)
             ``T(x) - x`` at the k points of the source that have weight.
+
+        Warns
+        -----
+        ConvergenceWarning
+            At the end, if Sinkhorn's algorithm did not converge within its iterations.
         """
         points = None if cost is None else squared_points(cost)
-        for which, found in _sets.solutions(sources, targets, pairs, cost, n_jobs=self._n_jobs, advance=advance):
+        misplaced: list[float] = []  # of the pairs whose iterations did not converge
+        ends, order = (sources, targets), pairs
+        if cost is None and not self._debiased:  # turned round, faster where targets have more points
+            ends, order = ends[::-1], pairs[::-1]
+        for which, found in _sets.solutions(*ends, order, cost, n_jobs=self._n_jobs, advance=advance):
             i, j = (x[which].tolist() for x in pairs)
             own = {a: self._self_map(_cloud(sources, points, a)) for a in set(i)} if self._debiased else {}
             work = partial(self._field, sources, targets, points, i, j, found, own)
-            for k, field in enumerate(in_threads(work, range(len(found)), self._n_jobs)):
+            for k, (field, mass) in enumerate(in_threads(work, range(len(found)), self._n_jobs)):
+                misplaced += [mass] if mass > _TOLERANCE else []
                 yield which.start + k, field
+        if misplaced:
+            from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-    def _field(self, sources: Any, targets: Any, points: Any, i: Any, j: Any, found: Any, own: Any, k: int) -> Array:
-        """Return the displacement field of pair k of some that were solved."""
+            warnings.warn(
+                f"maps: the iterations of {len(misplaced)} of {len(pairs[0])} debiased maps ended before they "
+                f"converged, with at most {max(misplaced):.1e} of the mass misplaced; a larger epsilon is faster",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _field(
+        self, sources: Any, targets: Any, points: Any, i: Any, j: Any, found: Any, own: Any, k: int
+    ) -> tuple[Array, float]:
+        """Return the displacement field of pair k of some that were solved, and the mass that its plans misplace."""
         source, target, solution = _cloud(sources, points, i[k]), _cloud(targets, points, j[k]), found[k]
         if not self._debiased:
-            plan = solution.plan[source.where][:, target.where]
+            plan = solution.plan.T if points is None else solution.plan
+            plan = plan[source.where][:, target.where]
             mass = np.asarray(plan.sum(axis=1)).ravel()
-            return plan @ target.points / mass[:, None] - source.points
+            return plan @ target.points / mass[:, None] - source.points, 0.0
         f, g = solution.f[source.where], solution.g[target.where]
-        epsilon, start = own[i[k]]
+        epsilon, start, before = own[i[k]]
         K = np.exp((f[:, None] + g - cdist(source.points, target.points, "sqeuclidean")) / epsilon)
-        return _sinkhorn(K, source.weights, target.weights, target.points) - start
+        end, misplaced = _sinkhorn(K, source.weights, target.weights, target.points)
+        return end - start, max(before, misplaced)
 
-    def _self_map(self, cloud: _Cloud) -> tuple[float, Array]:
-        """Return the regularisation, and the entropic map of a measure to itself."""
+    def _self_map(self, cloud: _Cloud) -> tuple[float, Array, float]:
+        """Return the regularisation, the entropic map of a measure to itself, and the mass that its plan misplaces."""
         epsilon = self._epsilon or _EPSILON * neighbour_distance(cloud.points)
         K = np.exp(-cdist(cloud.points, cloud.points, "sqeuclidean") / epsilon)
         u = np.ones(len(K))
         for _ in range(_ITERATIONS):
             Ku = K @ u
-            if np.abs(u * Ku - cloud.weights).sum() <= _TOLERANCE:
+            misplaced = float(np.abs(u * Ku - cloud.weights).sum())
+            if misplaced <= _TOLERANCE:
                 break
             u = np.sqrt(u * cloud.weights / Ku)
-        return epsilon, K @ (u[:, None] * cloud.points) / (K @ u)[:, None]
+        return epsilon, K @ (u[:, None] * cloud.points) / (K @ u)[:, None], misplaced
 
 
 class _Cloud(NamedTuple):
@@ -158,8 +183,10 @@ def _cloud(measures: _sets.Measures, points: Array | None, k: int) -> _Cloud:
     return _Cloud(points[where], weights[where] / weights.sum(), where)
 
 
-def _sinkhorn(K: Array, p: Array, q: Array, Y: Array) -> Array:
+def _sinkhorn(K: Array, p: Array, q: Array, Y: Array) -> tuple[Array, float]:
     """Return the barycentric projection of the entropic plan ``diag(u) K diag(v)`` of p and q onto points Y.
+
+    With it comes the mass that the plan misplaces.
 
     K has the potentials of the exact problem in it: its entries are at most one, and there is a one in every row and
     column, so that scaling neither overflows nor divides by zero, whatever the regularisation is.
@@ -168,7 +195,8 @@ def _sinkhorn(K: Array, p: Array, q: Array, Y: Array) -> Array:
     for _ in range(_ITERATIONS):
         u = p / (K @ v)
         Ku = u @ K
-        if np.abs(v * Ku - q).sum() <= _TOLERANCE:
+        misplaced = float(np.abs(v * Ku - q).sum())
+        if misplaced <= _TOLERANCE:
             break
         v = q / Ku
-    return K @ (v[:, None] * Y) / (K @ v)[:, None]
+    return K @ (v[:, None] * Y) / (K @ v)[:, None], misplaced
