@@ -52,7 +52,8 @@ autodoc_mock_imports = [name for name in ("torch", "jax", "anndata", "pandas") i
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
-# Stored inventories, so that the site builds without a network; `python docs/inventories.py` fetches them again.
+# Stored inventories (the file objects.inv of each address as _inventories/NAME.inv), so that the site builds without a
+# network; those that are not stored are left out, and names of these packages are then not linked.
 intersphinx_mapping = {
     name: (url, str(HERE / "_inventories" / f"{name}.inv"))
     for name, url in {
@@ -90,6 +91,8 @@ html_theme_options = {
 }
 html_sidebars = {"index": [], "installation": [], "quickstart": []}
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 
 def setup(app: Any) -> None:
