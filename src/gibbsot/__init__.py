@@ -93,5 +93,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    installed = (name for name, package in _EXTRAS.items() if find_spec(package) is not None)
+    installed = (name for name, package in _EXTRAS.items() if getattr(find_spec(package), "origin", None))
     return sorted({*(name for name in globals() if name.startswith("__")), *__all__, *_LAZY, *installed})
