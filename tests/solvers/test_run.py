@@ -131,6 +131,7 @@ def test_the_sampler_ends_in_time():
     assert result.lower_bound <= solve(p, p[::-1], M).value <= result.upper_bound
 
 
+@compiled  # the figures are those of its methods
 def test_memory_is_checked_before_the_work(monkeypatch):
     monkeypatch.setattr(exact, "in_threads", None)
     cost = GridCost((64, 64))
@@ -143,6 +144,7 @@ def test_memory_is_checked_before_the_work(monkeypatch):
         solve(p, p, cost, max_seconds=-1)
 
 
+@compiled  # the figures are those of its methods
 def test_memory_of_costs_and_chains_is_checked_before_the_work(monkeypatch):
     clouds = [PointCost(np.random.default_rng(b).random((50, 2))) for b in range(3)]
     monkeypatch.setattr(options, "cross", None)
@@ -165,6 +167,7 @@ def test_memory_ends_the_work_on_the_way():
     assert run.spent
 
 
+@compiled  # the figures are those of its methods
 def test_the_memory_of_each_method():
     ones = np.ones(300)
     dense = DenseCost(np.zeros((300, 300)))
