@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import ot
 import pytest
@@ -78,3 +82,37 @@ def test_measures_without_mass(tmp_path, capfd):
 def test_a_full_disk(blobs, tmp_path, capfd, full_disk):
     assert "No space left" in fails(capfd, "distances", blobs, "--out", tmp_path / "D.npy", "--quiet")
     assert not (tmp_path / "D.npy").exists()
+
+
+_KILLED = """
+import os, signal, sys
+from gibbsot.cli import main
+from gibbsot.models import _pairs, _sets
+_pairs._SECONDS, _sets._CHUNK_PAIRS = 0.0, 8
+solve, calls = _sets.cross, []
+def cross(*args, **options):
+    calls.append(1)
+    if len(calls) == 4:
+        os.kill(os.getpid(), signal.{})
+    return solve(*args, **options)
+_sets.cross = cross
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL"])
+def test_a_run_that_is_killed_continues(name, blobs, tmp_path, capfd):
+    out, partial = tmp_path / "D.npy", tmp_path / "D.partial.npz"
+    words = ["distances", str(blobs), "--out", str(out), "--jobs", "1"]
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)" + _KILLED.format(name)
+    child = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False, timeout=120)
+    assert child.returncode == (130 if name == "SIGINT" else -signal.SIGKILL)
+    assert not out.exists()
+    with np.load(partial) as file:
+        assert 8 <= len(file["values"]) <= 24
+    succeeds(capfd, *words)
+    assert not partial.exists()
+    succeeds(capfd, "distances", blobs, "--out", tmp_path / "again.npy")
+    np.testing.assert_array_equal(np.load(out), np.load(tmp_path / "again.npy"))

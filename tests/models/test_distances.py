@@ -18,6 +18,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from gibbsot import DenseCost, GridCost, PointCost, coulomb, distances
 from gibbsot.core import native
+from gibbsot.models import _sets
+from gibbsot.models._pairs import AllPairs
+from gibbsot.solvers import exact
 
 compiled = pytest.mark.skipif(native.kernels() is None, reason="takes long, and says nothing of the kernels")
 GRIDS = {
@@ -211,3 +214,75 @@ def test_ctrl_c_ends_it(fives):
         assert time.monotonic() - sent[0] < 5  # all pairs would take an hour
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("zero_diagonal", [False, True])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (5, 5), (3, 7)])
+def test_all_pairs_without_a_list(n, k, symmetric, zero_diagonal):
+    if symmetric and n != k:
+        return
+    expected = [(i, j) for i in range(n) for j in range(k) if not ((symmetric and j < i) or (zero_diagonal and i == j))]
+    pairs = AllPairs(n, k, symmetric, zero_diagonal)
+    found = [pair for start in range(0, len(pairs), 3) for pair in zip(*pairs[start : start + 3], strict=True)]
+    assert found == expected
+    assert len(pairs) == len(expected)
+
+
+def interrupted_after(monkeypatch, calls: int) -> list[int]:
+    """Let pairs be solved seven at a time, and interrupt after some such calls; return the sizes of calls."""
+    monkeypatch.setattr(_sets, "_CHUNK_PAIRS", 7)
+    sizes: list[int] = []
+
+    def cross(problem, **options):
+        if len(sizes) == calls:
+            raise KeyboardInterrupt
+        sizes.append(len(problem))
+        return exact.cross(problem, **options)
+
+    monkeypatch.setattr(_sets, "cross", cross)
+    return sizes
+
+
+@pytest.mark.parametrize("cost", [GridCost((4, 4)), np.random.default_rng(3).random((16, 16))], ids=["grid", "matrix"])
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_a_checkpoint_continues_after_an_interrupt(cost, as_sparse, tmp_path, monkeypatch):
+    X, file = measures(9, 16), tmp_path / "partial.npz"
+    X = sparse.csr_array(X) if as_sparse else X
+    expected = distances(X, cost=cost)
+    interrupted_after(monkeypatch, 3)
+    with pytest.raises(KeyboardInterrupt):
+        distances(X, cost=cost, checkpoint=file)
+    sizes = interrupted_after(monkeypatch, 1000)
+    np.testing.assert_array_equal(distances(X, cost=cost, checkpoint=file), expected)
+    assert sum(sizes) == (36 if isinstance(cost, GridCost) else 81) - 3 * 7
+    sizes.clear()
+    np.testing.assert_array_equal(distances(X, cost=cost, root=True, checkpoint=file), np.sqrt(expected))
+    assert not sizes  # the file has all values
+
+
+@pytest.mark.parametrize("change", ["measures", "cost", "gap"])
+def test_a_checkpoint_of_another_problem(change, tmp_path):
+    X, file = measures(4, 16), tmp_path / "partial.npz"
+    distances(X, cost=GridCost((4, 4)), checkpoint=file)
+    other = {
+        "cost": GridCost((4, 4), spacing=1.0 if change == "cost" else None),
+        "gap": 0.1 if change == "gap" else None,
+    }
+    with pytest.raises(
+        ValueError, match=r"checkpoint: .*partial.npz is of other measures, another cost or another gap"
+    ):
+        distances(X[::-1] if change == "measures" else X, **other, checkpoint=file)
+    file.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"partial.npz is damaged"):
+        distances(X, cost=GridCost((4, 4)), checkpoint=file)
+
+
+def test_a_checkpoint_of_clouds(tmp_path):
+    rng = np.random.default_rng(0)
+    clouds, file = [rng.normal(size=(n, 2)) for n in (3, 4, 5)], tmp_path / "partial.npz"
+    expected = distances(clouds, cost="sqeuclidean", checkpoint=file)
+    np.testing.assert_array_equal(distances(clouds, cost="sqeuclidean", checkpoint=file), expected)
+    clouds[1] = clouds[1] + 1
+    with pytest.raises(ValueError, match=r"checkpoint: .* is of other measures"):
+        distances(clouds, cost="sqeuclidean", checkpoint=file)

@@ -75,7 +75,8 @@ def distances(
     """Exact transport costs of all pairs of measures.
 
     Writes the matrix, and a picture of it: a heat map sorted by average linkage, and the measures in the plane by
-    classical multidimensional scaling.
+    classical multidimensional scaling. Until then values are kept beside the matrix, in a file whose name ends with
+    .partial.npz: the same command continues after an interrupt.
     """
     from ..models import distances as models  # imports scikit-learn
 
@@ -94,12 +95,14 @@ def distances(
     with atomic.output_folder(out.resolve().parent), atomic.output_folder(target.resolve().parent):
         if not quiet and not as_json:
             _common.stderr_console(quiet).print(printable(f"{data}: {n:,} measures of {X.shape[1]:,} points"))
-        D = models.distances(X, cost=cost, gap=gap, root=root, n_jobs=jobs, verbose=not quiet and not as_json)
+        shown, partial = not quiet and not as_json, out.with_suffix(".partial.npz")
+        D = models.distances(X, cost=cost, gap=gap, root=root, n_jobs=jobs, verbose=shown, checkpoint=partial)
         seconds = time.perf_counter() - begun
         with atomic.FileGroup() as files:
             with files.open(out) as file:
                 np.save(file, D)
             _common.save_png(files, target, _picture(D, root, X, sides, invert))
+        partial.unlink(missing_ok=True)
     report = {
         "data": data,
         "measures": n,

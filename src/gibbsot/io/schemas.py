@@ -51,6 +51,7 @@ MIXTURE_SHARD = Schema("nmf-shard", 2, ("gibbsot/1 Mixtures",))
 NMF = Schema("nmf", 2, ("gibbsot/1 WassersteinNMF",))
 BARYCENTER_SHARD = Schema("barycenter-shard")
 BARYCENTER = Schema("barycenter")
+DISTANCES = Schema("distances")
 
 _EARLIER_KEYS = {
     "facts_size": "metadata_n_rows",

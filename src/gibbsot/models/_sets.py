@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,27 @@ Array = NDArray[np.float64]
 _CHUNK_BYTES, _CHUNK_PAIRS = 64e6, 1000  # of the pairs that are solved together, whose plans are then forgotten
 _PAIR_BYTES = 40  # a point of a pair: weights, potentials, arcs
 _NOT_OF_PAIRS = ("mahalanobis", "seuclidean")  # metrics that depend on all points
+
+
+class Pairs(Protocol):
+    """Pairs of measures, whose indices are computed when they are needed."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, which: slice, /) -> tuple[NDArray[np.intp], NDArray[np.intp]]: ...
+
+
+class _Given:
+    """Pairs whose indices are given."""
+
+    def __init__(self, i: ArrayLike, j: ArrayLike) -> None:
+        self._i, self._j = np.asarray(i, np.intp), np.asarray(j, np.intp)
+
+    def __len__(self) -> int:
+        return len(self._i)
+
+    def __getitem__(self, which: slice) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return self._i[which], self._j[which]
 
 
 class Rows:
@@ -166,25 +187,27 @@ def cost_of(cost: Any, x: Any, feature_vectors: Any, depth: int = 4) -> Cost:
     return as_cost(cost)
 
 
-def chunks(first: Measures, second: Measures, count: int, n_jobs: int | None) -> Iterator[slice]:
-    """Return slices of so many pairs, each small enough to be solved together."""
+def chunks(first: Measures, second: Measures, count: int, n_jobs: int | None, start: int = 0) -> Iterator[slice]:
+    """Return slices of so many pairs, from one on, each small enough to be solved together."""
     sizes = [
         x.weights.shape[1] if isinstance(x, Rows) else max(len(points) for points in x.points) for x in (first, second)
     ]
     most = min(_CHUNK_PAIRS, int(_CHUNK_BYTES / (_PAIR_BYTES * sum(sizes))))
     step = max(4 * native.threads(n_jobs), most)
-    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+    return (slice(at, min(at + step, count)) for at in range(start, count, step))
 
 
 def solutions(
     first: Measures,
     second: Measures,
-    pairs: tuple[ArrayLike, ArrayLike],
+    pairs: tuple[ArrayLike, ArrayLike] | Pairs,
     cost: Cost | None,
     *,
     gap: float = 0.0,
     n_jobs: int | None = None,
     advance: progress.Advance = progress.silent,
+    start: int = 0,
+    gaps: list[float] | None = None,
 ) -> Iterator[tuple[slice, list[Solution]]]:
     """Solve pairs of measures exactly, some after the others, so that the plans of few are in memory at a time.
 
@@ -192,7 +215,7 @@ def solutions(
     ----------
     first, second : Rows or Clouds
         The measures.
-    pairs : pair of arrays of int of shape (n,)
+    pairs : pair of arrays of int of shape (n,), or Pairs
         Their indices.
     cost : Cost or None
         The cost between the points of rows; None for clouds.
@@ -202,6 +225,10 @@ def solutions(
         Threads over the pairs.
     advance : Advance
         Reports progress, a share of the pairs.
+    start : int
+        The first pair that is solved.
+    gaps : list of float, optional
+        The relative gaps that stayed open, before and, appended, now.
 
     Yields
     ------
@@ -215,23 +242,25 @@ def solutions(
     ConvergenceWarning
         At the end, if the certified gap of a pair stays larger than asked for.
     """
-    i, j = (np.asarray(x, np.intp) for x in pairs)
-    gaps: list[float] = []
-    for which in chunks(first, second, len(i), n_jobs):
-        n = which.stop - which.start
+    every = _Given(*pairs) if isinstance(pairs, tuple) else pairs
+    gaps = [] if gaps is None else gaps
+    if start:
+        advance(start / len(every), f"{start:,} of {len(every):,} pairs")
+    for which in chunks(first, second, len(every), n_jobs, start):
+        (i, j), n = every[which], which.stop - which.start
         if isinstance(first, Rows) and isinstance(second, Rows) and cost is not None:
-            problem = Problem.checked(first[i[which]], second[j[which]], cost, np.ones(n))
+            problem = Problem.checked(first[i], second[j], cost, np.ones(n))
             found = cross(problem, n_jobs=n_jobs, gap=gap)
         else:
-            found = in_threads(_cloud_solver(first, second, i[which], j[which], gap), range(n), n_jobs)
+            found = in_threads(_cloud_solver(first, second, i, j, gap), range(n), n_jobs)
         gaps += [(s.upper - s.lower) / abs(s.value) if s.value else np.inf for s in found if s.status not in PROVED]
         yield which, found
-        advance(n / len(i), f"{which.stop:,} of {len(i):,} pairs")
+        advance(n / len(every), f"{which.stop:,} of {len(every):,} pairs")
     if gaps:
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
         warnings.warn(
-            f"{len(gaps)} of {len(i)} pairs ended with an open gap, the largest is {max(gaps):.1e} of the value",
+            f"{len(gaps)} of {len(every)} pairs ended with an open gap, the largest is {max(gaps):.1e} of the value",
             ConvergenceWarning,
             stacklevel=3,
         )

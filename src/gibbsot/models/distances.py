@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from ..core.costs import Cost
 from ..io import progress
 from . import _sets
 from ._costs import Metric
+from ._pairs import AllPairs, Values, identity
 
 Array = NDArray[np.float64]
+
+_FILLED = 1_000_000  # entries of the matrix that are filled together
 
 
 def distances(
@@ -26,6 +30,7 @@ def distances(
     n_jobs: int | None = None,
     feature_vectors: Any = None,
     verbose: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Array:
     r"""Return the exact transport costs of all pairs of measures, as for ``metric="precomputed"`` of scikit-learn.
 
@@ -55,6 +60,9 @@ def distances(
         An embedding of each bin, from which a metric builds the cost.
     verbose : bool
         Show progress.
+    checkpoint : path, optional
+        A file for the values so far, written every 30 seconds, at an interrupt and at the end. A later call with the
+        same measures, cost and gap continues from it, with the same result as without an interrupt.
 
     Returns
     -------
@@ -64,7 +72,8 @@ def distances(
     Raises
     ------
     ValueError
-        If measures, cost and options are inconsistent, a measure has no mass, or infinite costs forbid every plan.
+        If measures, cost and options are inconsistent, a measure has no mass, infinite costs forbid every plan, or the
+        checkpoint is of other measures.
 
     Warns
     -----
@@ -91,13 +100,23 @@ def distances(
         raise ValueError(f"root: the least cost is {least:.3g}; expected costs >= 0 for square roots")
     symmetric = Q is None and (between is None or between.symmetric())
     zero_diagonal = Q is None and (between is None or _is_zero(between))
-    D = np.zeros((len(first), len(second)))
-    i, j = _pairs(len(first), len(second), symmetric, zero_diagonal)
+    pairs = AllPairs(len(first), len(second), symmetric, zero_diagonal)
+    done = Values(len(pairs), checkpoint, "" if checkpoint is None else identity(first, second, between, gap))
     with progress.bar("distances", verbose) as advance:
-        for which, found in _sets.solutions(first, second, (i, j), between, gap=gap, n_jobs=n_jobs, advance=advance):
-            D[i[which], j[which]] = [solution.value for solution in found]
-    if symmetric:
-        D[j, i] = D[i, j]
+        options: dict[str, Any] = {"gap": gap, "n_jobs": n_jobs, "advance": advance}
+        solved = _sets.solutions(first, second, pairs, between, **options, start=done.done, gaps=done.gaps)
+        try:
+            for which, found in solved:
+                done.add(which, [solution.value for solution in found])
+        finally:
+            done.save()
+    D = np.zeros((len(first), len(second)))
+    for start in range(0, len(pairs), _FILLED):
+        which = slice(start, min(start + _FILLED, len(pairs)))
+        i, j = pairs[which]
+        D[i, j] = done.values[which]
+        if symmetric:
+            D[j, i] = D[i, j]
     if least >= 0:
         np.maximum(D, 0, out=D)  # by rounding
     return np.sqrt(D, out=D) if root else D
@@ -127,11 +146,3 @@ def _is_zero(cost: Cost) -> bool:
     """Tell whether a measure costs nothing to itself: no cost is negative, and those of points to themselves are 0."""
     points = np.arange(cost.shape[0])
     return cost.least() >= 0 and not cost.at(points, points).any()
-
-
-def _pairs(n: int, k: int, symmetric: bool, zero_diagonal: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the pairs to solve."""
-    if symmetric:
-        return np.triu_indices(n, 1 if zero_diagonal else 0)
-    i, j = (index.ravel() for index in np.indices((n, k)))
-    return (i[i != j], j[i != j]) if zero_diagonal else (i, j)
