@@ -19,7 +19,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from gibbsot import DenseCost, GridCost, PointCost, coulomb, distances
 from gibbsot.core import native
 from gibbsot.models import _sets
-from gibbsot.models._pairs import AllPairs
 from gibbsot.solvers import exact
 
 compiled = pytest.mark.skipif(native.kernels() is None, reason="takes long, and says nothing of the kernels")
@@ -223,7 +222,7 @@ def test_all_pairs_without_a_list(n, k, symmetric, zero_diagonal):
     if symmetric and n != k:
         return
     expected = [(i, j) for i in range(n) for j in range(k) if not ((symmetric and j < i) or (zero_diagonal and i == j))]
-    pairs = AllPairs(n, k, symmetric, zero_diagonal)
+    pairs = _sets.AllPairs(n, k, symmetric, zero_diagonal)
     found = [pair for start in range(0, len(pairs), 3) for pair in zip(*pairs[start : start + 3], strict=True)]
     assert found == expected
     assert len(pairs) == len(expected)

@@ -1,4 +1,4 @@
-"""All pairs of two sets of measures, found when they are needed, and their values so far, kept in a file."""
+"""The values of pairs of measures so far, kept in a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core.costs import Cost
@@ -17,42 +16,6 @@ from ..io import npz, schemas
 from . import _sets
 
 _SECONDS = 30.0  # between two writes of a file, or twenty times as long as the last one took
-
-
-class AllPairs:
-    """The pairs (i, j) of n and k measures, in the order of i and j, without a list of them.
-
-    Parameters
-    ----------
-    n, k : int
-        The numbers of measures.
-    symmetric : bool
-        Leave out the pairs with j < i.
-    zero_diagonal : bool
-        Leave out the pairs with j = i.
-
-    Examples
-    --------
-    >>> pairs = AllPairs(3, 3, symmetric=True, zero_diagonal=True)
-    >>> len(pairs), pairs[1:3]
-    (3, (array([0, 1]), array([2, 2])))
-    """
-
-    def __init__(self, n: int, k: int, symmetric: bool, zero_diagonal: bool) -> None:
-        self._symmetric, self._diagonal = symmetric, int(zero_diagonal)
-        sizes = np.arange(n, 0, -1) if symmetric else np.full(n, k)
-        self._starts = np.append(0, np.cumsum(sizes - self._diagonal))  # of the rows, among all pairs
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def __getitem__(self, which: slice) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        number = np.arange(*which.indices(len(self)))
-        i = np.searchsorted(self._starts, number, side="right") - 1
-        j = number - self._starts[i]
-        if self._symmetric:
-            return i, j + i + self._diagonal
-        return i, j + (self._diagonal & (j >= i))
 
 
 class Values:

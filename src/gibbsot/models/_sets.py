@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,12 +27,40 @@ _PAIR_BYTES = 40  # a point of a pair: weights, potentials, arcs
 _NOT_OF_PAIRS = ("mahalanobis", "seuclidean")  # metrics that depend on all points
 
 
-class Pairs(Protocol):
-    """Pairs of measures, whose indices are computed when they are needed."""
+class AllPairs:
+    """The pairs (i, j) of n and k measures, in the order of i and j, without a list of them.
 
-    def __len__(self) -> int: ...
+    Parameters
+    ----------
+    n, k : int
+        The numbers of measures.
+    symmetric : bool
+        Leave out the pairs with j < i.
+    zero_diagonal : bool
+        Leave out the pairs with j = i.
 
-    def __getitem__(self, which: slice, /) -> tuple[NDArray[np.intp], NDArray[np.intp]]: ...
+    Examples
+    --------
+    >>> pairs = AllPairs(3, 3, symmetric=True, zero_diagonal=True)
+    >>> len(pairs), pairs[1:3]
+    (3, (array([0, 1]), array([2, 2])))
+    """
+
+    def __init__(self, n: int, k: int, symmetric: bool, zero_diagonal: bool) -> None:
+        self._symmetric, self._diagonal = symmetric, int(zero_diagonal)
+        sizes = np.arange(n, 0, -1) if symmetric else np.full(n, k)
+        self._starts = np.append(0, np.cumsum(sizes - self._diagonal))  # of the rows, among all pairs
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, which: slice) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        number = np.arange(*which.indices(len(self)))
+        i = np.searchsorted(self._starts, number, side="right") - 1
+        j = number - self._starts[i]
+        if self._symmetric:
+            return i, j + i + self._diagonal
+        return i, j + (self._diagonal & (j >= i))
 
 
 class _Given:
@@ -200,7 +228,7 @@ def chunks(first: Measures, second: Measures, count: int, n_jobs: int | None, st
 def solutions(
     first: Measures,
     second: Measures,
-    pairs: tuple[ArrayLike, ArrayLike] | Pairs,
+    pairs: tuple[ArrayLike, ArrayLike] | AllPairs,
     cost: Cost | None,
     *,
     gap: float = 0.0,
@@ -215,7 +243,7 @@ def solutions(
     ----------
     first, second : Rows or Clouds
         The measures.
-    pairs : pair of arrays of int of shape (n,), or Pairs
+    pairs : pair of arrays of int of shape (n,), or AllPairs
         Their indices.
     cost : Cost or None
         The cost between the points of rows; None for clouds.

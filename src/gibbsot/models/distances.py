@@ -13,7 +13,7 @@ from ..core.costs import Cost
 from ..io import progress
 from . import _sets
 from ._costs import Metric
-from ._pairs import AllPairs, Values, identity
+from ._pairs import Values, identity
 
 Array = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def distances(
         raise ValueError(f"root: the least cost is {least:.3g}; expected costs >= 0 for square roots")
     symmetric = Q is None and (between is None or between.symmetric())
     zero_diagonal = Q is None and (between is None or _is_zero(between))
-    pairs = AllPairs(len(first), len(second), symmetric, zero_diagonal)
+    pairs = _sets.AllPairs(len(first), len(second), symmetric, zero_diagonal)
     done = Values(len(pairs), checkpoint, "" if checkpoint is None else identity(first, second, between, gap))
     with progress.bar("distances", verbose) as advance:
         options: dict[str, Any] = {"gap": gap, "n_jobs": n_jobs, "advance": advance}
