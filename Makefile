@@ -36,15 +36,16 @@ test: lint
 test-all: $(VENV)/test-all lint
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
-# The fast tests in environments of their own: with the lowest versions that pyproject.toml allows, and with the NumPy
-# code, as if there were no compiler.
+# The fast tests in environments of their own: with the lowest versions that pyproject.toml allows (which new versions of
+# other packages deprecate), and with the NumPy code, as if there were no compiler.
 TESTS := "pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6.100"
 MINIMUM := build/minimum
 test-minimum:
 	rm -rf $(MINIMUM) && $(PYTHON) -m venv $(MINIMUM)
 	$(PYTHON) tools/minimum_versions.py > $(MINIMUM)/constraints.txt
 	$(MINIMUM)/bin/python -m pip install --quiet --constraint $(MINIMUM)/constraints.txt '.[cli,parquet,dask,pot,anndata]' $(TESTS)
-	GIBBSOT_TEST_NATIVE=1 $(MINIMUM)/bin/python -m pytest --numprocesses auto --dist loadfile -m "not slow" tests
+	GIBBSOT_TEST_NATIVE=1 $(MINIMUM)/bin/python -m pytest --numprocesses auto --dist loadfile -m "not slow" \
+		-W ignore::DeprecationWarning tests
 
 NO_COMPILER := build/no-compiler
 test-no-compiler:
