@@ -11,12 +11,21 @@ M = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
 
 @pytest.mark.parametrize(
     "make",
-    [np.asarray, list, sparse.csr_array, lambda x: sparse.csr_matrix(np.atleast_2d(x)), lambda x: np.array(x, int)],
+    [np.asarray, list, sparse.coo_array, lambda x: sparse.csr_matrix(np.atleast_2d(x)), lambda x: np.array(x, int)],
 )
 def test_weights_in_any_form(make):
     pair = problem(make([1, 3]), make([2, 0, 2]), M)
     np.testing.assert_array_equal(pair.p, [[0.25, 0.75]])
     np.testing.assert_array_equal(pair.q, [[0.5, 0, 0.5]])
+
+
+def test_vectors_in_compressed_rows():
+    try:
+        p, q = sparse.csr_array([1, 3]), sparse.csr_array([2, 0, 2])
+        assert p.ndim == 1
+    except (AssertionError, ValueError):
+        pytest.skip("this version of SciPy has no one-dimensional CSR")
+    np.testing.assert_array_equal(problem(p, q, M).p, [[0.25, 0.75]])
 
 
 def test_one_measure_is_paired_with_all():
