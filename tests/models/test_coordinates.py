@@ -67,7 +67,7 @@ def mean_covariance(covariances: list[np.ndarray], weights: np.ndarray) -> np.nd
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "low", "high"), [(gaussian, 0.05, 0.11), (ellipse, 0.1, 0.3)])
 def test_closed_forms_on_a_grid(shape, low, high):
-    for seed in range(10):
+    for seed in range(12):
         rng = np.random.default_rng(seed)
         weights, means = rng.dirichlet(2 * np.ones(3)), rng.uniform(0.4, 0.6, (3, 2))
         turns = [np.linalg.qr(rng.normal(size=(2, 2)))[0] for _ in range(3)]
@@ -89,6 +89,14 @@ def test_interpolated_digits(fives):
     drawn = result.interpolate(0.7, on_grid=True)[None]
     for maps in ("exact", "debiased"):
         np.testing.assert_allclose(barycentric_coordinates(drawn, fives[:2], cost, maps=maps)[0], [0.3, 0.7], atol=0.02)
+
+
+@pytest.mark.parametrize("pair", [(2, 3), (4, 5), (6, 7), (8, 9)])
+@pytest.mark.parametrize("t", [0.25, 0.5, 0.8])
+def test_digits_between_others(fives, pair, t):
+    cost, ends = GridCost((28, 28)), fives[list(pair)]
+    drawn = solve(*ends, cost).interpolate(t, on_grid=True)[None]
+    np.testing.assert_allclose(barycentric_coordinates(drawn, ends, cost)[0], [1 - t, t], atol=0.02)
 
 
 def test_a_reference_is_its_own_coordinate(fives):
