@@ -53,6 +53,7 @@ def test_threads_share_the_functions(values):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, if a test before has imported it
 def test_fork_after_use(values):
     """Threads of the kernels do not live in a child; its calls start their own."""
     with multiprocessing.get_context("fork").Pool(2) as pool:
