@@ -678,13 +678,6 @@ def test_the_operator_keeps_its_promises():
             )
 
 
-@pytest.fixture
-def compiled():
-    torch.compiler.reset()
-    yield lambda function, **options: torch.compile(function, backend="aot_eager", fullgraph=True, **options)
-    torch.compiler.reset()
-
-
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.parametrize("given", [True, False])
 def test_compiled_without_a_break(compiled, given):

@@ -282,13 +282,6 @@ def test_func_grad_and_vmap_of_points():
     torch.testing.assert_close(of_y[0], y.grad[0])
 
 
-@pytest.fixture
-def compiled():
-    torch.compiler.reset()
-    yield lambda function, **options: torch.compile(function, backend="aot_eager", fullgraph=True, **options)
-    torch.compiler.reset()
-
-
 @pytest.mark.parametrize("kind", ["weights", "points"])
 def test_compiled_without_a_break(compiled, kind):
     x, y = weights() if kind == "weights" else points(leading=(4,))

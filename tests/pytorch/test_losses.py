@@ -229,13 +229,6 @@ def test_a_copy_keeps_its_own(copied):
     assert (loss.duals.n_solved, other.duals.n_solved) == (6, 12)
 
 
-@pytest.fixture
-def compiled():
-    torch.compiler.reset()
-    yield lambda function, **options: torch.compile(function, backend="aot_eager", fullgraph=True, **options)
-    torch.compiler.reset()
-
-
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_compiled_without_a_break(compiled):
     p, q = batch()

@@ -281,7 +281,7 @@ def solutions(
             found = cross(problem, n_jobs=n_jobs, gap=gap)
         else:
             found = in_threads(_cloud_solver(first, second, i, j, gap), range(n), n_jobs)
-        gaps += [(s.upper - s.lower) / abs(s.value) if s.value else np.inf for s in found if s.status not in PROVED]
+        gaps += [solution.gap for solution in found if solution.status not in PROVED]
         yield which, found
         advance(n / len(every), f"{which.stop:,} of {len(every):,} pairs")
     if gaps:

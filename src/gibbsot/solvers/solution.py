@@ -57,6 +57,11 @@ class Solution:
         return arcs.row.astype(np.int32), arcs.col.astype(np.int32)
 
     @property
+    def gap(self) -> float:
+        """The certified gap relative to the value; infinite where that is zero."""
+        return (self.upper - self.lower) / abs(self.value) if self.value else math.inf
+
+    @property
     def optimal(self) -> bool:
         """Whether the status is "optimal"."""
         return self.status == "optimal"
@@ -76,7 +81,7 @@ def warn_of_open_gaps(solutions: list[Solution], stacklevel: int) -> None:
         return
     from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-    worst = max((s.upper - s.lower) / abs(s.value) if s.value else np.inf for s in open_gaps)
+    worst = max(solution.gap for solution in open_gaps)
     if any(solution.status == "budget spent" for solution in open_gaps):
         advice = "Allow more time or memory, or ask for a gap"
     else:
