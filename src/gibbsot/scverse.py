@@ -66,7 +66,7 @@ def wnmf(
     random_state : int, RandomState or None
         The seed; results are bit-identical for the same integer.
     **options
-        Other parameters of `WassersteinNMF`, such as ``max_epochs``, ``n_jobs`` and ``verbose``.
+        Other parameters of `gibbsot.WassersteinNMF`, such as ``max_epochs``, ``n_jobs`` and ``verbose``.
 
     Returns
     -------

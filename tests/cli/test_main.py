@@ -24,7 +24,7 @@ def test_missing_packages(blobs, tmp_path, monkeypatch, capfd):
         assert "pip install 'gibbsot[cli]'" in fails(capfd, "info")
 
 
-@pytest.mark.filterwarnings("default")
+@pytest.mark.filterwarnings("default", "ignore::DeprecationWarning")  # Python shows users none of other modules
 def test_warnings_are_one_line(tmp_path, capfd):
     rows = np.random.default_rng(0).random((9, 6))
     rows[3] = 0

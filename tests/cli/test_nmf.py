@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import signal
 import zipfile
@@ -284,9 +285,9 @@ def test_a_crafted_sparse_matrix_is_refused(tmp_path, capfd):
     matrix.indices = matrix.indices + 10**7
     sparse.save_npz(tmp_path / "shards" / "a.npz", matrix)
     line = fails(capfd, "nmf", tmp_path / "shards", "--components", "2", "--out", tmp_path / "out")
-    assert "a.npz: is no valid sparse matrix (indices must be < 5)" in line
+    assert re.search(r"a\.npz: is no valid sparse matrix \((column index values|indices) must be < 5\)", line)
     line = fails(capfd, "nmf", tmp_path / "shards" / "a.npz", "--components", "2", "--out", tmp_path / "out")
-    assert "a.npz: is no valid sparse matrix (indices must be < 5)" in line
+    assert re.search(r"a\.npz: is no valid sparse matrix \((column index values|indices) must be < 5\)", line)
     sparse.save_npz(tmp_path / "good.npz", sparse.csr_array(np.eye(5)))
     words = ["nmf", tmp_path / "good.npz", "--components", "2", "--epochs", "2", "--out", tmp_path / "out"]
     assert succeeds(capfd, *words)["measures"] == 5

@@ -406,7 +406,7 @@ def test_equal_weights_and_weights_of_zero():
     some = estimator().fit(X, y, sample_weight=np.where(kept, 1.0, 0.0))
     np.testing.assert_allclose(some.coef_, estimator().fit(X[kept], y[kept]).coef_, rtol=1e-9)
     for weight, message in (
-        (0 * kept, "(sample_weight: is|Sample weights must contain at least one non-)zero"),
+        (0 * kept, "(sample_weight: is |Sample weights must contain at least one non-)zero"),
         (-1.0 * kept, "[Nn]egative"),
         (kept[1:], "sample_weight"),
     ):

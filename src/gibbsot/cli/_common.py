@@ -177,6 +177,7 @@ def locked_folder(out: Path) -> Iterator[None]:
     with atomic.output_folder(out), ExitStack() as stack:
         path = out / ".lock"
         lock = filelock.FileLock(path, timeout=0)
+        holder = _holder(path)  # before: older versions of filelock empty the file when they fail
         try:
             lock.acquire()
             if not path.exists():  # removed in between, by a run that ended
@@ -184,7 +185,7 @@ def locked_folder(out: Path) -> Iterator[None]:
                 lock.acquire()
         except filelock.Timeout:
             hint = "wait until it ends, or choose another --out"
-            raise ValueError(f"--out: another run{_holder(path)} is writing to {out}; {hint}") from None
+            raise ValueError(f"--out: another run{holder} is writing to {out}; {hint}") from None
         except NotImplementedError:
             warnings.warn(f"{out}: its file system has no locks; no other run should write to it", stacklevel=2)
         else:
@@ -197,10 +198,10 @@ def locked_folder(out: Path) -> Iterator[None]:
 
 def _holder(path: Path) -> str:
     """Return who has written a lock file."""
-    try:
-        return f" ({path.read_text()})"
-    except OSError:  # Windows does not let others read it
-        return ""
+    with suppress(OSError):  # Windows does not let others read it
+        if text := path.read_text():
+            return f" ({text})"
+    return ""
 
 
 def _remove_lock(path: Path) -> None:

@@ -59,7 +59,8 @@ def initial_factors(
         W = validation.weights(init[1], "init[1]", K, count=n)
     elif init == "random":
         rng = np.random.default_rng(seed)
-        D = np.asarray(rng.dirichlet(share, K) @ X)
+        used = share > 0  # NumPy 1 takes no zeros
+        D = np.asarray(rng.dirichlet(share[used], K) @ X[used])
         W = rng.dirichlet(np.ones(K), n_sample)
     else:
         rows = sparse.diags_array(np.sqrt(share)) @ X  # in the squares of the errors these are the weights

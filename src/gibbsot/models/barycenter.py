@@ -33,10 +33,10 @@ class WassersteinBarycenter(_base.MeasuresEstimator):
     over weights p, to a certified gap. The problem is a linear programme, and potentials choose its arcs. These come
     from mirror descent with the gradients of warm-started Gibbs samplers (`Oracle`); small programmes have all arcs.
     The programme is solved by an interior-point method and, for the optimum itself, HiGHS (see
-    `solvers.linear_programme`). On a line the barycenter has a closed form. Where the programme is too large for the
+    ``solvers.linear_programme``). On a line the barycenter has a closed form. Where the programme is too large for the
     memory, the descent goes on to the end: when neither V(z) falls nor the certified lower bound rises, the chains are
     cooled, and the descent continues from the average of the last models with shorter steps. Then follows a level
-    method with exact values and subgradients (see `solvers.level_method`).
+    method with exact values and subgradients (see ``solvers.level_method``).
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def mixture_coordinates(
 
     .. math:: \min_w W\Big(\sum_k w_k D_k, \, x\Big)
 
-    over weights w. It is a linear programme, which is solved to a certified gap (see `solvers.linear_programme`), on
+    over weights w. It is a linear programme, which is solved to a certified gap (see ``solvers.linear_programme``), on
     arcs that the optimal potentials of nonnegative least squares choose. A measure without mass has uniform
     memberships.
 

@@ -263,7 +263,7 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
 
         Returns
         -------
-        scipy.sparse.csr_matrix of shape (k, n_samples_fit_)
+        scipy.sparse.csr_matrix of shape (k, n)
         """
         validation.choice(mode, "mode", _MODES)
         values, indices = self.kneighbors(X, n_neighbors)
@@ -285,7 +285,7 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
 
         Returns
         -------
-        scipy.sparse.csr_matrix of shape (k, n_samples_fit_)
+        scipy.sparse.csr_matrix of shape (k, n)
         """
         check_is_fitted(self)
         return self.kneighbors_graph(X, self.n_neighbors + (self.mode == "distance"), self.mode)

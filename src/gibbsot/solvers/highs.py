@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +145,11 @@ def _supplies(p: Array, q: Array) -> list[int]:
     return [x * Q for x in units[: len(p)]] + [-x * P for x in units[len(p) :]] + [0]
 
 
+def _graph(values: NDArray[Any], tail: Indices, head: Indices, n: int) -> sparse.csr_array:
+    """Return a graph of n nodes with 32-bit indices, which `csgraph` of SciPy before 1.15 asks for."""
+    return sparse.csr_array((values, (tail.astype(np.int32), head.astype(np.int32))), shape=(n, n))
+
+
 class _Tree:
     """A spanning tree of the nodes, with the flow of each node's arc to its parent as an integer.
 
@@ -156,7 +162,7 @@ class _Tree:
         rank = np.empty(len(tail))
         rank[np.lexsort((reduced, -mass * (mass > _TOLERANCE)))] = 1 + np.arange(len(tail))
         n = len(supply)
-        graph = sparse.csr_array((rank, (tail, head)), shape=(n, n))
+        graph = _graph(rank, tail, head, n)
         position = np.argsort(rank)
         self.basis = set(position[csgraph.minimum_spanning_tree(graph).data.astype(np.int64) - 1].tolist())
         self._update()
@@ -185,7 +191,7 @@ class _Tree:
     def _update(self) -> None:
         """Set order, parents, flows and potentials from the arcs of the basis."""
         n, arcs = len(self.supply), np.fromiter(self.basis, np.int64)
-        graph = sparse.csr_array((arcs + 1, (self.tail[arcs], self.head[arcs])), shape=(n, n))
+        graph = _graph(arcs + 1, self.tail[arcs], self.head[arcs], n)
         order, parents = csgraph.breadth_first_order(graph, n - 1, directed=False)
         both = (graph + graph.T).tocsr()
         children = order[1:]

@@ -65,7 +65,7 @@ class Oracle:
     targets : array or sparse matrix of shape (n, m2), or sequence of pairs (support, weights)
         The target measures, dense, sparse, or each by the columns of its support and their weights.
     tau : int
-        The lag of the mixing test in sweeps (see `sampler.mixed`); larger follows the model more closely.
+        The lag of the mixing test in sweeps (see ``gibbsot.sampler.mixed``); larger follows the model more closely.
     max_sweeps : int, optional
         The largest number of sweeps of a chain in one call; ten times tau by default.
     seed : int

@@ -58,7 +58,7 @@ class Cost(ABC):
     -----
     To add a cost, derive a class in this package that
 
-    - checks its arguments in ``__init__`` with functions of `core.validation`, sets the five attributes above, and
+    - checks its arguments in ``__init__`` with functions of ``core/validation.py``, sets the five attributes above, and
       makes its arrays read-only with `frozen`;
     - implements the abstract methods: ``_transform_one`` (the c-transform in NumPy, which is the specification that
       the compiled kernel is tested against), ``_mean``, ``at``, ``spread``, ``least`` and ``astype``;
