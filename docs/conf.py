@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import gibbsot
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "tools")]
 import _command_line  # noqa: E402
+import inventories  # noqa: E402
 
 os.environ.setdefault("MPLBACKEND", "agg")
 
@@ -52,17 +54,13 @@ autodoc_mock_imports = [name for name in ("torch", "jax", "anndata", "pandas") i
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
-# Stored inventories (the file objects.inv of each address as _inventories/NAME.inv), so that the site builds without a
-# network; those that are not stored are left out, and names of these packages are then not linked.
+# a name in backquotes becomes a link if it can be imported; a link to nothing is a warning
+default_role = "autolink"
+nitpicky = True
+
+# inventories are stored, so that the site builds without a network; see tools/inventories.py
 intersphinx_mapping = {
-    name: (url, str(HERE / "_inventories" / f"{name}.inv"))
-    for name, url in {
-        "numpy": "https://numpy.org/doc/stable/",
-        "scipy": "https://docs.scipy.org/doc/scipy/",
-        "sklearn": "https://scikit-learn.org/stable/",
-        "torch": "https://pytorch.org/docs/stable/",
-    }.items()
-    if (HERE / "_inventories" / f"{name}.inv").exists()
+    name: (address, str(inventories.FOLDER / f"{name}.inv")) for name, address in inventories.ADDRESSES.items()
 }
 
 sphinx_gallery_conf = {
@@ -95,6 +93,12 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
 
+def leave_out(_app: Any, _what: str, name: str, *_: Any) -> bool | None:
+    """Leave out the methods that scikit-learn gives to every estimator."""
+    return re.fullmatch("set_[a-z_]+_request|get_metadata_routing|set_output", name) is not None or None
+
+
 def setup(app: Any) -> None:
     """Write the generated pages before the sources are read."""
     app.connect("builder-inited", _command_line.write)
+    app.connect("autodoc-skip-member", leave_out)

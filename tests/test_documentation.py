@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import re
+import zlib
 from io import StringIO
 from pathlib import Path
 
@@ -134,3 +135,21 @@ def test_minimum_versions_are_those_of_the_project():
     for line in found:
         name, version = line.split("==")
         assert re.search(rf'"{name}(\[[a-z]+\])?>={re.escape(version)}["; ]', text), line
+
+
+def test_inventories_of_the_site_have_the_names_of_the_tool(tmp_path, monkeypatch):
+    tool = load_tool("inventories")
+    monkeypatch.setattr(tool, "ADDRESSES", {name: f"{tmp_path.as_uri()}/" for name in tool.ADDRESSES})
+    (tmp_path / "objects.inv").write_bytes(tool.inventory("torch", tool.WRITTEN["torch"]))
+    for name in tool.ADDRESSES:
+        *header, body = (tool.FOLDER / f"{name}.inv").read_bytes().split(b"\n", 4)
+        assert header[0] == b"# Sphinx inventory version 2"
+        stored = {line.split(" ")[0] for line in zlib.decompress(body).decode().splitlines()}
+        written = {each for kinds in tool.WRITTEN.get(name, {}).values() for names in kinds.values() for each in names}
+        assert written <= stored
+    monkeypatch.setattr(tool, "FOLDER", tmp_path)
+    assert tool.main(["fetch", "numpy"]) == 0
+    assert (tmp_path / "numpy.inv").read_bytes() == (tmp_path / "objects.inv").read_bytes()
+    assert tool.main(["write"]) == 0
+    assert (tmp_path / "torch.inv").read_bytes() == (tmp_path / "objects.inv").read_bytes()
+    assert tool.main(["fetch", "unknown"]) == 2
