@@ -391,10 +391,11 @@ def _resolve(future: futures.Future[A], call: Callable[[], A]) -> None:
         future.set_exception(error)
 
 
-def map_rows(X: Any, function: Callable[..., Any], n_columns: int) -> Any:
+def map_rows(X: Any, function: Callable[..., Any], n_columns: int, dtype: Any = None) -> Any:
     """Return a Dask array of what a function makes of each block of rows of X, with the given number of columns."""
     whole = X.rechunk({1: -1})
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    if dtype is None:
+        dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float64)
 
     def apply(block: Any) -> Any:
         return function(validation.rows(block, "X"))

@@ -126,6 +126,13 @@ class Metadata(NamedTuple):
     n_columns: int
     dtype: str
 
+    @classmethod
+    def of(cls, X: Any) -> Metadata:
+        """Return the size and type of valid rows."""
+        empty = validation.masses(X) == 0
+        first = int(empty.argmax()) if empty.any() else -1
+        return cls(X.shape[0], int(X.shape[0] - empty.sum()), first, X.shape[1], X.dtype.str)
+
 
 @dataclass(frozen=True, eq=False)
 class Sample(Generic[M]):
@@ -182,15 +189,13 @@ class Shard(ABC, Generic[M]):
 
     def __init__(self, X: Any, number: int = 0) -> None:
         self.number = number
-        mass = validation.masses(X)
-        self.rows, empty = np.flatnonzero(mass > 0), np.flatnonzero(mass == 0)
-        self._metadata = Metadata(X.shape[0], len(self.rows), int([*empty, -1][0]), X.shape[1], X.dtype.str)
+        self.rows, self._metadata = np.flatnonzero(validation.masses(X) > 0), Metadata.of(X)
         self._X: Any = X[self.rows]
 
     @classmethod
     def read(cls, source: Any, number: int) -> Self:
         """Return the shard of a source: a matrix, a file, or an object of Dask."""
-        return cls(validation.rows(sources.load(source), f"X[{number}]"), number)
+        return cls(sources.read(source, f"X[{number}]"), number)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..core import validation
 from ..io import readers
 
 
@@ -29,6 +30,11 @@ def load(source: Any) -> Any:
     if isinstance(source, str | os.PathLike):
         return readers.matrix(source)
     return source.compute() if hasattr(source, "compute") else source
+
+
+def read(source: Any, name: str) -> Any:
+    """Return the matrix of a source as rows of valid weights; rows without mass are allowed."""
+    return validation.rows(load(source), name)
 
 
 def _is_source(x: Any) -> bool:

@@ -25,6 +25,11 @@ def silent(share: float, note: str = "") -> None:
     """Advance no bar."""
 
 
+def part(advance: Advance, share: float) -> Advance:
+    """Return the function that advances a bar by a share of a part of the whole."""
+    return lambda done, note="": advance(share * done, note)
+
+
 @contextmanager
 def bar(label: str, wanted: bool, endless: bool = False) -> Iterator[Advance]:
     """Show progress and yield the function that reports it.

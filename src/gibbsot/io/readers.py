@@ -297,7 +297,7 @@ def matrix(path: Source) -> Any:
     found = array(where)
     if found.ndim < 2:
         raise ValueError(f"{where}: expected a matrix with one measure per row, got shape {found.shape}")
-    return found.reshape(len(found), -1)
+    return found.reshape(len(found), math.prod(found.shape[1:]))  # there may be no rows
 
 
 def matrices(path: Source) -> list[Path]:

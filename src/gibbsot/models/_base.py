@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_non_negative, validate_data
@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_non_negative, validate_data
 from ..core import validation
 from ..core.costs import Cost
 from ..distributed import sources
-from ..distributed.shard import Shard
+from ..distributed.shard import Metadata, Shard
 from ..distributed.shards import LocalShards, S, Shards, read_shards
 from ..solvers.solution import PROVED
 from ..solvers.solve import solve_batch
-from . import _costs
+from . import _costs, _sets
 
 Array = NDArray[np.float64]
 
@@ -42,6 +42,20 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
 
 class MeasuresEstimator(Estimator):
+    """Base of estimators whose data are measures as rows, dense or sparse."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+class MeasuresTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MeasuresEstimator):  # type: ignore[misc]
+    """Base of transformers of measures."""
+
+
+class ClientEstimator(MeasuresEstimator):
     """Base of estimators with a Dask client: copies and pickles have none, clones the same one."""
 
     client: Any
@@ -55,12 +69,6 @@ class MeasuresEstimator(Estimator):
         parameters = self.get_params(deep=False)
         client = parameters.pop("client")
         return type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        return tags
 
 
 def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any:
@@ -141,11 +149,53 @@ def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Sha
         return LocalShards([kind(whole)]) if estimator.client is None else read_shards(estimator.client, kind, [whole])
     found = read_shards(estimator.client, kind, given)
     try:
-        _check(estimator, found, reset)
+        _check(estimator, found.metadata, reset)
     except BaseException:
         found.close()
         raise
     return found
+
+
+def batches(estimator: Any, X: Any, reset: bool = False, depth: int = 5) -> _sets.Batches:
+    """Return data in batches, each of which is read when its turn comes, after a first reading that checks them all.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator that the data are for.
+    X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+        Measures as rows.
+    reset : bool
+        Whether to set the estimator's number of features; otherwise X must have it.
+    depth : int
+        The stack level of the warning of rows without mass.
+
+    Returns
+    -------
+    Batches
+        Of valid rows: one for each shard, or one if the data do not come in shards.
+    """
+    given = sources.split(X)
+    if given is None:
+        whole = measures(estimator, X, reset, depth)
+        return _sets.Batches([whole], [whole.shape[0]], n_empty=int((validation.masses(whole) == 0).sum()))
+
+    def read(source: Any, k: int) -> Any:
+        return sources.read(source, f"X[{k}]")
+
+    metadata = [Metadata.of(read(source, k)) for k, source in enumerate(given)]
+    _check(estimator, metadata, reset, depth)
+    n_empty = sum(one.n_rows - one.n_measures for one in metadata)
+    return _sets.Batches(given, [one.n_rows for one in metadata], read, n_empty)
+
+
+def map_dask(estimator: Any, X: Any, function: Callable[[Any], Any], n_columns: int, dtype: Any = None) -> Any:
+    """Return the Dask array of what a fitted estimator's function makes of each block of a Dask array."""
+    from ..distributed.dask import map_rows  # an optional extra
+
+    if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
+        raise ValueError(f"X: has shape {X.shape}; expected {estimator.n_features_in_} columns as in the fit")
+    return map_rows(X, function, n_columns, dtype)
 
 
 def attach(estimator: Any, shards: Shards[Any], X: Any) -> None:
@@ -219,9 +269,8 @@ def sample_weights(given: ArrayLike | None, shards: Shards[Any]) -> Array | None
     return np.asarray(weights[full])
 
 
-def _check(estimator: Any, shards: Shards[Any], reset: bool) -> None:
+def _check(estimator: Any, metadata: list[Metadata], reset: bool, depth: int = 5) -> None:
     """Check that shards have the same columns, and warn of rows without mass."""
-    metadata = shards.metadata
     columns = metadata[0].n_columns
     for k, one in enumerate(metadata):
         if one.n_columns != columns:
@@ -233,4 +282,4 @@ def _check(estimator: Any, shards: Shards[Any], reset: bool) -> None:
     starts = np.cumsum([0, *(one.n_rows for one in metadata)])
     empty = (int(start) + one.first_empty for start, one in zip(starts, metadata, strict=False) if one.first_empty >= 0)
     n_empty = sum(one.n_rows - one.n_measures for one in metadata)
-    validation.warn_of_empty(n_empty, next(empty, -1), int(starts[-1]), depth=5)
+    validation.warn_of_empty(n_empty, next(empty, -1), int(starts[-1]), depth)

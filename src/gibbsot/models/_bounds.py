@@ -25,6 +25,7 @@ _FRAMES = 4
 _DIRECTIONS = 16  # at most, in more than three dimensions
 _COARSE_POINTS = 200  # of a grid, from which the potentials of a coarse problem pay off
 _BLOCK = 4_000_000  # entries of temporary arrays
+_OPERATIONS = 200_000_000  # of one call of a kernel, which cannot be interrupted
 _ULP = float(np.finfo(np.float64).eps)
 
 
@@ -167,10 +168,14 @@ class NearestPoints:
 
     def features(self, rows: Array) -> Array:
         """Return weights, and the least costs from and to the points that have weight, of shape (n, 3, m)."""
-        empty = rows <= 0
-        from_all = self._cost.row_min(np.where(empty, np.inf, 0.0))
-        to_all = -self._cost.col_max(np.where(empty, -np.inf, 0.0))
-        return np.stack([rows / rows.sum(axis=1, keepdims=True), from_all, to_all], axis=1)
+        found = np.empty((len(rows), 3, rows.shape[1]))
+        step = max(1, _OPERATIONS // rows.shape[1] ** 2)
+        for start in range(0, len(rows), step):
+            some, out = rows[start : start + step], found[start : start + step]
+            out[:, 0] = some / some.sum(axis=1, keepdims=True)
+            out[:, 1] = self._cost.row_min(np.where(some > 0, 0.0, np.inf))
+            out[:, 2] = -self._cost.col_max(np.where(some > 0, 0.0, -np.inf))
+        return found
 
     def __call__(self, first: Array, second: Array) -> Array:
         """Return the bounds of all pairs of two sets of features."""

@@ -16,6 +16,7 @@ from ..core import validation
 from ..core.costs import Cost, GridCost, PointCost
 from ..io import progress
 from ..solvers.exact import in_threads
+from ..solvers.run import Run
 from . import _sets
 
 Array = NDArray[np.float64]
@@ -120,8 +121,9 @@ class MapSolver:
         for which, found in _sets.solutions(*ends, order, cost, n_jobs=self._n_jobs, advance=advance):
             i, j = (x[which].tolist() for x in pairs)
             own = {a: self._self_map(_cloud(sources, points, a)) for a in set(i)} if self._debiased else {}
-            work = partial(self._field, sources, targets, points, i, j, found, own)
-            for k, (field, mass) in enumerate(in_threads(work, range(len(found)), self._n_jobs)):
+            run = Run()  # which an interrupt stops
+            work = partial(self._field, sources, targets, points, i, j, found, own, run)
+            for k, (field, mass) in enumerate(in_threads(work, range(len(found)), self._n_jobs, run)):
                 misplaced += [mass] if mass > _TOLERANCE else []
                 yield which.start + k, field
         if misplaced:
@@ -135,7 +137,7 @@ class MapSolver:
             )
 
     def _field(
-        self, sources: Any, targets: Any, points: Any, i: Any, j: Any, found: Any, own: Any, k: int
+        self, sources: Any, targets: Any, points: Any, i: Any, j: Any, found: Any, own: Any, run: Run, k: int
     ) -> tuple[Array, float]:
         """Return the displacement field of pair k of some that were solved, and the mass that its plans misplace."""
         source, target, solution = _cloud(sources, points, i[k]), _cloud(targets, points, j[k]), found[k]
@@ -147,7 +149,7 @@ class MapSolver:
         f, g = solution.f[source.where], solution.g[target.where]
         epsilon, start, before = own[i[k]]
         K = np.exp((f[:, None] + g - cdist(source.points, target.points, "sqeuclidean")) / epsilon)
-        end, misplaced = _sinkhorn(K, source.weights, target.weights, target.points)
+        end, misplaced = _sinkhorn(K, source.weights, target.weights, target.points, run)
         return end - start, max(before, misplaced)
 
     def _self_map(self, cloud: _Cloud) -> tuple[float, Array, float]:
@@ -183,7 +185,7 @@ def _cloud(measures: _sets.Measures, points: Array | None, k: int) -> _Cloud:
     return _Cloud(points[where], weights[where] / weights.sum(), where)
 
 
-def _sinkhorn(K: Array, p: Array, q: Array, Y: Array) -> tuple[Array, float]:
+def _sinkhorn(K: Array, p: Array, q: Array, Y: Array, run: Run) -> tuple[Array, float]:
     """Return the barycentric projection of the entropic plan ``diag(u) K diag(v)`` of p and q onto points Y.
 
     With it comes the mass that the plan misplaces.
@@ -196,7 +198,7 @@ def _sinkhorn(K: Array, p: Array, q: Array, Y: Array) -> tuple[Array, float]:
         u = p / (K @ v)
         Ku = u @ K
         misplaced = float(np.abs(v * Ku - q).sum())
-        if misplaced <= _TOLERANCE:
+        if misplaced <= _TOLERANCE or run.spent:
             break
         v = q / Ku
     return K @ (v[:, None] * Y) / (K @ v)[:, None], misplaced

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from . import _costs
 Array = NDArray[np.float64]
 
 _CHUNK_BYTES, _CHUNK_PAIRS = 64e6, 1000  # of the pairs that are solved together, whose plans are then forgotten
+_DENSE_ENTRIES = 2_000_000  # of rows that are dense at a time
 _PAIR_BYTES = 40  # a point of a pair: weights, potentials, arcs
 _NOT_OF_PAIRS = ("mahalanobis", "seuclidean")  # metrics that depend on all points
 
@@ -96,6 +97,11 @@ class Rows:
         found = self.weights[which]
         return np.asarray(found.toarray() if sparse.issparse(found) else found, np.float64)
 
+    def blocks(self) -> Iterator[Array]:
+        """Return all measures as dense rows, few at a time."""
+        step = max(1, _DENSE_ENTRIES // self.weights.shape[1])
+        return (self[start : start + step] for start in range(0, len(self), step))
+
 
 class Clouds:
     """Measures with points of their own.
@@ -118,6 +124,53 @@ class Clouds:
 
 
 Measures = Rows | Clouds
+
+
+class Batches:
+    """Measures in batches, each of which is read when its turn comes.
+
+    Parameters
+    ----------
+    parts : sequence
+        What the batches are read from.
+    sizes : sequence of int
+        How many measures they have.
+    read : callable, optional
+        Reads a batch from its part and its number; by default there is one part, which is the batch.
+    n_empty : int
+        How many measures have no mass.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Any],
+        sizes: Sequence[int],
+        read: Callable[[Any, int], Any] | None = None,
+        n_empty: int = 0,
+    ) -> None:
+        self._parts, self.sizes, self._read, self.n_empty = parts, sizes, read, n_empty
+
+    @property
+    def whole(self) -> bool:
+        """Whether all measures are in memory."""
+        return self._read is None
+
+    @property
+    def data(self) -> Any:
+        """The measures, if they are in memory; else what they are read from."""
+        return self._parts[0] if self._read is None else list(self._parts)
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (part if self._read is None else self._read(part, k) for k, part in enumerate(self._parts))
+
+    def reported(self, advance: progress.Advance) -> Iterator[tuple[Any, int, progress.Advance]]:
+        """Yield the batches that are not empty, each with its size and the function that reports progress in it."""
+        for batch, size in zip(self, self.sizes, strict=True):
+            if size:
+                yield batch, size, progress.part(advance, size / len(self))
 
 
 def are_clouds(x: Any, cost: Any) -> bool:
@@ -172,8 +225,40 @@ def clouds(x: Any, name: str, metric: str) -> Clouds:
     return Clouds(points, weights, _costs.ALIASES.get(metric, metric))
 
 
+def batches(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Batches:
+    """Return checked rows of weights in batches, one for each shard.
+
+    Parameters
+    ----------
+    x : array, list or sparse matrix of shape (n, size) or (size,), stack of images, or list of matrices or files
+        The measures, each with mass.
+    name : str
+        What the caller calls them.
+    size : int
+        The number of weights in a row.
+    shape : tuple of int
+        The sides of the grid, if there is one.
+
+    Returns
+    -------
+    Batches
+        Of Rows.
+    """
+    parts = _shards(x, shape)
+    if parts is None:
+        whole = _rows(x, name, size, shape)
+        return Batches([whole], [len(whole)])
+
+    def read(part: Any, k: int) -> Rows:
+        return _shard(part, f"{name}[{k}]", size)
+
+    found = Batches(parts, [len(read(part, k)) for k, part in enumerate(parts)], read)
+    _check_any(len(found), name)
+    return found
+
+
 def rows(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Rows:
-    """Return checked rows of weights, from shards too, each with mass.
+    """Return all rows of `batches` together.
 
     Parameters
     ----------
@@ -190,15 +275,51 @@ def rows(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Rows:
     -------
     Rows
     """
+    parts = _shards(x, shape)
+    if parts is None:
+        return _rows(x, name, size, shape)
+    found = joined([_shard(part, f"{name}[{k}]", size).weights for k, part in enumerate(parts)])
+    _check_any(len(found), name)
+    return found
+
+
+def _check_any(n: int, name: str) -> None:
+    """Raise if there are no measures."""
+    if n == 0:
+        raise ValueError(f"{name}: is empty; expected measures")
+
+
+def _shards(x: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    """Return the sources of shards, None if there are none; a list of images is not one of shards."""
     images = len(shape) > 1 and isinstance(x, list | tuple) and all(np.shape(one) == shape for one in x)
-    parts = None if images else sources.split(x)
-    if parts is not None:
-        loaded = [rows(sources.load(part), f"{name}[{k}]", size).weights for k, part in enumerate(parts)]
-        mixed = any(map(sparse.issparse, loaded))
-        return Rows(sparse.vstack(loaded, format="csr") if mixed else np.concatenate(loaded))
-    if not sparse.issparse(x):
-        return Rows(validation.measures(x, name, size, shape=shape)[0])
-    found = validation.rows(x, name)
+    return None if images else sources.split(x)
+
+
+def with_mass(batch: Any) -> tuple[NDArray[np.intp], Rows]:
+    """Return the valid rows of a batch that have mass, and their numbers."""
+    full = np.flatnonzero(validation.masses(batch) > 0)
+    return full, Rows(batch if len(full) == batch.shape[0] else batch[full])
+
+
+def joined(parts: Sequence[Any]) -> Rows:
+    """Return rows of several matrices as those of one, sparse if one of them is."""
+    if len(parts) == 1:
+        return Rows(parts[0])
+    mixed = any(map(sparse.issparse, parts))
+    return Rows(sparse.vstack(parts, format="csr") if mixed else np.concatenate(parts))
+
+
+def _rows(x: Any, name: str, size: int, shape: tuple[int, ...]) -> Rows:
+    """Return checked rows of weights of one matrix or stack of images, each with mass."""
+    if sparse.issparse(x):
+        _check_any(x.shape[0], name)
+        return _shard(x, name, size)
+    return Rows(validation.measures(x, name, size, shape=shape)[0])
+
+
+def _shard(source: Any, name: str, size: int) -> Rows:
+    """Return checked rows of weights of a shard, each with mass; there may be none."""
+    found = sources.read(source, name)
     if found.shape[1] != size:
         raise ValueError(f"{name}: expected {size} weights a measure, got shape {found.shape}")
     validation.check_weights(found, name)

@@ -25,7 +25,7 @@ from ._costs import Metric, feature_cost
 from ._loop import Checkpoints, run_epochs
 
 
-class WassersteinBarycenter(_base.MeasuresEstimator):
+class WassersteinBarycenter(_base.ClientEstimator):
     r"""The barycenter of measures on one support.
 
     .. math:: \min_p \sum_i \lambda_i W(p, x_i)

@@ -62,9 +62,9 @@ def barycentric_coordinates(
 
     Parameters
     ----------
-    X : array, list or sparse matrix of shape (n, m), stack of images, or list of clouds
-        Measures as rows, which are normalised. With ``cost="sqeuclidean"`` and no ``feature_vectors``, clouds: arrays
-        of points, or pairs of points and weights.
+    X : array, list or sparse matrix of shape (n, m), stack of images, list of matrices or files, or list of clouds
+        Measures as rows, which are normalised; shards are read one after the other. With ``cost="sqeuclidean"`` and no
+        ``feature_vectors``, clouds: arrays of points, or pairs of points and weights.
     references : the same, K measures
         The references.
     cost : Cost or str, optional
@@ -134,21 +134,25 @@ def barycentric_coordinates(
     native.threads(n_jobs)
     validation.flag(return_info, "return_info")
     solver, parts = _maps.MapSolver(maps, epsilon, n_jobs), validation.count(subpixels, "subpixels")
-    first, second, between = _checked(X, references, cost, feature_vectors)
-    if maps == "exact" and parts > 1 and isinstance(between, GridCost):
-        first, second, between = _pixels(first, between, 1), _pixels(second, between, parts), None
-    n, K = len(first), len(second)
-    pairs = np.repeat(np.arange(n), K), np.tile(np.arange(K), n)
+    batches, second, between = _checked(X, references, cost, feature_vectors)
+    grid = between if maps == "exact" and parts > 1 and isinstance(between, GridCost) else None
+    if grid is not None:
+        second, between = _pixels(second, grid, parts), None
+    n, K = len(batches), len(second)
     weights, residual, dimension = np.empty((n, K)), np.empty(n), np.empty(n, np.intp)
-    fields: list[Array] = []
+    start, fields = 0, list[Array]()
     with progress.bar("coordinates", verbose) as advance:
-        for pair, field in solver.fields(first, second, pairs, between, advance):
-            fields.append(np.sqrt(_weights(first, pair // K))[:, None] * field)
-            if len(fields) == K:
-                b, V = pair // K, np.stack([field.ravel() for field in fields], axis=1)
-                weights[b], dimension[b] = nearest_weights(V)
-                residual[b] = ((V @ weights[b]) ** 2).sum()
-                fields.clear()
+        for batch, size, reported in batches.reported(advance):
+            first = batch if grid is None else _pixels(batch, grid, 1)
+            pairs = np.repeat(np.arange(size), K), np.tile(np.arange(K), size)
+            for pair, field in solver.fields(first, second, pairs, between, reported):
+                fields.append(np.sqrt(_weights(first, pair // K))[:, None] * field)
+                if len(fields) == K:
+                    b, V = start + pair // K, np.stack([field.ravel() for field in fields], axis=1)
+                    weights[b], dimension[b] = nearest_weights(V)
+                    residual[b] = ((V @ weights[b]) ** 2).sum()
+                    fields.clear()
+            start += size
     if return_info:
         return weights, CoordinateInfo(residual, dimension)
     if open_ := np.count_nonzero(dimension):
@@ -160,17 +164,17 @@ def barycentric_coordinates(
     return weights
 
 
-def _checked(X: Any, references: Any, cost: Any, vectors: Any) -> tuple[_sets.Measures, _sets.Measures, Cost | None]:
-    """Return both sets of measures and the cost between their points, None for clouds."""
+def _checked(X: Any, references: Any, cost: Any, vectors: Any) -> tuple[_sets.Batches, _sets.Measures, Cost | None]:
+    """Return measures in batches, the references, and the cost between their points, None for clouds."""
     if vectors is None and isinstance(cost, str) and cost == "sqeuclidean" and _sets.are_clouds(X, cost):
         first, second = _sets.clouds(X, "X", cost), _sets.clouds(references, "references", cost)
         if (d := second.points[0].shape[1]) != (expected := first.points[0].shape[1]):
             raise ValueError(f"references: have points with {d} coordinates; expected {expected} as in X")
-        return first, second, None
+        return _sets.Batches([first], [len(first)]), second, None
     between = _sets.cost_of(cost, X, vectors, depth=5)
     _maps.squared_points(between)
     m, shape = between.shape[0], between.row_shape
-    return _sets.rows(X, "X", m, shape), _sets.rows(references, "references", m, shape), between
+    return _sets.batches(X, "X", m, shape), _sets.rows(references, "references", m, shape), between
 
 
 def _pixels(measures: _sets.Measures, cost: GridCost, parts: int) -> _sets.Clouds:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import native, validation
 from ..core.costs import Cost, GridCost
+from ..distributed import sources
 from ..io import progress
 from ..solvers.displacement import Cloud, rasterize
 from . import _base, _maps, _sets
@@ -21,7 +23,7 @@ Array = NDArray[np.float64]
 _REFERENCES = ("mean", "barycenter")
 
 
-class WassersteinEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Estimator):  # type: ignore[misc]
+class WassersteinEmbedding(_base.MeasuresTransformer):
     r"""Linear optimal transport: maps each measure to the displacement field of its optimal plan from a reference.
 
     .. math:: \phi(\mu)_i = \sqrt{r_i} \, \big(T_\mu(x_i) - x_i\big), \qquad
@@ -111,20 +113,14 @@ class WassersteinEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
-
     def fit(self, X: Any, y: Any = None) -> WassersteinEmbedding:
         """Find the reference.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), or list of clouds
-            Measures as rows, which are normalised; or arrays of points, or pairs of points and weights.
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
+            Measures as rows, which are normalised. Shards, as of a Dask array or a list of matrices or files, are read
+            one after the other, more than once. Clouds are arrays of points, or pairs of points and weights.
         y : None
             Ignored.
 
@@ -135,12 +131,12 @@ class WassersteinEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
         self._fit(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> NDArray[np.floating]:
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Find the reference and embed the same measures.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), or list of clouds
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
             As for `fit`.
         y : None
             Ignored.
@@ -148,10 +144,12 @@ class WassersteinEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
         Returns
         -------
         array of shape (n, k * d)
+            A Dask array if X is one.
         """
-        return self._embed(self._fit(X))
+        found = self._fit(X)
+        return self._lazy(X) if sources.is_dask(X) else self._embed(found)
 
-    def _fit(self, X: Any) -> Any:
+    def _fit(self, X: Any, depth: int = 6) -> _sets.Batches:
         """Check parameters and data, set the reference and return the data."""
         validation.precision(self.dtype)
         native.threads(self.n_jobs)
@@ -159,22 +157,36 @@ class WassersteinEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
         if isinstance(self.reference, str):
             validation.choice(self.reference, "reference", _REFERENCES)
         if self._takes_clouds(X):
-            X = _sets.clouds(X, "X", "sqeuclidean")
-            self.cost_, source = None, self._cloud_reference()
+            found, self.cost_, source = self._clouds(X), None, self._cloud_reference()
             points, weights = source.points[0], source.weights[0]
-            if points.shape[1] != (d := X.points[0].shape[1]):
+            if points.shape[1] != (d := found.data.points[0].shape[1]):
                 raise ValueError(f"reference: has points with {points.shape[1]} coordinates; expected {d} as in X")
             self._source: _sets.Measures = source
         else:
-            X = _base.measures(self, X, reset=True, depth=5)
-            self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors, X, depth=4)
+            found = _base.batches(self, X, reset=True, depth=depth)
+            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data, depth - 1)
             points = _maps.squared_points(self.cost_)
-            weights = self._row_reference(X)
+            weights = self._row_reference(found)
             self._source = _sets.Rows(weights[None])
         full = weights > 0
         self.reference_ = Cloud(points[full], weights[full] / weights[full].sum())
         self._n_features_out = self.reference_.points.size
-        return X
+        return found
+
+    def _read(self, X: Any, depth: int = 6) -> _sets.Batches:
+        """Return measures to embed, of the kind of the fit."""
+        if self.cost_ is not None:
+            return _base.batches(self, X, depth=depth)
+        if not _sets.are_clouds(X, "sqeuclidean"):
+            raise ValueError("X: expected clouds as in the fit: arrays of points, or pairs of points and weights")
+        return self._clouds(X, self.reference_.points.shape[1])
+
+    def _clouds(self, X: Any, d: int | None = None) -> _sets.Batches:
+        """Return checked clouds as one batch."""
+        found = _sets.clouds(X, "X", "sqeuclidean")
+        if d is not None and found.points[0].shape[1] != d:
+            raise ValueError(f"X: has points with {found.points[0].shape[1]} coordinates; expected {d} as in the fit")
+        return _sets.Batches([found], [len(found)])
 
     def _takes_clouds(self, X: Any) -> bool:
         return self.feature_vectors is None and self.cost == "sqeuclidean" and _sets.are_clouds(X, "sqeuclidean")
@@ -185,51 +197,69 @@ class WassersteinEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
             raise ValueError(f"reference: clouds have no {self.reference} here; expected points, or (points, weights)")
         return _sets.clouds([self.reference], "reference", "sqeuclidean")
 
-    def _row_reference(self, X: Any) -> Array:
+    def _row_reference(self, X: _sets.Batches) -> Array:
         """Return the weights of the reference."""
         if not isinstance(self.reference, str):
-            return validation.weights(self.reference, "reference", X.shape[1], count=1)[0]
-        mass = validation.masses(X)
-        full = np.flatnonzero(mass > 0)
+            return validation.weights(self.reference, "reference", self.n_features_in_, count=1)[0]
         if self.reference == "barycenter":
             from .barycenter import WassersteinBarycenter
 
             model = WassersteinBarycenter(self.cost_, n_jobs=self.n_jobs, random_state=0, verbose=self.verbose)
-            return np.asarray(model.fit(X[full]).barycenter_, np.float64)
-        return np.asarray((1 / mass[full]) @ X[full]).ravel() / len(full)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "X: .* rows have no mass")  # there was a warning of them
+                return np.asarray(model.fit(X.data).barycenter_, np.float64)
+        total, count = np.zeros(self.n_features_in_), 0
+        for batch in X:
+            full, rows = _sets.with_mass(batch)
+            for block in rows.blocks():
+                for row in block:  # one after the other, so that the sum does not depend on the batches
+                    total += row / row.sum()
+            count += len(full)
+        return total / count
 
-    def transform(self, X: Any) -> NDArray[np.floating]:
+    def transform(self, X: Any) -> Any:
         """Embed measures.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), or list of clouds
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
             Measures, as for `fit`. A row without mass does not move the reference: it is embedded at zero.
 
         Returns
         -------
         array of shape (n, k * d)
+            A Dask array if X is one.
         """
         check_is_fitted(self)
-        if self.cost_ is None:
-            return self._embed(_sets.clouds(X, "X", "sqeuclidean"))
-        return self._embed(_base.measures(self, X))
+        return self._lazy(X) if sources.is_dask(X) and self.cost_ is not None else self._embed(self._read(X))
 
-    def _embed(self, X: Any) -> NDArray[np.floating]:
+    def _lazy(self, X: Any) -> Any:
+        """Return the embedding of a Dask array, which is not computed yet."""
+        dtype = validation.precision(self.dtype)
+        return _base.map_dask(self, X, self._embed_rows, self._n_features_out, dtype)
+
+    def _embed_rows(self, X: Any) -> NDArray[np.floating]:
+        """Return the embedding of valid rows."""
+        return self._embed(_sets.Batches([X], [X.shape[0]]))
+
+    def _embed(self, X: _sets.Batches) -> NDArray[np.floating]:
         """Return the embedding of checked measures."""
-        points, weights = self.reference_
-        if self.cost_ is None:
-            n, full, targets = len(X), np.arange(len(X)), X
-        else:
-            n, full = X.shape[0], np.flatnonzero(validation.masses(X) > 0)
-            targets = _sets.Rows(X[full])
-        found = np.zeros((n, points.size), self.dtype)
-        solver, scale = _maps.MapSolver(self.maps, self.epsilon, self.n_jobs), np.sqrt(weights)[:, None]
-        pairs = np.zeros(len(full), np.intp), np.arange(len(full))
-        with progress.bar("embedding", self.verbose) as advance:
-            for k, field in solver.fields(self._source, targets, pairs, self.cost_, advance):
-                found[full[k]] = (scale * field).ravel()
+        found = np.zeros((len(X), self.reference_.points.size), self.dtype)
+        for k, vector in self._vectors(X):
+            found[k] = vector
         return found
+
+    def _vectors(self, X: _sets.Batches) -> Iterator[tuple[int, Array]]:
+        """Yield the number of each measure that has mass, and its embedding."""
+        solver, scale = _maps.MapSolver(self.maps, self.epsilon, self.n_jobs), np.sqrt(self.reference_.weights)[:, None]
+        with progress.bar("embedding", self.verbose) as advance:
+            start = 0
+            for batch, size, reported in X.reported(advance):
+                full, targets = (np.arange(size), batch) if self.cost_ is None else _sets.with_mass(batch)
+                pairs = np.zeros(len(full), np.intp), np.arange(len(full))
+                for k, field in solver.fields(self._source, targets, pairs, self.cost_, reported):
+                    yield start + int(full[k]), (scale * field).ravel()
+                start += size
 
     def fields(self, Z: ArrayLike) -> Array:
         """Return embedded measures as displacement fields.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import native, validation
@@ -50,7 +49,7 @@ class SearchStatistics:
         return f"{self.solved:,} of {self.pairs:,} pairs solved"
 
 
-class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Estimator):  # type: ignore[misc]
+class WassersteinNeighbors(_base.MeasuresTransformer):
     r"""Exact nearest neighbours of measures in transport cost.
 
     Lower bounds of all pairs come first; only pairs whose bound does not exceed the distance of the neighbours found so
@@ -131,19 +130,14 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        return tags
-
     def fit(self, X: Any, y: Any = None) -> WassersteinNeighbors:
         """Store measures and what their lower bounds need.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m)
-            Measures as rows, which are normalised. Rows without mass are neighbours of none.
+        X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+            Measures as rows, which are normalised. Rows without mass are neighbours of none. The measures are stored:
+            those of shards, such as a list of files, are all in memory.
         y : None
             Ignored.
 
@@ -156,23 +150,34 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
         validation.flag(self.root, "root")
         validation.choice(self.mode, "mode", _MODES)
         native.threads(self.n_jobs)
-        X = _base.measures(self, X, reset=True)
-        self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors, X, depth=3)
+        if _sets.are_clouds(X, self.cost) and self.feature_vectors is None:
+            raise ValueError(
+                "X: looks like clouds, measures with points of their own; expected measures as rows on common points. "
+                "For clouds use distances and neighbours with metric='precomputed'"
+            )
+        found = _base.batches(self, X, reset=True)
+        self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data, depth=3)
         if self.root and self.cost_.least() < 0:
             raise ValueError(f"root: the least cost is {self.cost_.least():.3g}; expected costs >= 0 for square roots")
-        self._full = np.flatnonzero(validation.masses(X) > 0)
-        self._measures, self.n_samples_fit_ = _sets.Rows(X[self._full]), X.shape[0]
         self._first, self._refinement = first_bounds(self.cost_), Refinement(self.cost_)
-        self._features = np.concatenate([self._first.features(self._measures[some]) for some in self._slices()])
+        kept, numbers, features, self.n_samples_fit_ = [], [], [], 0
+        with progress.bar("lower bounds", self.verbose) as advance:
+            for batch, size, reported in found.reported(advance):
+                full, rows = _sets.with_mass(batch)
+                for block in rows.blocks():
+                    features.append(self._first.features(block))
+                    reported(len(block) / len(full))
+                kept.append(rows.weights)
+                numbers.append(self.n_samples_fit_ + full)
+                self.n_samples_fit_ += size
+        self._measures, self._full, self._features = (
+            _sets.joined(kept),
+            np.concatenate(numbers),
+            np.concatenate(features),
+        )
         self.statistics_ = SearchStatistics()
         self._n_features_out = self.n_samples_fit_
         return self
-
-    def _slices(self) -> Iterator[slice]:
-        """Return slices of the measures, of which few are dense at a time."""
-        n, m = self._measures.weights.shape
-        step = max(1, _BLOCK // m)
-        return (slice(start, start + step) for start in range(0, n, step))
 
     def kneighbors(
         self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
@@ -181,7 +186,7 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (k, m), optional
+        X : array or sparse matrix of shape (k, m), Dask array, or list of matrices or files, optional
             The queries; by default the measures of the fit that have mass, none of which is its own neighbour. A query
             without mass is infinitely far from all.
         n_neighbors : int, optional
@@ -201,13 +206,13 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
         most = len(self._measures) - (X is None)
         if k > most:
             raise ValueError(f"n_neighbors: expected at most {most}, the number of measures to choose from; got {k}")
-        queries, full, n = self._queries(X)
+        queries = self._queries(X)
         # a query without mass is equally far from all
-        values, indices = np.full((n, k), np.inf), np.tile(np.arange(k), (n, 1))
-        for which, search in self._search(queries, X is None):
+        values, indices = np.full((len(queries), k), np.inf), np.tile(np.arange(k), (len(queries), 1))
+        for which, search in self._searches(queries, X is None):
             search.nearest(k)
-            order = indices[full[which]] = search.order(k)
-            values[full[which]] = np.take_along_axis(search.values, order, axis=1)
+            order = indices[which] = search.order(k)
+            values[which] = np.take_along_axis(search.values, order, axis=1)
         return (self._distance(values), self._full[indices]) if return_distance else self._full[indices]
 
     def radius_neighbors(
@@ -217,7 +222,7 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (k, m), optional
+        X : array or sparse matrix of shape (k, m), Dask array, or list of matrices or files, optional
             The queries; by default the measures of the fit, none of which is its own neighbour.
         radius : float, optional
             The largest distance, by default that of the constructor.
@@ -236,13 +241,13 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
         check_is_fitted(self)
         limit = validation.nonnegative(self.radius if radius is None else radius, "radius")
         limit = limit**2 if self.root else limit
-        queries, full, n = self._queries(X)
-        distances, indices = np.empty(n, object), np.empty(n, object)
-        for b in range(n):
+        queries = self._queries(X)
+        distances, indices = np.empty(len(queries), object), np.empty(len(queries), object)
+        for b in range(len(queries)):
             distances[b], indices[b] = np.empty(0), np.empty(0, np.intp)
-        for which, search in self._search(queries, X is None):
+        for which, search in self._searches(queries, X is None):
             search.within(limit)
-            for b, values in zip(full[which], search.values, strict=True):
+            for b, values in zip(which, search.values, strict=True):
                 near = np.flatnonzero(values <= limit)
                 if sort_results:
                     near = near[np.argsort(values[near], kind="stable")]
@@ -254,7 +259,7 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (k, m), optional
+        X : array or sparse matrix of shape (k, m), Dask array, or list of matrices or files, optional
             As for `kneighbors`.
         n_neighbors : int, optional
             As for `kneighbors`.
@@ -280,7 +285,7 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (k, m)
+        X : array or sparse matrix of shape (k, m), Dask array, or list of matrices or files
             The queries.
 
         Returns
@@ -293,25 +298,25 @@ class WassersteinNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _b
     def _distance(self, values: Array) -> Array:
         return np.sqrt(values) if self.root else values
 
-    def _queries(self, X: Any) -> tuple[_sets.Rows, NDArray[np.intp], int]:
-        """Return the queries that have mass, their rows, and the number of all rows."""
+    def _queries(self, X: Any) -> _sets.Batches:
+        """Return the queries, by default the measures of the fit."""
         if X is None:
-            n = len(self._measures)
-            return self._measures, np.arange(n), n
-        X = _base.measures(self, X)
-        full = np.flatnonzero(validation.masses(X) > 0)
-        return _sets.Rows(X[full]), full, X.shape[0]
+            return _sets.Batches([self._measures.weights], [len(self._measures)])
+        return _base.batches(self, X)
 
-    def _search(self, queries: _sets.Rows, own: bool) -> Iterator[tuple[NDArray[np.intp], _Search]]:
+    def _searches(self, queries: _sets.Batches, own: bool) -> Iterator[tuple[NDArray[np.intp], _Search]]:
         """Yield the numbers of some queries and the search for their neighbours, which the caller runs."""
-        statistics = self.statistics_
-        statistics.pairs = statistics.refined = statistics.solved = 0
-        step = max(1, _BLOCK // max(len(self._measures), self.n_features_in_))
+        self.statistics_.pairs = self.statistics_.refined = self.statistics_.solved = 0
+        step, first = max(1, _BLOCK // max(len(self._measures), self.n_features_in_)), 0
         with progress.bar("neighbours", self.verbose) as advance:
-            for start in range(0, len(queries), step):
-                which = np.arange(start, min(start + step, len(queries)))
-                yield which, _Search(self, queries, which, own, advance)
-                advance(len(which) / len(queries), statistics.note())
+            for batch, size, reported in queries.reported(advance):
+                full, rows = _sets.with_mass(batch)
+                for start in range(0, len(full), step):
+                    which = np.arange(start, min(start + step, len(full)))
+                    search = _Search(self, rows, which, own, progress.part(reported, len(which) / len(full)))
+                    yield first + full[which], search
+                    search.end()
+                first += size
 
 
 class _Search:
@@ -339,7 +344,8 @@ class _Search:
         self.values = np.full(self._lower.shape, np.inf)
         self._refined = np.full(self._lower.shape, not model._refinement.useful)
         self._open = np.isfinite(self._lower)
-        model.statistics_.pairs += int(self._open.sum())
+        self._pairs, self._decided = int(self._open.sum()), 0
+        model.statistics_.pairs += self._pairs
 
     def nearest(self, k: int) -> None:
         """Solve pairs until no other one can be among the k nearest of a query."""
@@ -362,6 +368,17 @@ class _Search:
         self._refine(self._open.copy(), most)
         self._solve(self._open.copy())
 
+    def end(self) -> None:
+        """Report that all pairs are decided."""
+        self._open[:] = False
+        self._report()
+
+    def _report(self) -> None:
+        """Report the share of the pairs that are solved or left out."""
+        decided = self._pairs - int(self._open.sum())
+        self._advance((decided - self._decided) / max(1, self._pairs), self._model.statistics_.note())
+        self._decided = decided
+
     def order(self, k: int) -> NDArray[np.intp]:
         """Return the k least values of each query, the first of equal ones first."""
         return np.argsort(self.values, axis=1, kind="stable")[:, :k]
@@ -369,6 +386,7 @@ class _Search:
     def _close(self, limit: Array) -> None:
         """Leave out the pairs whose lower bound is above a limit."""
         self._open &= self._lower <= limit + _TOLERANCE * np.abs(limit)
+        self._report()
 
     def _next(self, count: int) -> NDArray[np.bool_]:
         """Return the open pairs with the least bounds, at most so many for each query."""
@@ -398,8 +416,8 @@ class _Search:
         pairs = self._which[i], j
         for which, found in _sets.solutions(self._queries, model._measures, pairs, model.cost_, n_jobs=model.n_jobs):
             self.values[i[which], j[which]] = [solution.value for solution in found]
+            self._open[i[which], j[which]] = False
             model.statistics_.solved += len(found)
-            self._advance(0.0, model.statistics_.note())
+            self._report()
         if len(i) and model.cost_.least() >= 0:
             self.values[i, j] = np.maximum(self.values[i, j], 0)
-        self._open[i, j] = False

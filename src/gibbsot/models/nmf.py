@@ -52,7 +52,7 @@ def _learns_from_streams(model: WassersteinNMF) -> bool:
     return True
 
 
-class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.MeasuresEstimator):  # type: ignore[misc]
+class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.ClientEstimator):  # type: ignore[misc]
     r"""Nonnegative matrix factorisation with a transport cost as the loss.
 
     .. math:: \min_{D, \Lambda} \sum_i W\Big(\sum_k \Lambda_{ik} D_k, \, x_i\Big)
@@ -384,19 +384,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Me
         check_is_fitted(self)
         solver = self._membership_solver()
         if sources.is_dask(X):
-            from ..distributed.dask import map_rows
-
-            K, m = self.components_.shape
-            if X.shape[1] != m:
-                raise ValueError(f"X: has {X.shape[1]} columns; expected {m} as in the fit")
-            return map_rows(X, solver, K)
-        given, run = sources.split(X), Run(**solver.limits)
-        if given is None:
-            W, open_gaps = solver.solve(_base.measures(self, X), run)
-        else:
-            parts = [solver.solve(_base.measures(self, sources.load(source)), run) for source in given]
-            W = np.concatenate([part for part, _ in parts])
-            open_gaps = [each for _, some in parts for each in some]
+            return _base.map_dask(self, X, solver, len(self.components_))
+        run = Run(**solver.limits)
+        parts = [solver.solve(batch, run) for batch in _base.batches(self, X)]
+        W, open_gaps = np.concatenate([part for part, _ in parts]), [each for _, some in parts for each in some]
         if open_gaps:
             warnings.warn(solver.describe(open_gaps), ConvergenceWarning, stacklevel=3)  # beyond set_output
         return W

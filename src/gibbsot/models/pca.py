@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.decomposition import PCA
+from scipy.linalg import svd
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import validation
 from ..core.costs import Cost
+from ..distributed import sources
+from ..io import progress
 from . import _base, _sets
 from ._costs import Metric
 from .embedding import WassersteinEmbedding
@@ -19,7 +21,7 @@ from .embedding import WassersteinEmbedding
 Array = NDArray[np.float64]
 
 
-class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Estimator):  # type: ignore[misc]
+class WassersteinPCA(_base.MeasuresTransformer):
     r"""Principal geodesics of measures: a `WassersteinEmbedding` and PCA in the tangent space at its reference.
 
     .. math:: \mu \approx \Big(\mathrm{id} + \bar v + \sum_k z_k c_k\Big)_{\#} r
@@ -60,8 +62,8 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Es
     >>> model = gibbsot.WassersteinPCA(1, cost=gibbsot.GridCost(4, spacing=1.0), reference=[4, 1, 0, 0]).fit(X)
     >>> float(model.explained_variance_ratio_[0].round(6))
     1.0
-    >>> model.transform(X).ravel().round(6)
-    array([-1.,  0.,  1.])
+    >>> (model.transform(X).ravel() + 2).round(6)
+    array([1., 2., 3.])
     >>> model.geodesic(0, [-1, 0, 1]).round(6)
     array([[0.8, 0.2, 0. , 0. ],
            [0. , 0.8, 0.2, 0. ],
@@ -91,20 +93,14 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Es
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64"]
-        return tags
-
     def fit(self, X: Any, y: Any = None) -> WassersteinPCA:
         """Embed measures and find the components of their fields.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), or list of clouds
-            Measures, as for `WassersteinEmbedding`.
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
+            Measures, as for `WassersteinEmbedding`. Rows without mass are left out. The embeddings of at most about
+            twice as many measures as an embedding has coordinates are in memory at a time.
         y : None
             Ignored.
 
@@ -112,62 +108,96 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Es
         -------
         WassersteinPCA
         """
-        self.fit_transform(X)
+        self._fit(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> NDArray[np.floating]:
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit the components and return the coordinates of the same measures.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), or list of clouds
-            Measures, as for `WassersteinEmbedding`.
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
+            Measures, as for `WassersteinEmbedding`. Those of shards are embedded twice.
         y : None
             Ignored.
 
         Returns
         -------
         array of shape (n, n_components)
+            A Dask array if X is one.
         """
+        kept: list[tuple[int, Array]] = []
+        found = self._fit(X, kept)
+        return self._coordinates(len(found), kept) if found.whole else self.transform(X)
+
+    def _fit(self, X: Any, kept: list[tuple[int, Array]] | None = None) -> _sets.Batches:
+        """Fit the components, keep the embeddings of measures in memory if asked for, and return the data."""
         if self.n_components is not None:
             validation.count(self.n_components, "n_components")
         options = {name: x for name, x in self.get_params(deep=False).items() if name != "n_components"}
         self.embedding_ = WassersteinEmbedding(**options | {"dtype": "float64"})
         validation.precision(self.dtype)
-        Z = self.embedding_.fit_transform(X)
+        found = self.embedding_._fit(X, depth=7)
         if hasattr(self.embedding_, "n_features_in_"):
             self.n_features_in_ = self.embedding_.n_features_in_
         if hasattr(self.embedding_, "feature_names_in_"):
             self.feature_names_in_ = self.embedding_.feature_names_in_
-        if self.n_components is not None and self.n_components > (most := min(Z.shape)):
+        n, width = len(found) - found.n_empty, self.embedding_.reference_.points.size
+        if n < 2:
+            raise ValueError(f"X: has n_samples={n} with mass; expected at least two measures")
+        if self.n_components is not None and self.n_components > (most := min(n, width)):
             raise ValueError(
-                f"n_components: expected at most {most}, for {Z.shape[0]} measures in n_features={Z.shape[1]} "
-                f"coordinates; got {self.n_components}"
+                f"n_components: expected at most {most}, for {n} measures in n_features={width} coordinates; got "
+                f"{self.n_components}"
             )
-        self._pca = PCA(self.n_components, svd_solver="full").fit(Z)
-        self.explained_variance_ = self._pca.explained_variance_
-        self.explained_variance_ratio_ = self._pca.explained_variance_ratio_
-        self.mean_ = self.embedding_.fields(self._pca.mean_[None])[0]
-        self.components_ = self.embedding_.fields(self._pca.components_)
+        rows = _CentredRows(width)
+        for k, vector in self.embedding_._vectors(found):
+            rows.add(vector)
+            if kept is not None and found.whole:
+                kept.append((k, vector))
+        self._mean, self._directions, variances = rows.components()
+        total, count = variances.sum(), min(n, width) if self.n_components is None else self.n_components
+        self._directions, self.explained_variance_ = self._directions[:count], variances[:count]
+        self.explained_variance_ratio_ = self.explained_variance_ / (total if total > 0 else 1.0)
+        self.mean_ = self.embedding_.fields(self._mean[None])[0]
+        self.components_ = self.embedding_.fields(self._directions)
         self._n_features_out = len(self.components_)
-        return self._pca.transform(Z).astype(self.dtype)
+        return found
 
-    def transform(self, X: Any) -> NDArray[np.floating]:
+    def transform(self, X: Any) -> Any:
         """Return the coordinates of measures along the components.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), or list of clouds
-            Measures.
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
+            Measures. Coordinates of a row without mass are those of the reference.
 
         Returns
         -------
         array of shape (n, n_components)
+            A Dask array if X is one.
         """
         check_is_fitted(self)
-        if self.embedding_.cost_ is not None:
-            X = _base.measures(self, X)  # names this estimator in messages
-        return self._pca.transform(self.embedding_.transform(X)).astype(self.dtype)
+        if sources.is_dask(X) and self.embedding_.cost_ is not None:
+            dtype = validation.precision(self.dtype)
+            return _base.map_dask(self, X, self._transform_rows, self._n_features_out, dtype)
+        found = self._read(X)
+        return self._coordinates(len(found), self.embedding_._vectors(found))
+
+    def _read(self, X: Any) -> _sets.Batches:
+        """Return measures of the kind of the fit; messages name this estimator."""
+        return self.embedding_._read(X) if self.embedding_.cost_ is None else _base.batches(self, X, depth=6)
+
+    def _transform_rows(self, X: Any) -> NDArray[np.floating]:
+        """Return the coordinates of valid rows."""
+        return self._coordinates(X.shape[0], self.embedding_._vectors(_sets.Batches([X], [X.shape[0]])))
+
+    def _coordinates(self, n: int, vectors: Iterable[tuple[int, Array]]) -> NDArray[np.floating]:
+        """Return the coordinates of embedded measures among n; those of others are the coordinates of zero."""
+        found = np.tile(self._directions @ -self._mean, (n, 1))
+        for k, vector in vectors:
+            found[k] = self._directions @ (vector - self._mean)
+        return found.astype(self.dtype)
 
     def inverse_transform(self, Z: ArrayLike) -> Any:
         """Return the measures of coordinates: the reference pushed forward.
@@ -186,7 +216,7 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Es
         coordinates = validation.real(Z, "Z").astype(np.float64)
         if coordinates.ndim != 2 or coordinates.shape[1] != len(self.components_):
             raise ValueError(f"Z: expected shape (n, {len(self.components_)}), got {coordinates.shape}")
-        return self.embedding_.inverse_transform(self._pca.inverse_transform(coordinates))
+        return self.embedding_.inverse_transform(self._mean + coordinates @ self._directions)
 
     def geodesic(self, k: int, t: ArrayLike) -> Any:
         """Return measures along a component, through the mean.
@@ -218,14 +248,22 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Es
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), or list of clouds
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
             Measures, each with mass.
 
         Returns
         -------
         array of shape (n,)
         """
-        return self._costs(X, self.transform(X))
+        check_is_fitted(self)
+        found = self._read(X)
+        if found.n_empty:
+            raise ValueError(f"X: {found.n_empty} rows have no mass; expected measures, each with mass")
+        costs = []
+        for batch, size, _ in found.reported(progress.silent):
+            vectors = self.embedding_._vectors(_sets.Batches([batch], [size]))
+            costs.append(self._costs(batch, self._coordinates(size, vectors)))
+        return np.concatenate(costs)
 
     def _costs(self, given: Any, Z: ArrayLike) -> Array:
         """Return the transport costs between measures and those of coordinates."""
@@ -233,7 +271,7 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Es
         first: _sets.Measures
         second: _sets.Measures
         if cost is None:
-            first, second = _sets.clouds(given, "X", "sqeuclidean"), _sets.clouds(made, "X", "sqeuclidean")
+            first, second = given, _sets.clouds(made, "X", "sqeuclidean")
         elif isinstance(made, list):  # fixed points that are no grid
             first, second = _on_points(given, cost), _sets.clouds(made, "X", "sqeuclidean")
             cost = None
@@ -248,7 +286,7 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Es
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), or list of clouds
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
             Measures, each with mass.
         y : None
             Ignored.
@@ -258,6 +296,55 @@ class WassersteinPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Es
         float
         """
         return -float(self.reconstruction_costs(X).mean())
+
+
+class _CentredRows:
+    """Rows that are added one by one, as a factor R of at most about twice as many rows as there are columns.
+
+    The differences of all rows from their mean have the same products as those of R: ``R^T R`` is their scatter matrix.
+
+    Parameters
+    ----------
+    width : int
+        The number of columns.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width, self._n, self._mean = width, 0, np.zeros(width)
+        self._factor = np.empty((0, width))
+        self._block: list[Array] = []  # of fixed size, so that results do not depend on the batches of the data
+
+    def add(self, row: Array) -> None:
+        """Add a row."""
+        self._block.append(row)
+        if len(self._block) == self._width:
+            self._reduce()
+
+    def _reduce(self) -> None:
+        """Include the rows that were added since the last time."""
+        rows, before = np.stack(self._block), self._n
+        self._block.clear()
+        self._n += len(rows)
+        mean = rows.mean(axis=0)
+        parts = [self._factor, rows - mean]
+        if before:
+            parts.append(np.sqrt(before * len(rows) / self._n) * (mean - self._mean)[None])
+        self._factor = np.concatenate(parts)
+        if len(self._factor) > self._width:
+            self._factor = np.asarray(np.linalg.qr(self._factor, mode="r"))
+        self._mean += (mean - self._mean) * (len(rows) / self._n)
+
+    def components(self) -> tuple[Array, Array, Array]:
+        """Return the mean, the principal directions as rows, and the variances along them, the largest first.
+
+        The largest coordinate of a direction is positive.
+        """
+        if self._block:
+            self._reduce()
+        _, sizes, directions = svd(self._factor, full_matrices=False)
+        largest = np.abs(directions).argmax(axis=1)
+        signs = np.where(directions[np.arange(len(directions)), largest] < 0, -1.0, 1.0)
+        return self._mean, directions * signs[:, None], sizes**2 / (self._n - 1)
 
 
 def _on_points(X: Any, cost: Any) -> _sets.Clouds:

@@ -196,10 +196,11 @@ def cross(
     return [found[b] for b in range(len(problem))]
 
 
-def in_threads(work: Callable[[int], T], items: Iterable[int], n_jobs: int | None) -> list[T]:
+def in_threads(work: Callable[[int], T], items: Iterable[int], n_jobs: int | None, run: Run | None = None) -> list[T]:
     """Return the results of some work in threads; an error or Ctrl-C ends what is queued and what the kernels do.
 
-    One thread is the caller's: inside another call's threads the kernels then see that one's end.
+    It stops the run, too, which the work may look at. One thread is the caller's: inside another call's threads the
+    kernels then see that one's end.
     """
     if native.threads(n_jobs) == 1:
         return [work(item) for item in items]
@@ -211,6 +212,8 @@ def in_threads(work: Callable[[int], T], items: Iterable[int], n_jobs: int | Non
         except BaseException:
             if stop is not None:
                 stop.set()
+            if run is not None:
+                run.stop()
             pool.shutdown(cancel_futures=True)
             raise
 
