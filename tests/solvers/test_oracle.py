@@ -169,6 +169,34 @@ def test_calls_may_be_split(order, cut, kind):
     same(whole, split)
 
 
+@pytest.mark.parametrize("kind", ["dense", "grid2"])
+@pytest.mark.parametrize("penalty", [None, 0.3])
+def test_parts_in_threads_do_not_show(kind, penalty, monkeypatch):
+    """Parts of a range, of any size and in any number of threads, have the answers of one call."""
+    pair = batch(kind, n=9, dtype=np.float32)
+    whole = Oracle(pair.cost, pair.q, tau=3, penalty=penalty)
+    answers = [whole(pair.p[2:9], T, slice(2, 9)) for T in (0.1, 0.01)]
+    for n_jobs, parts, most in ((1, 1, 64), (1, 1, 2), (2, 1, 64), (2, 3, 64)):
+        monkeypatch.setattr(module, "_PART", most)
+        monkeypatch.setattr(module, "_PARTS", parts)
+        oracle = Oracle(pair.cost, pair.q, tau=3, n_jobs=n_jobs, penalty=penalty)
+        for T, answer in zip((0.1, 0.01), answers, strict=True):
+            found = oracle.in_parts(2, 9, lambda rows, call, T=T: (rows, *call(pair.p[rows], T)))
+            assert [i for rows, *_ in found for i in range(9)[rows]] == list(range(2, 9))
+            for k in (0, 1):
+                np.testing.assert_array_equal(np.concatenate([part[k + 1] for part in found]), answer[k])
+            np.testing.assert_array_equal(np.concatenate([part[3].sweeps for part in found]), answer[2].sweeps)
+        same(oracle, whole)
+
+
+def test_an_error_in_a_part_frees_the_oracle():
+    oracle = some(n_jobs=2)
+    with pytest.raises(ZeroDivisionError):
+        oracle.in_parts(0, 4, lambda rows, call: 1 // rows.start)
+    assert oracle.in_parts(0, 4, lambda rows, call: rows.start)[0] == 0
+    assert oracle.in_parts(4, 4, lambda rows, call: rows) == []
+
+
 def test_targets_keep_their_ids():
     """A target in another oracle, at another index, has the same answer if it has the same id."""
     whole = some()

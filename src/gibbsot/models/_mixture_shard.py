@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed import fixed_point
-from ..distributed.shard import Array, EpochSums, Indices, Shard, command, query
+from ..distributed.shard import Array, EpochSums, Indices, Shard, add, command, query
 from ..io import npz, schemas
 from ..solvers.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
+from ..solvers.oracle import Part
 from .mixtures import Basis, least_squares
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ class MixtureShard(Shard[Mixture]):
         share: float,
         begin: int,
         end: int,
-        batch_size: int,
     ) -> EpochSums:
         """Update the memberships of some measures; return the gradient for the components.
 
@@ -85,31 +85,30 @@ class MixtureShard(Shard[Mixture]):
             The share of the new memberships in their mean.
         begin, end : int
             The range of indices of the measures.
-        batch_size : int
-            The number of measures that are updated together.
 
         Returns
         -------
         EpochSums
         """
-        gradient, value, sweeps = np.zeros(D.shape, np.int64), 0, 0
         begin, end = (int(np.clip(index - self.first, 0, len(self))) for index in (begin, end))
-        for start in range(begin, end, batch_size):
-            rows = np.arange(start, min(start + batch_size, end))
+        if begin == end:
+            return EpochSums(np.zeros(D.shape, np.int64), 0, 0)
+
+        def update(rows: slice, oracle: Part) -> EpochSums:
             W, weights = np.exp(self.log_memberships[rows]), self.weights[rows]
-            values, U, info = self.oracle(fixed_point.mixtures(W, D), temperature, rows)
+            values, U, info = oracle(fixed_point.mixtures(W, D), temperature)
             U = fixed_point.quantise(U, self.quantum)
             weighted = fixed_point.quantise(W * weights[:, None], 2.0**-self.bits)
-            gradient += fixed_point.product(weighted, U, self.bits)
-            value += sum(map(int, fixed_point.quantise(values * weights, self.value_quantum).tolist()))
-            sweeps += int(info.sweeps.sum())
-            gradients = fixed_point.membership_gradients(U, D, self.quantum)
-            self._update(rows, gradients, step)
+            gradient = fixed_point.product(weighted, U, self.bits)
+            value = sum(map(int, fixed_point.quantise(values * weights, self.value_quantum).tolist()))
+            self._update(rows, fixed_point.membership_gradients(U, D, self.quantum), step)
             mean = self.mean_memberships[rows]
             self.mean_memberships[rows] = mean + share * (np.exp(self.log_memberships[rows]) - mean)
-        return EpochSums(gradient, value, sweeps)
+            return EpochSums(gradient, value, int(info.sweeps.sum()))
 
-    def _update(self, rows: Indices, gradients: Array, step: float) -> None:
+        return add(self.oracle.in_parts(begin, end, update))
+
+    def _update(self, rows: slice, gradients: Array, step: float) -> None:
         """Take a step with the memberships of some measures."""
         if self.descent is None:
             self.log_memberships[rows] = mirror_step(self.log_memberships[rows], gradients, step)

@@ -170,7 +170,7 @@ class FitState:
         value, sweeps, changes, share = 0, 0, list[float](), settings.policy.share(self.control)
         for begin in range(0, n, size):
             D = np.exp(self.log_components)
-            of_batch = self.control.T, W_step, share, begin, begin + size, settings.batch_size
+            of_batch = self.control.T, W_step, share, begin, begin + size
             sums = self.shards.reduce(MixtureShard.epoch, fixed_point.components(D), *of_batch)
             value += sums.value
             sweeps += sums.sweeps

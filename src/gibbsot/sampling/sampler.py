@@ -250,6 +250,9 @@ def run(
             if stop is not None and stop():
                 break
         states.append(chains)
+        if len(history) == 1 and history[0].shape[1] == sweeps:
+            infos.append(info)
+            continue
         done = np.concatenate(history, axis=1)
         missing = np.full((len(done), sweeps - done.shape[1]), np.nan)
         infos.append(info._replace(history=np.concatenate([done, missing], axis=1)))
@@ -328,6 +331,8 @@ def _steps(
 
 
 def _join(states: list[State], infos: list[Info]) -> tuple[State, Info]:
+    if len(states) == 1:
+        return states[0], infos[0]
     h, sweep, ids = (np.concatenate([getattr(s, name) for s in states]) for name in ("h", "sweep", "ids"))
     return State(h, sweep, states[0].seed, ids), Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
 

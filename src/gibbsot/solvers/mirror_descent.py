@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 
 __all__ = ["AcceleratedMirrorDescent", "logarithms", "mirror_step"]
 
@@ -67,7 +66,10 @@ def mirror_step(log_x: Array, gradient: ArrayLike, step: float | Array) -> Array
     >>> np.exp(mirror_step(np.log([[0.5, 0.5]]), [[0.0, 1.0]], np.log(3)))
     array([[0.75, 0.25]])
     """
-    return np.maximum(log_softmax(log_x - step * np.asarray(gradient), axis=-1), _LEAST)
+    x = log_x - step * np.asarray(gradient)
+    x -= x.max(axis=-1, keepdims=True)
+    x -= np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    return np.maximum(x, _LEAST, out=x)
 
 
 class AcceleratedMirrorDescent:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core import costs, validation
+from ..core import costs, native, validation
 from ..core.costs import Cost, as_cost
 from ..core.problems import Problem, pairs, problem
 from ..io import npz, schemas
 from ..sampling import sampler
 from . import certificates
-from .exact import cross, methods
+from .exact import cross, in_threads, methods
 from .partial import penalty_cost, penalty_problem, without_points
 from .solution import Solution
 
 Array = NDArray[np.floating]
+R = TypeVar("R")
 
 _MOST_SWEEPS = 1_000_000  # of a call, whose values are recorded
+_PART, _PARTS = 64, 2  # the most targets of a part, whose arrays should fit into a cache, and parts a thread
 _COOLING_SWEEPS, _COOLING_RATIO = 50, 0.01  # before a crossover: sweeps, and last over first temperature
 
 
@@ -47,6 +49,9 @@ class OracleInfo(NamedTuple):
     target_gradients: Array
     lower: NDArray[np.float64] | None
     upper: NDArray[np.float64] | None
+
+
+Part = Callable[[NDArray[np.float64], float], tuple[NDArray[np.float64], Array, OracleInfo]]
 
 
 class Oracle:
@@ -161,7 +166,40 @@ class Oracle:
             If another thread calls the oracle at the same time.
         """
         with self._alone():
-            return self._run(P, temperature, indices, bounds)
+            return self._run(*self._pair(P, indices), temperature, bounds, self.n_jobs)
+
+    def in_parts(self, begin: int, end: int, work: Callable[[slice, Part], R]) -> list[R]:
+        """Do some work for a range of targets in parts, each in one thread.
+
+        A call of the oracle for all targets leaves what comes before and after it to one thread. An error or an
+        interrupt leaves the chains of the parts that were complete as they then are.
+
+        Parameters
+        ----------
+        begin, end : int
+            The range of targets.
+        work : function of a slice and a function
+            Gets the targets of a part, and a function that takes their models, weights with sum one, and the
+            temperature, and returns what a call does.
+
+        Returns
+        -------
+        list
+            What ``work`` returned, in the order of the targets.
+        """
+        size = max(1, min(_PART, -(-(end - begin) // (_PARTS * native.threads(self.n_jobs)))))
+
+        def part(start: int) -> R:
+            rows = np.arange(start, min(start + size, end))
+
+            def call(P: NDArray[np.float64], temperature: float) -> tuple[NDArray[np.float64], Array, OracleInfo]:
+                known = self._pair(P, rows)[1] if self.penalty is not None else self._weights_pair(P, rows)
+                return self._run(rows, known, temperature, False, None)
+
+            return work(slice(start, start + len(rows)), call)
+
+        with self._alone():
+            return in_threads(part, range(begin, end, size), self.n_jobs)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -176,17 +214,16 @@ class Oracle:
             self._free.append(True)
 
     def _run(
-        self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None, bounds: bool
+        self, rows: NDArray[np.intp], pair: Problem, temperature: float | ArrayLike, bounds: bool, n_jobs: int | None
     ) -> tuple[NDArray[np.float64], Array, OracleInfo]:
         """Do what a call does."""
-        rows, pair = self._pair(P, indices)
         schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
         before = self._state(rows, pair)
-        state, info = sampler.run(before, pair, schedule, tau=self.tau, n_jobs=self.n_jobs)
+        state, info = sampler.run(before, pair, schedule, tau=self.tau, n_jobs=n_jobs)
         sweeps = state.sweep - before.sweep
         lower = upper = None
         if bounds:
-            crossings = cross(pair, info.U, max_rounds=1, n_jobs=self.n_jobs)
+            crossings = cross(pair, info.U, max_rounds=1, n_jobs=n_jobs)
             if self.penalty is None:
                 lower = certificates.lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
             else:
@@ -399,7 +436,7 @@ class Oracle:
     def _pair(self, P: Any, indices: ArrayLike | slice | None) -> tuple[NDArray[np.intp], Problem]:
         """Return which targets are meant and the problems from models P to them."""
         rows = self._indices(indices)
-        targets, names = self.targets[rows].toarray(), ("P", "targets")
+        targets, names = _dense(self.targets, rows), ("P", "targets")
         if self.penalty is None:
             pair = problem(P, targets, self.cost, names)
         else:
@@ -408,6 +445,10 @@ class Oracle:
             raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
         return rows, pair
 
+    def _weights_pair(self, P: NDArray[np.float64], rows: NDArray[np.intp]) -> Problem:
+        """Return the problems from models that are known to be weights with sum one."""
+        return Problem.checked(P, _dense(self.targets, rows), self.cost, np.ones(len(rows)))
+
     def _temperatures(self, temperature: float | ArrayLike, n: int) -> NDArray[np.float64]:
         """Return temperatures of n chains as a column, of length one where they are the same."""
         T = validation.temperatures(temperature, "temperature", self.cost.dtype)
@@ -415,27 +456,39 @@ class Oracle:
             raise ValueError(f"temperature: expected a number, or one for each of the {n} models; got shape {T.shape}")
         return T.reshape(-1, 1)
 
-    def _entries(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """Return the positions of the weights of some targets: row and column in a batch, and index in ``_h``."""
-        starts, counts = self._points.indptr[rows], np.diff(self._points.indptr)[rows]
-        position = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return np.repeat(np.arange(len(rows)), counts), self._points.indices[position], position
-
     def _state(self, rows: NDArray[np.intp], pair: Problem) -> sampler.State:
         """Return the states of some chains; points whose weights are negligible beside the masses have none."""
         h = np.full((len(rows), self._cost.shape[1]), np.inf, self.cost.dtype)
-        row, column, position = self._entries(rows)
-        h[row, column] = self._h[position]
+        index, position = _entries(self._points, rows)
+        h.ravel()[index] = self._h[position]
         if self.penalty is not None:
             h[pair.q == 0] = np.inf
         return sampler.State(h, self.sweep[rows], self.seed, self.ids[rows])
 
     def _set_state(self, rows: NDArray[np.intp], state: sampler.State) -> None:
         """Replace the states of some chains."""
-        row, column, position = self._entries(rows)
-        h = state.h[row, column]
+        index, position = _entries(self._points, rows)
+        h = state.h.ravel()[index]
         self._h[position] = np.where(np.isfinite(h), h, self._h[position])
         self.sweep[rows] = state.sweep
+
+
+def _entries(matrix: sparse.csr_array, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp] | slice]:
+    """Return the positions of the entries of some rows of a matrix: in these rows, flattened, and in its data."""
+    starts, ends = matrix.indptr[rows], matrix.indptr[rows + 1]
+    counts = ends - starts
+    position: NDArray[np.intp] | slice = slice(int(starts[0]), int(ends[-1]))
+    if (starts[1:] != ends[:-1]).any():
+        position = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    return np.repeat(np.arange(len(rows)) * matrix.shape[1], counts) + matrix.indices[position], position
+
+
+def _dense(matrix: sparse.csr_array, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return some rows of a matrix."""
+    found = np.zeros((len(rows), matrix.shape[1]))
+    index, position = _entries(matrix, rows)
+    found.ravel()[index] = matrix.data[position]
+    return found
 
 
 def _target_rows(targets: Any, cost: Cost, normalise: bool) -> sparse.csr_array:
