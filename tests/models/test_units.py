@@ -163,6 +163,21 @@ def test_units(cost):
     assert units.single().cost.dtype == np.float32
 
 
+@pytest.mark.parametrize("shape", [7, (5, 9), (3, 4, 2)])
+def test_squared_distances_on_a_grid_stay_those_of_points(shape):
+    """Exact evaluations then need no matrix, and are for the cost before it was rounded to single precision."""
+    cost = GridCost(shape, spacing=0.3)
+    units = in_units(cost)
+    defined = GridCost(cost.row_shape, spacing=units.cost.spacing)
+    for axis, found in zip(defined.axes, units.cost.axes, strict=True):
+        np.testing.assert_array_equal(found, axis)
+    single = units.single().cost
+    assert single.geometry() is None
+    assert single.unrounded() == defined
+    np.testing.assert_array_equal(units.unit * single.unrounded().matrix(), cost.matrix())
+    assert in_units(GridCost(shape, power=1.5)).cost.spacing is None
+
+
 def test_metrics_whose_matrix_is_too_large_stay_as_they_are(monkeypatch):
     monkeypatch.setattr("gibbsot.core.costs.conversion.MATRIX_BYTES", 100)
     cost = PointCost(POINTS, metric="cosine")

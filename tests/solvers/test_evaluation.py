@@ -88,3 +88,14 @@ def test_initial_temperatures_have_the_unit_of_the_cost():
     )
     for x, y in zip(one, other, strict=True):
         np.testing.assert_allclose(y, 4 * x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(9, 18), (25, 23)])
+def test_chains_in_single_precision_are_evaluated_for_the_cost_before_it_was_rounded(shape):
+    cost, rng = GridCost(shape, spacing=0.3), np.random.default_rng(0)
+    P, Q = rng.dirichlet(np.ones(np.prod(shape)), size=(2, 2))
+    exact = solve_batch(P, Q, cost).value
+    lower, upper = evaluation.certified(Oracle(cost.astype(np.float32), Q), P, 0.01, [0, 1])
+    assert (lower <= upper).all()
+    np.testing.assert_allclose(lower, exact, rtol=1e-11)
+    np.testing.assert_allclose(upper, exact, rtol=1e-11)

@@ -192,9 +192,9 @@ def test_parts_in_threads_do_not_show(kind, penalty, monkeypatch):
 def test_an_error_in_a_part_frees_the_oracle():
     oracle = some(n_jobs=2)
     with pytest.raises(ZeroDivisionError):
-        oracle.in_parts(0, 4, lambda rows, call: 1 // rows.start)
-    assert oracle.in_parts(0, 4, lambda rows, call: rows.start)[0] == 0
-    assert oracle.in_parts(4, 4, lambda rows, call: rows) == []
+        oracle.in_parts(0, 4, lambda rows, _: 1 // rows.start)
+    assert oracle.in_parts(0, 4, lambda rows, _: rows.start)[0] == 0
+    assert oracle.in_parts(4, 4, lambda rows, _: rows) == []
 
 
 def test_targets_keep_their_ids():

@@ -131,8 +131,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
         The memberships of the training data in the best model; with a client, a Dask array.
     reconstruction_err_ : float
         The mean cost of a sample of at most 20 measures of the training data in the best model. It is certified, an
-        upper bound of W that is exact up to rounding in single precision, but for the sample only: `score` is for all
-        measures. Infinite before the first exact evaluation.
+        upper bound of W that is exact up to rounding (of matrices of costs to single precision), but for the sample
+        only: `score` is for all measures. Infinite before the first exact evaluation.
     usage_ : array of shape (K,)
         The mean membership in each component.
     n_iter_ : int

@@ -251,16 +251,18 @@ class Oracle:
         Returns
         -------
         list of Solution
-            One per problem. Each is certified: ``lower <= W <= upper``, for the costs as they are stored and the model
-            and target of this call, normalised unless there is a penalty. The chains themselves do not change.
+            One per problem. Each is certified: ``lower <= W <= upper``, for the model and target of this call,
+            normalised unless there is a penalty, and the cost as it is stored; that of a grid or of points in single
+            precision is the one before it was rounded. The chains themselves do not change.
         """
         rows, pair = self._pair(P, indices)
+        chains, pair = pair, pair.with_cost(pair.cost.unrounded())
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         U = None
         if "crossover" in methods(pair):
             with self._alone():
-                state = self._state(rows, pair)
-            U = sampler.run(state, pair, T, n_jobs=self.n_jobs)[1].U
+                state = self._state(rows, chains)
+            U = sampler.run(state, chains, T, n_jobs=self.n_jobs)[1].U
         solutions = cross(pair, U, n_jobs=self.n_jobs)
         return solutions if self.penalty is None else without_points(pair, solutions)
 

@@ -112,6 +112,15 @@ class Cost(ABC):
         """
         return None
 
+    def unrounded(self) -> Cost:
+        """Return the cost in double precision, as it was before it was rounded to single precision where that is known.
+
+        Returns
+        -------
+        Cost
+        """
+        return self.astype(np.float64)
+
     def symmetric(self) -> bool:
         """Return whether both measures have the same points and the cost is known to be the same in both directions.
 

@@ -133,7 +133,10 @@ def in_units(cost: Cost) -> Units:
         return Units(PointCost(cost.X / side, Y, cost.metric, cost.dtype), shift, unit)
     if isinstance(cost, GridCost):
         axes = [(axis.astype(np.float64) - float(axis.min())) / unit for axis in cost.axes]
-        return Units(GridCost(matrices=axes, dtype=cost.dtype), shift, unit)
+        arrays = {f"axis{a}": axis.astype(cost.dtype) for a, axis in enumerate(axes)}
+        if cost.spacing is not None and cost.power == 2:  # the root is a power of two: these are the axes above
+            arrays |= {"spacing": cost.spacing / root, "power": np.array(cost.power)}
+        return Units(GridCost.of_arrays(arrays), shift, unit)
     if isinstance(cost, PointCost) and 8 * cost.shape[0] * cost.shape[1] > MATRIX_BYTES:
         return Units(cost, 0.0, 1.0)
     return Units(DenseCost((cost.matrix().astype(np.float64) - shift) / unit, cost.dtype), shift, unit)

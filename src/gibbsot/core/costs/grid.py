@@ -129,6 +129,12 @@ class GridCost(Cost):
             return None
         return Geometry(points, points, power)
 
+    def unrounded(self) -> GridCost:
+        if self._definition is None or self.dtype == np.float64:
+            return self.astype(np.float64)
+        spacing, power = self._definition
+        return GridCost(self.row_shape, power, spacing.tolist())
+
     @property
     def power(self) -> float | None:
         """The power of the distance, None if the matrices of the axes were given."""
