@@ -48,6 +48,7 @@ myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # numpydoc describes the types
 # docstrings of the extras' modules are read where their packages are not installed, too
 autodoc_mock_imports = [name for name in ("torch", "jax", "anndata", "pandas") if find_spec(name) is None]
@@ -71,6 +72,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,
+    "thumbnail_size": (600, 400),
     "min_reported_time": 30,
     "reference_url": {"gibbsot": None},
     "within_subsection_order": "FileNameSortKey",

@@ -82,7 +82,8 @@ def test_no_internal_link_is_broken(page, address):
 @pytest.mark.parametrize("width", [1280, 375])
 def test_pictures_show_and_pages_fit(page, address, width):
     page.set_viewport_size({"width": width, "height": 900})
-    for path in ("index.html", "gallery/index.html", "guides/nmf.html", "api/generated/gibbsot.solve.html"):
+    pages = "index", "gallery/index", "guides/nmf", "measurements", "api/generated/gibbsot.WassersteinNMF"
+    for path in (f"{name}.html" for name in pages):
         page.goto(f"{address}/{path}", wait_until="load")
         widths = page.eval_on_selector_all("main img", "all => all.map(one => one.naturalWidth)")
         assert all(widths), path
@@ -92,6 +93,17 @@ def test_pictures_show_and_pages_fit(page, address, width):
 def test_formulas_are_set(page, address):
     page.goto(f"{address}/concepts.html", wait_until="load")
     page.wait_for_selector("mjx-container", timeout=20_000)
+
+
+def test_classes_have_their_methods_and_names_are_links(page, address):
+    page.goto(f"{address}/api/generated/gibbsot.WassersteinNMF.html", wait_until="domcontentloaded")
+    names = set(page.eval_on_selector_all("dt[id]", "all => all.map(one => one.id)"))
+    assert {f"gibbsot.WassersteinNMF.{name}" for name in ("fit", "transform", "score", "save", "load")} <= names
+    links = set(page.eval_on_selector_all("main a[href]", "all => all.map(one => one.href)"))
+    assert f"{address}/api/generated/gibbsot.Oracle.html#gibbsot.Oracle" in links
+    page.goto(f"{address}/guides/nmf.html", wait_until="domcontentloaded")
+    links = page.eval_on_selector_all("main a[href]", "all => all.map(one => one.href)")
+    assert any(link.startswith("https://scikit-learn.org/stable/modules/generated/sklearn") for link in links)
 
 
 def test_search_finds_the_barycenter(page, address):
