@@ -39,6 +39,14 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", 
 Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.", rich_help_panel=_PANEL)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.", rich_help_panel=_PANEL)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=_PANEL)]
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder of images; a matrix with one measure per row or an array of images (.npy, .npz, .csv, "
+        ".parquet); an idx file of MNIST; or fives, digits, faces.",
+    ),
+]
 Key = Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an .npz file.")]
 Size = Annotated[tuple[int, int] | None, typer.Option(metavar="HEIGHT WIDTH", help="Shrink images to this size.")]
 Invert = Annotated[bool, typer.Option("--invert", help="Dark pixels have the weight, for ink on paper.")]

@@ -15,6 +15,7 @@ from ..io import atomic
 from . import _common
 from ._common import (
     CostOption,
+    Data,
     Invert,
     Jobs,
     Json,
@@ -42,14 +43,7 @@ EPILOG = (
 
 
 def distances(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="A folder of images; a matrix with one measure per row (.npy, .npz, .csv, .parquet); an idx file of "
-            "MNIST; or fives, digits, faces.",
-        ),
-    ],
+    data: Data,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The matrix, as .npy.", show_default=False)],
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The picture; by default beside the matrix, as .png.")

@@ -14,7 +14,7 @@ from ..core import native, validation
 from ..core.costs import GridCost
 from ..io import atomic, strict_json
 from . import _common
-from ._common import Invert, Jobs, Json, Key, Label, Labels, Limit, Quiet, Shape, Size
+from ._common import Data, Invert, Jobs, Json, Key, Label, Labels, Limit, Quiet, Shape, Size
 
 EPILOG = (
     "Examples:\n\n"
@@ -27,14 +27,7 @@ _FILES = ("geodesics.npy", "components.npy", "coordinates.npy", "report.json", "
 
 
 def geodesics(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="A folder of images; an array of images (.npy, .npz), or a matrix with --shape; an idx file of MNIST; "
-            "or fives, digits, faces.",
-        ),
-    ],
+    data: Data,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.", show_default=False)],
     components: Annotated[int, typer.Option(metavar="K", help="Number of geodesics.")] = 5,
     maps: Annotated[str, typer.Option(help="Transport maps: exact, or debiased, which are smoother.")] = "exact",

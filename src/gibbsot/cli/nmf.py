@@ -20,6 +20,7 @@ from ..solvers import evaluation
 from . import _common
 from ._common import (
     CostOption,
+    Data,
     Interrupt,
     Invert,
     Jobs,
@@ -60,14 +61,7 @@ _SHARDS_PER_THREAD = 3
 
 def nmf(
     ctx: typer.Context,
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="A folder of images; a matrix with one measure per row (.npy, .npz, .csv, .parquet), or a folder of "
-            "them; an idx file of MNIST; or fives, digits, faces.",
-        ),
-    ],
+    data: Data,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.", show_default=False)],
     components: Annotated[int | None, typer.Option(metavar="K", help="Number of components.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data at most (default: 200).")] = None,
@@ -101,6 +95,8 @@ def nmf(
     Writes components.npy, memberships.npy, model.npz, report.json and figures.
 
     Ctrl-C saves the model after the current epoch and prints the command that resumes.
+
+    DATA may be a folder of matrices, too, with the same columns.
 
     On a cluster, components are updated once per epoch, and the workers read the files of a folder.
 

@@ -258,23 +258,7 @@ def batches(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Batche
 
 
 def rows(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Rows:
-    """Return all rows of `batches` together.
-
-    Parameters
-    ----------
-    x : array, list or sparse matrix of shape (n, size) or (size,), stack of images, or list of matrices or files
-        The measures.
-    name : str
-        What the caller calls them.
-    size : int
-        The number of weights in a row.
-    shape : tuple of int
-        The sides of the grid, if there is one.
-
-    Returns
-    -------
-    Rows
-    """
+    """Return all rows of `batches`, whose arguments it has, in memory."""
     parts = _shards(x, shape)
     if parts is None:
         return _rows(x, name, size, shape)
