@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy import ndimage
 from scipy.linalg import sqrtm
+from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV
@@ -245,6 +246,16 @@ def mean_covariance(covariances: list[Array], weights: Array) -> Array:
     return S
 
 
+def nearest_weight(x: Array, ends: Array) -> float:
+    """Return the weight of the second of two images whose exact barycenter, as points, is nearest to an image."""
+    plan, points = solve(ends[0], ends[1], COST, normalize=True), np.asarray(COST.points())
+
+    def apart(t: float) -> float:
+        return float(distances([(points[x > 0], x[x > 0])], [tuple(plan.interpolate(t))], cost="sqeuclidean")[0, 0])
+
+    return float(minimize_scalar(apart, bounds=(0, 1), method="bounded", options={"xatol": 1e-3}).x)
+
+
 def half_pixels(images: Array, weights: Array) -> float:
     """Return the error of the coordinates of a barycenter with its support on a grid of half the spacing."""
     fine = GridCost((55, 55), spacing=1 / 56)
@@ -293,7 +304,7 @@ def coordinates() -> None:
             )
     X = datasets.mnist_fives()
     rng = np.random.default_rng(0)
-    drawn: dict[str, list[float]] = {"geodesics": [], "2": [], "3": [], "half pixels": []}
+    drawn: dict[str, list[float]] = {"geodesics": [], "2": [], "nearest": [], "3": [], "half pixels": []}
     for _ in range(10):
         i, j = rng.choice(200, 2, replace=False)
         t = float(rng.uniform(0.2, 0.8))
@@ -304,10 +315,13 @@ def coordinates() -> None:
             mean = WassersteinBarycenter(COST, gap=0, random_state=0).fit(X[some], sample_weight=weights)
             answer = barycentric_coordinates(mean.barycenter_[None], X[some], COST)[0]
             drawn[str(K)].append(float(np.abs(answer - weights).max()))
+            if K == 2:
+                drawn["nearest"].append(abs(answer[1] - nearest_weight(mean.barycenter_, X[some])))
         drawn["half pixels"].append(half_pixels(X[some], weights))
     names = {
         "geodesics": "exact barycenters of two, as points of geodesics drawn on the grid",
         "2": "barycenters of two with support on the grid, gap 0",
+        "nearest": "the same, against the weights whose exact barycenter is nearest to them",
         "half pixels": "barycenters of three with support on half pixels, gap 1e-4",
     }
     for name, found in drawn.items():

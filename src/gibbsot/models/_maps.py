@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from ..core import validation
 from ..core.costs import Cost, GridCost, PointCost
 from ..io import progress
 from ..solvers.exact import in_threads
+from ..solvers.linear_programme import ONE_THREAD
 from ..solvers.run import Run
 from . import _sets
 
@@ -120,10 +122,12 @@ class MapSolver:
             ends, order = ends[::-1], pairs[::-1]
         for which, found in _sets.solutions(*ends, order, cost, n_jobs=self._n_jobs, advance=advance):
             i, j = (x[which].tolist() for x in pairs)
-            own = {a: self._self_map(_cloud(sources, points, a)) for a in set(i)} if self._debiased else {}
             run = Run()  # which an interrupt stops
-            work = partial(self._field, sources, targets, points, i, j, found, own, run)
-            for k, (field, mass) in enumerate(in_threads(work, range(len(found)), self._n_jobs, run)):
+            with ONE_THREAD() if self._debiased else nullcontext():  # many small products: threads of them take longer
+                own = {a: self._self_map(_cloud(sources, points, a)) for a in set(i)} if self._debiased else {}
+                work = partial(self._field, sources, targets, points, i, j, found, own, run)
+                fields = in_threads(work, range(len(found)), self._n_jobs, run)
+            for k, (field, mass) in enumerate(fields):
                 misplaced += [mass] if mass > _TOLERANCE else []
                 yield which.start + k, field
         if misplaced:
