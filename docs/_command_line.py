@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ the environment variable `GIBBSOT_FACES` names, or scikit-learn's Olivetti faces
 This page is generated from the program.
 """
 
+_OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")  # as code, or typography makes a dash of the two hyphens
+
 
 def _row(context: Any, parameter: Any) -> str:
     """Return the table row of an argument or an option."""
@@ -40,6 +43,7 @@ def _row(context: Any, parameter: Any) -> str:
             return ""
         name, text = "`" + record[0].replace("|", "\\|") + "`", record[1]
     text = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    text = _OPTION.sub(r"`\1`", text)
     return f"| {name} | {text} |\n"
 
 
@@ -50,7 +54,9 @@ def page() -> str:
     for name in command.list_commands(context):
         sub = command.get_command(context, name)
         inner = typer.Context(sub, info_name=name, parent=context)
-        lines = [line.strip() for line in (sub.epilog or "").splitlines() if line.strip() and "Examples" not in line]
+        lines = [
+            line.strip() for line in (sub.epilog or "").splitlines() if line.strip() and not line.startswith("Example")
+        ]
         parts.append(f"\n## gibbsot {name}\n\n{' '.join((sub.help or '').split())}\n\n")
         if lines:
             parts.append("```console\n" + "".join(f"$ {line}\n" for line in lines) + "```\n\n")

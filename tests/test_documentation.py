@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 
 
-def load_tool(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+def load_tool(name, folder="tools"):
+    spec = importlib.util.spec_from_file_location(name, ROOT / folder / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -153,3 +153,13 @@ def test_inventories_of_the_site_have_the_names_of_the_tool(tmp_path, monkeypatc
     assert tool.main(["write"]) == 0
     assert (tmp_path / "torch.inv").read_bytes() == (tmp_path / "objects.inv").read_bytes()
     assert tool.main(["fetch", "unknown"]) == 2
+
+
+def test_the_page_of_the_command_line_can_be_copied():
+    text = load_tool("_command_line", "docs").page()
+    commands = [line for line in text.splitlines() if line.startswith("$ ")]
+    assert len(commands) > 10
+    assert all(line.startswith(("$ gibbsot ", "$ pip ")) for line in commands)
+    prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL).replace("|---|---|", "")
+    assert "--" not in prose  # outside of code it would be shown as a dash
+    assert "for a metric in `--cost`." in text

@@ -53,7 +53,8 @@ def emd(
     a, b, M, numItermax, log, center_dual, numThreads, check_marginals
         As for :func:`ot.emd`.
     potentials_init : pair of arrays, optional
-        As for :func:`ot.emd`: potentials of a similar problem, from which the crossover starts without annealing.
+        As for :func:`ot.emd`: potentials of a similar problem. They save time where the matrix is too large for the
+        network simplex on all arcs; the plan is optimal in any case.
 
     Returns
     -------

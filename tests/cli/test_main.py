@@ -103,3 +103,16 @@ def test_completion(shell, environment, monkeypatch, capfd):
     assert "--plan" in printed
     assert "--plan-picture" in printed
     assert "--points" not in printed
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("solve", "the command is gibbsot ot"),
+        ("solve_batch", "the command is gibbsot ot"),
+        ("pca", "the command is gibbsot geodesics"),
+        ("otter", "expected one of ot, nmf, distances, geodesics, reproduce, info"),
+    ],
+)
+def test_an_unknown_command_gets_a_hint(capfd, word, hint):
+    assert f"No such command '{word}'; {hint}" in fails(capfd, word, "a.npy", "b.npy")

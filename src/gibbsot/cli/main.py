@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from ._text import printable
 
 # Each is a module of this package with a function of the same name and the EPILOG of its help.
 _SUBCOMMANDS = ("ot", "nmf", "distances", "geodesics", "reproduce", "info")
+
+# The first words of functions of the library and of POT, and the commands that do the same.
+_FUNCTIONS = {"solve": "ot", "emd": "ot", "emd2": "ot", "sinkhorn": "ot", "fit": "nmf", "pca": "geodesics"}
 
 _REMOVED = {"--exact": "--exact: was removed; costs are exact by default, and --method gibbs gives the estimate"}
 
@@ -68,7 +72,7 @@ def _run(args: Sequence[str] | None) -> int:
             if not hasattr(error, "format_message"):  # not an error of typer about the arguments
                 raise
             removed = _REMOVED.get(getattr(error, "option_name", ""))
-            return _fail(removed or error.format_message())
+            return _fail(removed or _with_commands(error.format_message()))
     return int(code or 0)
 
 
@@ -96,12 +100,22 @@ def _command() -> Any:
             False, "--version", help="Print the version.", callback=print_version, is_eager=True
         ),
     ) -> None:
-        """Optimal transport by an annealed Gibbs sampler: costs with certified bounds, and Wasserstein NMF."""
+        """Exact optimal transport with certified bounds, Wasserstein NMF, distances and principal geodesics."""
 
     for name in _SUBCOMMANDS:
         module = import_module(f".{name}", __package__)
         app.command(epilog=module.EPILOG)(getattr(module, name))
     return get_command(app)
+
+
+def _with_commands(message: str) -> str:
+    """Return an error of typer, with the command that was meant, or all, where there is no such command."""
+    found = re.match(r"No such command '(\w+)'\.", message)
+    if found is None:
+        return message
+    meant = _FUNCTIONS.get(found[1].partition("_")[0])
+    hint = f"the command is gibbsot {meant}" if meant else f"expected one of {', '.join(_SUBCOMMANDS)}"
+    return f"No such command '{found[1]}'; {hint}"
 
 
 def _fail(error: Any) -> int:

@@ -73,14 +73,14 @@ def mirror_step(log_x: Array, gradient: ArrayLike, step: float | Array) -> Array
 
 
 class AcceleratedMirrorDescent:
-    r"""Accelerated mirror descent with the entropy, restarted row by row [1]_.
+    r"""Accelerated mirror descent with the entropy, restarted row by row.
 
     .. math::
 
         x = \lambda z + (1 - \lambda) y, \; \lambda = \frac{3}{3 + k}, \qquad
         z \propto z \exp(-\tfrac{k s}{3} g(x)), \qquad y \propto x \exp(-s \, g(x))
 
-    A row is restarted, with k = 1 and z = y, when its last step went uphill: ``<g, y - y_before> > 0``.
+    A row is restarted [1]_, with k = 1 and z = y, when its last step went uphill: ``<g, y - y_before> > 0``.
 
     Parameters
     ----------

@@ -112,8 +112,8 @@ class ImagesLoss(_GridLoss):
     penalty : float, optional
         Images keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
-        ``method``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and, with ``method="gibbs"``,
-        the options of the sampler, as for `WassersteinLoss`.
+        ``method``, ``from_logits``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and, with
+        ``method="gibbs"``, ``temperature``, ``tau``, ``max_sweeps`` and ``seed``, as for `WassersteinLoss`.
 
     Attributes
     ----------
