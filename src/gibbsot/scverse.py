@@ -150,7 +150,7 @@ def distances(
     root : bool
         Return square roots: with squared distances, the Wasserstein distance of order two.
     gap : float, optional
-        The certified relative gap of each pair; None for the optimum.
+        The certified relative gap of each pair; 0 or None for the optimum.
     n_jobs : int, optional
         Threads over the pairs: None for one, -1 for all cores.
     verbose : bool

@@ -63,7 +63,7 @@ def test_what_is_printed(blobs, tmp_path, capfd):
     ("words", "message"),
     [
         (["--out", "matrix.csv"], "--out: expected a name that ends with .npy"),
-        (["--out", "matrix.npy", "--gap", "0"], "--gap: expected a positive number"),
+        (["--out", "matrix.npy", "--gap", "-1"], "--gap: expected a number >= 0"),
         (["--out", "matrix.npy", "--cost", "cosin"], "--cost: 'cosin' is no file and no metric"),
         (["--out", "matrix.npy", "--limit", "0"], "limit"),
     ],

@@ -123,7 +123,7 @@ def test_the_seed_decides(pair, capfd):
         (("p.npy", "q.npy", "--sweeps", "many"), "'--sweeps'"),
         (("p.npy", "q.npy", "--sweeps", "9"), "--sweeps: is an option of --method gibbs"),
         (("p.npy", "q.npy", "--method", "gibbs", "--gap", "1"), "--gap: is an option of --method exact"),
-        (("p.npy", "q.npy", "--gap", "0"), "--gap: expected a positive number"),
+        (("p.npy", "q.npy", "--gap", "-1"), "--gap: expected a number >= 0"),
         (("p.npy", "q.npy", "--rows", "0", "0"), "p.npy: is a single measure"),
         (("flat.npy", "flat.npy", "--rows", "0", "3"), "flat.npy: has no row 3; expected a number from 0 to 2"),
         (("p.npy", "q.npy", "--columns", "x"), "p.npy: is no table; columns can be chosen in .csv and .parquet"),

@@ -151,7 +151,8 @@ def test_results_do_not_depend_on_threads_and_chunks(monkeypatch):
 @pytest.mark.skipif(native.kernels() is None, reason="the gap is that of the coarse levels of the compiled solver")
 def test_a_gap_is_kept():
     X, cost = measures(3, 26 * 26, empty=0), GridCost((26, 26))
-    D, loose = distances(X, cost=cost), distances(X, cost=cost, gap=0.1)
+    D, loose = distances(X, cost=cost, gap=0), distances(X, cost=cost, gap=0.1)
+    np.testing.assert_array_equal(D, distances(X, cost=cost))
     off = ~np.eye(3, dtype=bool)
     assert (loose >= D * (1 - 1e-9)).all()
     assert (loose[off] <= 1.1 * D[off]).all()
@@ -176,7 +177,7 @@ def test_for_a_precomputed_metric(fives):
         ({"P": [[1, -1], [0, 1]], "cost": GridCost(2)}, "P: has negative weights"),
         ({"P": sparse.csr_array([[1.0, 0], [0, 0]]), "cost": GridCost(2)}, "P: row 1 has no mass"),
         ({"P": sparse.csr_array(np.ones((2, 3))), "cost": GridCost(2)}, "P: expected 2 weights a measure"),
-        ({"P": np.eye(2), "cost": GridCost(2), "gap": 0}, "gap: expected a positive number"),
+        ({"P": np.eye(2), "cost": GridCost(2), "gap": -1}, "gap: expected a number >= 0"),
         ({"P": np.eye(2), "cost": "euclidian"}, "cost: expected one of"),
         ({"P": np.eye(2), "cost": -np.eye(2), "root": True}, "root: the least cost is -1"),
         ({"P": [np.ones((2, 2)), np.ones((2, 3))], "cost": "euclidean"}, r"P\[1\]: has points with 3 coordinates"),

@@ -114,10 +114,11 @@ def test_permutations_are_optimal(n, d, metric):
 
 
 def test_plans_in_batches():
-    x, y = torch.rand(2, 3, 10, 2), torch.rand(2, 3, 10, 2)
+    x, y = torch.rand(6, 10, 2), torch.rand(6, 10, 2)
     plan = exact_plan(x, y, n_jobs=2)
-    assert plan.i.shape == plan.j.shape == plan.mass.shape == (2, 3, 10)
-    assert torch.equal(plan.j[1, 2], exact_plan(x[1, 2], y[1, 2]).j)
+    assert plan.i.shape == plan.j.shape == plan.mass.shape == (6, 10)
+    assert torch.equal(plan.j[5], exact_plan(x[5], y[5]).j)
+    assert exact_plan(x[:1], y[:1]).j.shape == (1, 10)
 
 
 def test_plans_of_weights():
@@ -145,6 +146,8 @@ def test_one_solver_or_the_other(monkeypatch):
     ("arguments", "what"),
     [
         ((torch.rand(3), torch.rand(3, 2)), "x: expected points"),
+        ((torch.rand(4, 3, 8, 8), torch.rand(4, 3, 8, 8)), r"x: .*images are points after x\.flatten\(1\)"),
+        ((torch.rand(4, 192), torch.rand(4, 3, 8, 8)), r"y: .*images are points after y\.flatten\(1\)"),
         ((torch.rand(3, 2), torch.rand(3, 1)), "y: expected shape"),
         ((torch.rand(2, 3, 2), torch.rand(3, 2)), "y: expected shape"),
         ((torch.rand(3, 2), torch.rand(3, 2), torch.ones(2)), "p: expected shape"),

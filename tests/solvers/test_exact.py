@@ -307,6 +307,7 @@ def test_a_certified_gap():
     result = solve_batch(pair.p, pair.q, pair.cost, gap=1e-2)
     assert set(result.status) <= {"gap reached", "optimal"}
     assert (result.gap <= 1e-2).all()
+    assert set(solve_batch(pair.p, pair.q, pair.cost, gap=0).status) == {"optimal"}
     W = [dense_value(p, q, pair.cost.matrix()) for p, q in zip(pair.p, pair.q, strict=True)]
     assert (np.abs(result.value / W - 1) <= 1e-2).all()
 
@@ -314,7 +315,7 @@ def test_a_certified_gap():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"gap": 0.0}, ValueError, "gap: expected a positive number"),
+        ({"gap": -1e-9}, ValueError, "gap: expected a number >= 0"),
         ({"gap": "small"}, TypeError, "gap: expected a number"),
         ({"gap": 1e-2, "method": "gibbs"}, ValueError, "gap: the sampler's estimate has no gap"),
         ({"schedule": [1.0]}, ValueError, "schedule: is an option of the sampler; expected method='gibbs'"),

@@ -69,6 +69,9 @@ def test_representations(many):
         f"value {one.value:.6g} (optimal), bounds {one.lower_bound:.6g} <= W <= {one.upper_bound:.6g}, size 162 x 162"
     )
     assert expected in repr(one)
+    estimate = solve(pair.p[0], pair.q[0], pair.cost, method="gibbs", n_sweeps=20)
+    assert "(estimate), bounds computed when read, size" in repr(estimate)
+    assert f"bounds {estimate.lower_bound:.6g} <= W <= {estimate.upper_bound:.6g}, size" in repr(estimate)
     assert "<th>value</th>" in one._repr_html_()
     assert "&lt;= W" in one._repr_html_()
 

@@ -100,10 +100,11 @@ def test_time_is_a_warning_and_the_bounds_hold():
     rng = np.random.default_rng(0)
     p, q, M = rng.random(700), rng.random(700), rng.random((700, 700))
     p, q = p / p.sum(), q / q.sum()
-    with pytest.warns(ConvergenceWarning, match=r"1 of 1 problems ended with an open gap.*Allow more time"):
+    with pytest.warns(ConvergenceWarning, match=r"1 of 1 problems ended with an open gap.*Allow more time") as warned:
         early = solve(p, q, M, max_seconds=1e-9)
     best = solve(p, q, M)
     assert early.status == "budget spent"
+    assert f"the largest is {early.gap:.1e} of the value" in str(warned[0].message)
     assert early.lower_bound <= best.value <= early.upper_bound == pytest.approx(early.value)
     np.testing.assert_allclose(early.plan.sum(axis=1), p, rtol=1e-12)
     assert solve(p, q, M, max_seconds=1e3).value == best.value
@@ -118,6 +119,7 @@ def test_the_time_is_that_of_the_whole_batch(kind):
         result = solve_batch(P, P[::-1], clouds if kind == "costs" else clouds[0], max_seconds=1e-9, n_jobs=2)
     assert [warning.filename for warning in warned] == [__file__]  # one, and it points to the call
     assert set(result.status) == {"budget spent"}
+    assert f"the largest is {result.gap.max():.1e} of the value" in str(warned[0].message)
 
 
 def test_the_sampler_ends_in_time():

@@ -78,7 +78,7 @@ def distances(
     if out.suffix != ".npy":
         raise ValueError(f"--out: expected a name that ends with .npy, got {out}")
     if gap is not None:
-        validation.positive(gap, "--gap")
+        validation.nonnegative(gap, "--gap")
     target = picture or out.with_suffix(".png")
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}

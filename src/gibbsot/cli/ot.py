@@ -135,7 +135,7 @@ def ot(
 def _check_method(method: Method, gap: float | None, sweeps: int | None, seed: int | None) -> None:
     """Raise for options that are wrong, or of the other method."""
     if gap is not None:
-        validation.positive(gap, "--gap")
+        validation.nonnegative(gap, "--gap")
     if sweeps is not None:
         validation.count(sweeps, "--sweeps")
     if seed is not None:

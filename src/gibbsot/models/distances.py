@@ -51,7 +51,7 @@ def distances(
         The cost between the points: a cost, "line", or a metric between the rows of ``feature_vectors`` or the columns
         of P, as for `WassersteinNMF`. For clouds the name of a metric, such as "sqeuclidean".
     gap : float, optional
-        The certified relative gap of each pair; None for the optimum.
+        The certified relative gap of each pair; 0 or None for the optimum.
     root : bool
         Return square roots: with squared distances as the cost, the Wasserstein distance of order two.
     n_jobs : int, optional
@@ -93,7 +93,7 @@ def distances(
     """
     validation.flag(root, "root")
     native.threads(n_jobs)
-    gap = 0.0 if gap is None else validation.positive(gap, "gap")
+    gap = 0.0 if gap is None else validation.nonnegative(gap, "gap")
     first, second, between = _checked(P, Q, cost, feature_vectors)
     least = 0.0 if between is None else between.least()
     if root and least < 0:

@@ -101,7 +101,9 @@ class Options:
                 raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' with it")
         elif self.gap is not None:
             raise ValueError("gap: the sampler's estimate has no gap; expected it with method='exact' only")
-        for name in ("gap", "max_seconds", "max_memory"):
+        if self.gap is not None:
+            validation.nonnegative(self.gap, "gap")
+        for name in ("max_seconds", "max_memory"):
             if (x := getattr(self, name)) is not None:
                 validation.positive(x, name)
         if self.partial and self.normalize:

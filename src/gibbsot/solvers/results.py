@@ -24,6 +24,8 @@ from .solution import PROVED, Solution
 
 Array = NDArray[np.floating]
 
+_WHEN_READ = "computed when read"  # the bounds of an estimate take time, and nothing is computed to show a result
+
 
 class RemovedError(AttributeError, TypeError):
     """An attribute of an earlier version was used."""
@@ -130,16 +132,13 @@ class OTResult:
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return what is shown of a result."""
-        known = self.solved is not None or "_from_sample" in vars(self)  # bounds of an estimate take time
+        known = self.solved is not None or "_from_sample" in vars(self)
+        time = ("time", f"{self.seconds:.3g} s")
         if not self.single:
             rows = [("batch", f"{len(self)} problems of {self._size}"), *_of_batch(self.value, self.status)]
-            if known:
-                rows.append(("largest gap", f"{self.gap.max():.1e}"))
-            return [*rows, ("time", f"{self.seconds:.3g} s")]
-        rows = [("value", f"{self.value:.6g} ({self.status})")]
-        if known:
-            rows.append(("bounds", f"{self.lower_bound:.6g} <= W <= {self.upper_bound:.6g}"))
-        return [*rows, ("size", self._size), ("time", f"{self.seconds:.3g} s")]
+            return [*rows, ("largest gap", f"{self.gap.max():.1e}" if known else _WHEN_READ), time]
+        bounds = f"{self.lower_bound:.6g} <= W <= {self.upper_bound:.6g}" if known else _WHEN_READ
+        return [("value", f"{self.value:.6g} ({self.status})"), ("bounds", bounds), ("size", self._size), time]
 
     def __repr__(self) -> str:
         return _text(self)
@@ -396,9 +395,9 @@ class OTResultList(Sequence["OTResult"]):
     def _rows(self) -> list[tuple[str, str]]:
         """Return what is shown of the results."""
         rows = [("batch", f"{len(self)} problems"), *_of_batch(self.value, self.status)]
-        if all(result.solved is not None for result in self):
-            rows.append(("largest gap", f"{self.gap.max():.1e}"))
-        return [*rows, ("time", f"{self.seconds:.3g} s")]
+        known = all(result.solved is not None for result in self)
+        gap = f"{self.gap.max():.1e}" if known else _WHEN_READ
+        return [*rows, ("largest gap", gap), ("time", f"{self.seconds:.3g} s")]
 
     def __repr__(self) -> str:
         return _text(self)

@@ -74,15 +74,15 @@ def status(lower: float, upper: float, size: float) -> str:
     return "optimal" if upper - lower <= RELATIVE_GAP * abs(upper) + POTENTIAL_GAP * size else "gap open"
 
 
-def warn_of_open_gaps(solutions: list[Solution], stacklevel: int) -> None:
-    """Warn of problems whose gap stays open; the level is counted from here."""
-    open_gaps = [solution for solution in solutions if solution.status not in PROVED]
+def warn_of_open_gaps(solutions: list[Solution], stacklevel: int, gaps: list[float] | None = None) -> None:
+    """Warn of problems whose gap stays open; the level is counted from here. Gaps by other bounds may be given."""
+    open_gaps = [b for b, solution in enumerate(solutions) if solution.status not in PROVED]
     if not open_gaps:
         return
     from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-    worst = max(solution.gap for solution in open_gaps)
-    if any(solution.status == "budget spent" for solution in open_gaps):
+    worst = max(solutions[b].gap if gaps is None else gaps[b] for b in open_gaps)
+    if any(solutions[b].status == "budget spent" for b in open_gaps):
         advice = "Allow more time or memory, or ask for a gap"
     else:
         advice = "Scale or shift the costs so that rounding matters less"

@@ -17,7 +17,7 @@ from ..core.problems import Problem
 from ..sampling.schedules import Schedule
 from .options import Options
 from .results import OTResult, OTResultList
-from .solution import warn_of_open_gaps
+from .solution import PROVED, warn_of_open_gaps
 
 
 def solve(
@@ -50,14 +50,16 @@ def solve(
     Parameters
     ----------
     p, q : arrays, lists or sparse matrices of m1 and m2 weights, or None
-        The measures, of equal sums; None for uniform weights. On a grid they may have the grid's shape. Sums agree to
-        1e-6, or to ``4 eps m`` for m weights of a coarser precision; a difference is spread proportionally.
+        The measures, of equal sums. None for uniform weights, of the mass of the other measure, or of mass one if both
+        are None. On a grid they may have the grid's shape. Sums agree to 1e-6, or to ``4 eps m`` for m weights of a
+        coarser precision; a difference is spread proportionally.
     cost : Cost or array of shape (m1, m2)
         The cost. Infinite costs forbid pairs.
     method : {"exact", "gibbs"}
         "exact": the optimum. "gibbs": the estimate of the paper's annealed sampler.
     gap : float, optional
-        Stop as soon as the certified relative gap is at most this. With ``method="exact"``.
+        Stop as soon as the certified relative gap is at most this; 0, as None, for the optimum. With
+        ``method="exact"``.
     normalize : bool
         Divide both measures by their sums. By default the value is for the masses given.
     penalty : float, optional
@@ -242,7 +244,10 @@ def _rows(x: Any, name: str, n: int) -> Any:
 
 def _warn(results: list[OTResult]) -> None:
     """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
-    warn_of_open_gaps([solution for result in results for solution in result.solved or []], stacklevel=4)
+    solved = [result for result in results if result.solved is not None]
+    if any(solution.status not in PROVED for result in solved for solution in result.solutions):
+        gaps = np.concatenate([np.atleast_1d(result.gap) for result in solved])  # which the results show
+        warn_of_open_gaps([solution for result in solved for solution in result.solutions], 4, gaps.tolist())
     if any(result.cut for result in results):
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 

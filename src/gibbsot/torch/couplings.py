@@ -21,9 +21,9 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    i, j : tensors of int64, shape (..., k)
+    i, j : tensors of int64, shape (k,) or (B, k)
         Indices of the points of x and of y.
-    mass : tensor of shape (..., k)
+    mass : tensor of shape (k,) or (B, k)
         What is moved from x_i to y_j; the masses of a plan sum to one. Where plans have fewer entries than others, the
         last ones are zero.
     """
@@ -51,9 +51,9 @@ def exact_plan(
 
     Parameters
     ----------
-    x, y : tensors of shape (..., m1, d) and (..., m2, d)
-        The points. More dimensions, such as those of images, have to be flattened.
-    p, q : tensors of shape (..., m1) and (..., m2), optional
+    x, y : tensors of shape (m1, d) and (m2, d), or (B, m1, d) and (B, m2, d) for B pairs of clouds
+        The points. Images are points after ``x.flatten(1)``.
+    p, q : tensors of shape (m1,) and (m2,), or (B, m1) and (B, m2), optional
         The weights, which are divided by their sums; uniform by default.
     metric : {"sqeuclidean", "euclidean"}
         The distance.
@@ -77,8 +77,9 @@ def exact_plan(
     """
     validation.choice(metric, "metric", ("sqeuclidean", "euclidean"))
     for points, name in ((x, "x"), (y, "y")):
-        if checked(points, name).ndim < 2 or 0 in points.shape:
-            raise ValueError(f"{name}: expected points of shape (..., m, d), got {tuple(points.shape)}")
+        if checked(points, name).ndim not in (2, 3) or 0 in points.shape:
+            hint = f"; images are points after {name}.flatten(1)" if points.ndim > 3 else ""
+            raise ValueError(f"{name}: expected points, (m, d) or (B, m, d), got shape {tuple(points.shape)}{hint}")
     if x.shape[-1] != y.shape[-1] or x.shape[:-2] != y.shape[:-2]:
         raise ValueError(f"y: expected shape {(*x.shape[:-2], 'm', x.shape[-1])}, got {tuple(y.shape)}")
     for weights, name, points in ((p, "p", x), (q, "q", y)):
@@ -98,14 +99,11 @@ def exact_plan(
 
     # threads take longer to start than a small problem
     found = [work(0)] if len(X) == 1 else in_threads(work, range(len(X)), n_jobs)
-    if len(found) == 1 and x.ndim == 2:
+    if x.ndim == 2:
         parts: Any = found[0]
     else:
         k = max(len(one[0]) for one in found)
-        parts = tuple(
-            np.stack([np.pad(one[part], (0, k - len(one[part]))) for one in found]).reshape(*x.shape[:-2], k)
-            for part in range(3)
-        )
+        parts = tuple(np.stack([np.pad(one[part], (0, k - len(one[part]))) for one in found]) for part in range(3))
     dtype = torch.promote_types(x.dtype, torch.float32)
     i, j, mass = (torch.from_numpy(part).to(x.device) for part in parts)
     return Plan(i, j, mass.to(dtype))
