@@ -17,6 +17,7 @@ from gibbsot import (
     WassersteinBarycenter,
     barycentric_coordinates,
     distances,
+    mixture_coordinates,
     solve,
 )
 from gibbsot.models import _maps
@@ -117,6 +118,18 @@ def test_digits_between_others(fives, pair, t):
 def test_a_reference_is_its_own_coordinate(fives):
     found = barycentric_coordinates(fives[:3], fives[:4], GridCost((28, 28)), n_jobs=2)
     np.testing.assert_allclose(found, np.eye(3, 4), atol=1e-9)
+
+
+def test_halfway_between_two_shapes():
+    """The example of the guide, by hand: the barycenter is the shape itself, the mixture moves by 1 and by 3."""
+    left, middle, right = (np.eye(9)[[0, 3, 6]] + np.eye(9)[[2, 5, 8]]) / 2
+    references, line = np.stack([left, right]), GridCost(9, spacing=1.0)
+    w, info = barycentric_coordinates(middle[None], references, line, return_info=True)
+    np.testing.assert_allclose(w, [[0.5, 0.5]], atol=1e-12)
+    assert info.residual[0] < 1e-20
+    w = mixture_coordinates(middle[None], references, line)
+    np.testing.assert_allclose(w, [[0.5, 0.5]], atol=1e-12)
+    assert solve(w[0] @ references, middle, line).value == pytest.approx(5.0, rel=1e-12)
 
 
 def test_weights_that_are_not_unique():

@@ -60,8 +60,9 @@ def mixture_coordinates(
     .. math:: \min_w W\Big(\sum_k w_k D_k, \, x\Big)
 
     over weights w. It is a linear programme, which is solved to a certified gap (see ``solvers.linear_programme``), on
-    arcs that the optimal potentials of nonnegative least squares choose. A measure without mass has uniform
-    memberships.
+    arcs that the optimal potentials of nonnegative least squares choose. Where several memberships are optimal, one of
+    them is returned, not that of least norm and without a warning: between two bins at equal distances every w costs
+    the same. A measure without mass has uniform memberships.
 
     Parameters
     ----------
@@ -99,6 +100,10 @@ def mixture_coordinates(
     ------
     ValueError
         If X, the components or a parameter are not valid.
+
+    See Also
+    --------
+    barycentric_coordinates : Weights of Wasserstein barycenters.
 
     Examples
     --------

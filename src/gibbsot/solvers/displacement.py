@@ -111,4 +111,4 @@ def interpolated(plan: Any, cost: Cost, t: float, on_grid: bool) -> Cloud | Arra
         return cloud
     if not isinstance(cost, GridCost) or cost.spacing is None:
         raise ValueError(f"on_grid: {cost!r} has no grid; expected a GridCost, or on_grid=False")
-    return rasterize(*cloud, cost.row_shape, cost.spacing)
+    return rasterize(*cloud, cost.row_shape, cost.spacing).reshape(cost.row_shape)

@@ -251,7 +251,7 @@ class OTResult:
 
         Returns
         -------
-        Cloud or array of shape (m,)
+        Cloud or array of the grid's shape
             Points of shape (k, d) and their k weights; or weights on the grid. A list for a batch.
 
         Raises
