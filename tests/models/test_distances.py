@@ -304,3 +304,34 @@ def test_a_checkpoint_of_clouds(tmp_path):
     clouds[1] = clouds[1] + 1
     with pytest.raises(ValueError, match=r"checkpoint: .* is of other measures"):
         distances(clouds, cost="sqeuclidean", checkpoint=file)
+
+
+def test_a_checkpoint_needs_a_folder(tmp_path):
+    with pytest.raises(ValueError, match=r"checkpoint: there is no folder .*missing; expected a file in one"):
+        distances(measures(3, 16), cost=GridCost((4, 4)), checkpoint=tmp_path / "missing" / "partial.npz")
+
+
+@pytest.mark.parametrize(
+    "P", [[np.arange(3.0), np.arange(4.0)], [[np.ones((3, 2)), np.ones(3)]] * 2, (np.ones((2, 2)) for _ in range(2))]
+)
+def test_neither_rows_nor_clouds(P):
+    with pytest.raises(ValueError, match=r"P: expected measures as rows of one length, or .* a list of clouds"):
+        distances(P, cost="sqeuclidean")
+
+
+def test_clouds_in_an_array_of_objects():
+    clouds = [np.random.default_rng(n).normal(size=(n, 2)) for n in (3, 4, 5)]
+    as_objects = np.empty(3, object)
+    as_objects[:] = clouds
+    expected = distances(clouds, cost="sqeuclidean")
+    np.testing.assert_array_equal(distances(as_objects, cost="sqeuclidean"), expected)
+
+
+def test_clouds_where_rows_are_expected():
+    clouds = [np.ones((3, 2)), np.ones((4, 2))]
+    with pytest.raises(ValueError, match=r"P\[0\]: expected 12 weights a measure, got shape \(3, 2\)"):
+        distances(clouds, cost=GridCost((3, 4)))
+    with pytest.raises(ValueError, match="P: is a path; expected measures, or a list of files"):
+        distances("measures.npy", cost=GridCost((3, 4)))
+    with pytest.raises(ValueError, match="references: expected clouds as in X"):
+        barycentric_coordinates(clouds, np.ones((2, 5)), "sqeuclidean")

@@ -224,6 +224,23 @@ def test_a_metric_of_columns_needs_them_whole(model, tmp_path):
         model.fit(files(measures(9), tmp_path, [4]))
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.ma.masked_less(measures(3), 0.1), "X: has masked entries"),
+        (list(np.ma.masked_less(measures(3), 0.1)), r"X\[0\]: has masked entries"),
+        ([[1, 2, 3], [1, 2]], r"X: has rows of several lengths; expected a rectangular array, got \[2, 3\]"),
+        ("measures.npy", r"X: is a path; expected measures, or a list of files such as \['measures.npy'\]"),
+        (measures(3).reshape(3, 4, 5), "X: has shape .* images are to be flattened"),
+        (list(measures(3).reshape(3, 4, 5)), "expected 5 x 5 as in X; images are to be flattened to rows"),
+    ],
+)
+def test_what_is_no_matrix(name, X, message):
+    with pytest.raises(ValueError, match=message):
+        clone(ESTIMATORS[name]).fit(X)
+
+
 def test_clouds_have_no_neighbours():
     with pytest.raises(ValueError, match="X: looks like clouds"):
         WassersteinNeighbors(1, cost="sqeuclidean").fit([np.ones((3, 2)), np.ones((4, 2))])

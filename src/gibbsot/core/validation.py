@@ -262,8 +262,7 @@ def real(x: Any, name: str) -> Array:
         return x
     if sparse.issparse(x):
         raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
-    if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
-        raise ValueError(f"{name}: has masked entries; expected an array without a mask, see {name}.filled")
+    check_mask(x, name)
     if getattr(x, "requires_grad", False):
         raise TypeError(f"{name}: is a tensor that requires a gradient; use gibbsot.torch, or {name}.detach()")
     if isinstance(x, list | tuple) and any(map(_is_array, set(map(type, x)))):
@@ -277,6 +276,22 @@ def real(x: Any, name: str) -> Array:
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected real numbers, got an array of {array.dtype}")
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def check_mask(x: Any, name: str) -> None:
+    """Refuse masked entries, which NumPy and scikit-learn take for valid ones."""
+    if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
+        raise ValueError(f"{name}: has masked entries; expected an array without a mask, see {name}.filled")
+
+
+def check_array(x: Any, name: str) -> None:
+    """Refuse what scikit-learn would misread, or would refuse without a word of what is expected."""
+    check_mask(x, name)
+    if isinstance(x, list | tuple):
+        for k, row in enumerate(x):
+            check_mask(row, f"{name}[{k}]")
+        if len(sizes := {len(row) for row in x if isinstance(row, list | tuple) or np.ndim(row)}) > 1:
+            raise ValueError(f"{name}: has rows of several lengths; expected a rectangular array, got {sorted(sizes)}")
 
 
 def _is_array(kind: type) -> bool:

@@ -14,14 +14,16 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.startswith("dask.array")
 
 
-def split(X: Any) -> list[Any] | None:
+def split(X: Any, name: str = "X") -> list[Any] | None:
     """Return the sources of the shards if the data come in shards, else None."""
     if is_dask(X):
         if X.ndim != 2:
-            raise ValueError(f"X: expected a Dask array of shape (n, m), got {X.shape}")
+            raise ValueError(f"{name}: expected a Dask array of shape (n, m), got {X.shape}")
         return list(X.rechunk({1: -1}).to_delayed().ravel())
     if isinstance(X, list | tuple) and len(X) and all(_is_source(x) for x in X):
         return list(X)
+    if isinstance(X, str | os.PathLike):
+        raise ValueError(f"{name}: is a path; expected measures, or a list of files such as [{os.fspath(X)!r}]")
     return None
 
 

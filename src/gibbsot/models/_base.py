@@ -90,6 +90,7 @@ def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any
     array or CSR matrix of shape (n, m)
     """
     X = validation.checked_structure(X, "X")  # before scikit-learn reads its indices
+    validation.check_array(X, "X")
     if isinstance(X, np.ndarray) and X.ndim > 2:
         raise ValueError(
             f"X: has shape {X.shape}; expected measures as rows, shape (n, m): images are to be flattened with "

@@ -92,7 +92,11 @@ def feature_cost(
 def square(cost: Cost, size: int) -> Cost:
     """Return a cost after a check that it is finite and between so many bins."""
     if cost.shape != (size, size):
-        raise ValueError(f"cost: is for {cost.shape[0]} x {cost.shape[1]} points; expected {size} x {size} as in X")
+        images = len(cost.row_shape) > 1 and cost.row_shape[-1] == size
+        hint = "; images are to be flattened to rows" if images else ""
+        raise ValueError(
+            f"cost: is for {cost.shape[0]} x {cost.shape[1]} points; expected {size} x {size} as in X{hint}"
+        )
     if not cost.finite:
         raise ValueError("cost: has infinite costs; expected finite ones, as a model may put weight anywhere")
     return cost

@@ -50,8 +50,8 @@ def squared_points(cost: Cost) -> Array:
     if isinstance(cost, PointCost) and cost.metric == "sqeuclidean" and cost.symmetric():
         return np.asarray(cost.X, np.float64)
     raise ValueError(
-        f"cost: got {cost!r}; transport maps need squared Euclidean distances: a GridCost with power=2, or a "
-        "PointCost with metric='sqeuclidean'"
+        f"cost: got {cost!r}; transport maps need squared Euclidean distances: a GridCost with power=2, a "
+        "PointCost with metric='sqeuclidean', or 'sqeuclidean' with feature_vectors"
     )
 
 

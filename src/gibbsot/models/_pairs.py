@@ -50,6 +50,8 @@ class Values:
         self.gaps: list[float] = []
         self._path, self._identity = None if path is None else Path(path), identity
         self._next = time.monotonic() + _SECONDS
+        if self._path is not None and not self._path.parent.is_dir():
+            raise ValueError(f"checkpoint: there is no folder {self._path.parent}; expected a file in one")
         if self._path is None or not self._path.exists():
             return
         saved = npz.load(self._path, schemas.DISTANCES)

@@ -177,8 +177,8 @@ def are_clouds(x: Any, cost: Any) -> bool:
     """Tell whether measures have points of their own: arrays of points or pairs of points and weights, and a metric."""
     if not (isinstance(cost, str) and _costs.is_metric(cost)):
         return False
-    if isinstance(x, np.ndarray) and x.dtype != object:
-        return x.ndim == 3
+    if isinstance(x, np.ndarray):
+        return x.ndim == 3 if x.dtype != object else x.ndim == 1 and all(map(_is_cloud, x))
     return isinstance(x, list | tuple) and len(x) > 0 and all(map(_is_cloud, x))
 
 
@@ -244,7 +244,7 @@ def batches(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Batche
     Batches
         Of Rows.
     """
-    parts = _shards(x, shape)
+    parts = _shards(x, name, shape)
     if parts is None:
         whole = _rows(x, name, size, shape)
         return Batches([whole], [len(whole)])
@@ -259,7 +259,7 @@ def batches(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Batche
 
 def rows(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Rows:
     """Return all rows of `batches`, whose arguments it has, in memory."""
-    parts = _shards(x, shape)
+    parts = _shards(x, name, shape)
     if parts is None:
         return _rows(x, name, size, shape)
     found = joined([_shard(part, f"{name}[{k}]", size).weights for k, part in enumerate(parts)])
@@ -273,10 +273,10 @@ def _check_any(n: int, name: str) -> None:
         raise ValueError(f"{name}: is empty; expected measures")
 
 
-def _shards(x: Any, shape: tuple[int, ...]) -> list[Any] | None:
+def _shards(x: Any, name: str, shape: tuple[int, ...]) -> list[Any] | None:
     """Return the sources of shards, None if there are none; a list of images is not one of shards."""
     images = len(shape) > 1 and isinstance(x, list | tuple) and all(np.shape(one) == shape for one in x)
-    return None if images else sources.split(x)
+    return None if images else sources.split(x, name)
 
 
 def with_mass(batch: Any) -> tuple[NDArray[np.intp], Rows]:
@@ -303,19 +303,27 @@ def _rows(x: Any, name: str, size: int, shape: tuple[int, ...]) -> Rows:
 
 def _shard(source: Any, name: str, size: int) -> Rows:
     """Return checked rows of weights of a shard, each with mass; there may be none."""
-    found = sources.read(source, name)
-    if found.shape[1] != size:
-        raise ValueError(f"{name}: expected {size} weights a measure, got shape {found.shape}")
+    matrix = sources.load(source)
+    if matrix.ndim != 2 or matrix.shape[1] != size:  # first: what looks like a shard may be a cloud
+        raise ValueError(f"{name}: expected {size} weights a measure, got shape {matrix.shape}")
+    found = validation.rows(matrix, name)
     validation.check_weights(found, name)
     return Rows(found)
 
 
-def cost_of(cost: Any, x: Any, feature_vectors: Any, depth: int = 4) -> Cost:
-    """Return the cost between the points of rows; a cost given as such may be rectangular."""
+def cost_of(cost: Any, x: Any, name: str, feature_vectors: Any, depth: int) -> Cost:
+    """Return the cost between the points of rows of some name; a cost given as such may be rectangular."""
     if cost is None or isinstance(cost, str) or callable(cost):
-        parts = sources.split(x)
+        parts = sources.split(x, name)
         first = x if parts is None else sources.load(parts[0])
-        return _costs.feature_cost(cost, int(np.shape(first)[-1]), feature_vectors, x, depth)
+        try:
+            size = int(np.shape(first)[-1])
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"{name}: expected measures as rows of one length, or for the name of a metric a list of clouds: "
+                "arrays of points of shape (m, d), or tuples of points and weights"
+            ) from None
+        return _costs.feature_cost(cost, size, feature_vectors, x, depth)
     _costs.check(cost, feature_vectors)
     return as_cost(cost)
 

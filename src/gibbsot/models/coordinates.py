@@ -169,11 +169,13 @@ def barycentric_coordinates(
 def _checked(X: Any, references: Any, cost: Any, vectors: Any) -> tuple[_sets.Batches, _sets.Measures, Cost | None]:
     """Return measures in batches, the references, and the cost between their points, None for clouds."""
     if vectors is None and isinstance(cost, str) and cost == "sqeuclidean" and _sets.are_clouds(X, cost):
+        if not _sets.are_clouds(references, cost):
+            raise ValueError("references: expected clouds as in X: arrays of points, or pairs of points and weights")
         first, second = _sets.clouds(X, "X", cost), _sets.clouds(references, "references", cost)
         if (d := second.points[0].shape[1]) != (expected := first.points[0].shape[1]):
             raise ValueError(f"references: have points with {d} coordinates; expected {expected} as in X")
         return _sets.Batches([first], [len(first)]), second, None
-    between = _sets.cost_of(cost, X, vectors, depth=5)
+    between = _sets.cost_of(cost, X, "X", vectors, depth=5)
     _maps.squared_points(between)
     m, shape = between.shape[0], between.row_shape
     return _sets.batches(X, "X", m, shape), _sets.rows(references, "references", m, shape), between

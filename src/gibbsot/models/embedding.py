@@ -146,7 +146,7 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
         array of shape (n, k * d)
             A Dask array if X is one.
         """
-        found = self._fit(X)
+        found = self._fit(X, depth=7)  # beyond set_output
         return self._lazy(X) if sources.is_dask(X) else self._embed(found)
 
     def _fit(self, X: Any, depth: int = 6) -> _sets.Batches:
@@ -173,7 +173,7 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
         self._n_features_out = self.reference_.points.size
         return found
 
-    def _read(self, X: Any, depth: int = 6) -> _sets.Batches:
+    def _read(self, X: Any, depth: int = 7) -> _sets.Batches:
         """Return measures to embed, of the kind of the fit."""
         if self.cost_ is not None:
             return _base.batches(self, X, depth=depth)
@@ -295,7 +295,7 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
         -------
         array of shape (n, m), or list of Cloud
             On a grid weights, where the mass of a point is shared by the nearest points of the grid in proportion to
-            the area; elsewhere points and weights.
+            the area, and what leaves the grid stays at its boundary; elsewhere points and weights.
         """
         moved = self.reference_.points + self.fields(Z)
         if not isinstance(self.cost_, GridCost) or self.cost_.spacing is None:

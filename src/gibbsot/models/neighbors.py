@@ -302,7 +302,7 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
         """Return the queries, by default the measures of the fit."""
         if X is None:
             return _sets.Batches([self._measures.weights], [len(self._measures)])
-        return _base.batches(self, X)
+        return _base.batches(self, X, depth=6)
 
     def _searches(self, queries: _sets.Batches, own: bool) -> Iterator[tuple[NDArray[np.intp], _Search]]:
         """Yield the numbers of some queries and the search for their neighbours, which the caller runs."""

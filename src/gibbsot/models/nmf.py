@@ -386,7 +386,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
         if sources.is_dask(X):
             return _base.map_dask(self, X, solver, len(self.components_))
         run = Run(**solver.limits)
-        parts = [solver.solve(batch, run) for batch in _base.batches(self, X)]
+        parts = [solver.solve(batch, run) for batch in _base.batches(self, X, depth=6)]  # beyond set_output
         W, open_gaps = np.concatenate([part for part, _ in parts]), [each for _, some in parts for each in some]
         if open_gaps:
             warnings.warn(solver.describe(open_gaps), ConvergenceWarning, stacklevel=3)  # beyond set_output
