@@ -120,6 +120,23 @@ def test_printed_tables_become_markdown():
     assert measurements.table_of(found, "ratio")[1] == {"what": "grids", "ratio": "2"}
 
 
+def test_columns_and_numbers_are_readable():
+    table = Table("what", "times", "ratio")
+    table.add_row("a name of several words", "0.00012 s", "1.46e+04")
+    console = Console(width=36, file=StringIO())
+    console.print(table)
+    rows = measurements.table_of(measurements.to_markdown(console.file.getvalue()), "ratio")
+    assert rows == [{"what": "a name of several words", "times": "120 us", "ratio": "14,600"}]
+    printed = f"{'what':20}{'ours':>11}{'emd2':>11}{'ratio':>8}  remarks\n"
+    printed += f"{'dense 10 x 10':20}{4.87e-05:9.3g} s{0.0001:9.3g} s{2.06:8.3g}  random costs\n"
+    printed += f"{'grid 64^2, power 1':20}{0.836:9.3g} s{'':19}  \nfaces are left out: no network\n"
+    assert measurements.to_markdown(printed) == (
+        "| what | ours | emd2 | ratio | remarks |\n| --- | --- | --- | --- | --- |\n"
+        "| dense 10 x 10 | 48.7 us | 100 us | 2.06 | random costs |\n| grid 64^2, power 1 | 836 ms |  |  |  |\n\n"
+        "faces are left out\n"
+    )
+
+
 def test_the_table_of_readme_is_that_of_the_measurement(monkeypatch, tmp_path):
     before = (ROOT / "README.md").read_text(encoding="utf-8")
     (tmp_path / "README.md").write_text(re.sub(r"(<!-- solve -->).*(<!-- end -->)", r"\1\n\2", before, flags=re.DOTALL))

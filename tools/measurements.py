@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ def to_markdown(printed: str) -> str:
     def end_of_text(title: bool = False) -> None:
         last = plain.pop().strip() if title and plain and plain[-1].startswith(" ") else ""  # it is centred
         if any(line.strip() for line in plain):
-            parts.append("```text\n" + "\n".join(line.rstrip() for line in plain).strip("\n") + "\n```\n")
+            parts.append(_block([line.rstrip() for line in plain]))
         if last:
             parts.append(f"**{last}**\n")
         plain.clear()
@@ -83,7 +84,10 @@ def to_markdown(printed: str) -> str:
                 parts.append("\n".join(rows) + "\n")
                 rows.clear()
         elif line[:1] in "┃│" and line:
-            cells = [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
+            cells = [_readable(cell.strip()) for cell in re.split("[┃│]", line)[1:-1]]
+            if line[0] == "│" and cells[0] and not any(cells[1:]):  # the rest of a long name
+                rows[-1] = rows[-1].replace(" |", f" {cells[0]} |", 1)
+                continue
             rows.append(f"| {' | '.join(cells)} |")
             if line[0] == "┃":
                 rows.append("|---" * len(cells) + "|")
@@ -91,6 +95,34 @@ def to_markdown(printed: str) -> str:
             plain.append(line)
     end_of_text()
     return "\n".join(parts)
+
+
+def _block(lines: list[str]) -> str:
+    """Return lines as a block of text, or as a table if the first ones are names of columns and the last "remarks"."""
+    header = lines[0].split()
+    if header[-1:] != ["remarks"]:
+        return "```text\n" + "\n".join(lines).strip("\n") + "\n```\n"
+    ends = [found.end() for found in re.finditer(r"\S+", lines[0])][1:-1]  # of the numbers, which are aligned right
+    rows, notes = [header, ["---"] * len(header)], []
+    for line in filter(None, lines[1:]):
+        if found := re.fullmatch(r"(.*\S)\s{2,}(\S+ s)", line[: ends[0]]):
+            numbers = [found[2], *(line[a:b].strip() for a, b in pairwise(ends))]
+            rows.append([found[1], *map(_readable, numbers), line[ends[-1] :].strip()])
+        else:
+            notes.append(line.partition(":")[0])  # such as data that are left out, without the reason
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n\n".join([table, "; ".join(notes)]).strip() + "\n"
+
+
+def _readable(cell: str) -> str:
+    """Return a number without exponent, and seconds in the unit that suits them."""
+    if re.fullmatch(r"-?[0-9.]+e\+[0-9]+", cell):
+        return f"{float(cell):,.0f}"
+    if found := re.fullmatch(r"(-?[0-9.]+(?:e-[0-9]+)?) s", cell):
+        seconds = float(found[1])
+        scale, unit = next((each for each in ((1, "s"), (1e3, "ms")) if abs(seconds) * each[0] >= 1), (1e6, "us"))
+        return cell if unit == "s" else f"{seconds * scale:.3g} {unit}"
+    return cell
 
 
 def measure(name: str, note: str) -> None:
@@ -155,8 +187,10 @@ def write_readme() -> None:
         # of grids, whose sizes are squares, the nearest
         chosen = [min((abs(_number(row["points"]) - n), k) for k, row in enumerate(of_kind))[1] for n in sizes]
         found = [of_kind[k] for k in chosen]
-        ratios = " | ".join(_two_digits(float(row["emd2 / solve"])) for row in found)
-        times = " | ".join(f"{_two_digits(float(found[-1][key]) / 1000)} s" for key in ("solve ms", "emd2 ms"))
+        ratios = " | ".join(_two_digits(_number(row["emd2 / solve"])) for row in found)
+        times = " | ".join(
+            f"{_two_digits(float(found[-1][key].replace(',', '')) / 1000)} s" for key in ("solve ms", "emd2 ms")
+        )
         lines.append(f"| {label} | {ratios} | {times} |")
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
@@ -169,8 +203,8 @@ def write_readme() -> None:
     readme.write_text(text, encoding="utf-8")
 
 
-def _number(text: str) -> int:
-    return int(text.replace(",", ""))
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 def _two_digits(x: float) -> str:
