@@ -158,7 +158,9 @@ def _last(fit: Fit) -> float:
 
 def draw(fits: Mapping[str, Fit]) -> Figure:
     """Draw the exact costs over epochs and over CPU seconds."""
-    figure = plots.new_figure(10, 3.8)
+    figure = plots.new_figure(10, 3.8)  # says how to install matplotlib
+    from matplotlib.ticker import LogLocator
+
     axes = figure.subplots(1, 2, sharey=True)
     for ax, field, name in zip(axes, ("epoch", "seconds"), ("epochs", "CPU seconds"), strict=True):
         for method, each in fits.items():
@@ -166,6 +168,10 @@ def draw(fits: Mapping[str, Fit]) -> Figure:
             x, y = ([getattr(point, key) for point in each.curve[:-1]] for key in (field, "cost"))
             ax.loglog(x, np.multiply(1e3, y), color=colour, linestyle=style, label=method)
         ax.set_xlabel(name)
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        ax.yaxis.set_minor_formatter("{x:g}")
     axes[0].set_ylabel("exact mean cost x 1000")
     plots.legend_below(figure)
     plots.hide_spines(axes)

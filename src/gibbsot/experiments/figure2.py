@@ -102,8 +102,8 @@ def run(run: Run) -> Outcome:
         "figure2",
         "Plans at a given number of iterations",
         "Exact plan in green, approximations in pink: how sharp they are, and after how many iterations they coincide. "
-        "Numbers: the relative excess cost of the plan rounded to a coupling, and its total variation distance from "
-        "the exact plan.",
+        "Rows are numbers of iterations. Numbers: the relative excess cost of the plan rounded to a coupling, and TV, "
+        "its total variation distance from the exact plan.",
         _claims(cells, tuned),
         [run.picture("figure2", _draw(cells, optimum.plan))],
         [run.table("figure2", header, rows), run.record("figure2", settings)],

@@ -19,7 +19,11 @@ _SYMBOLS = (
     "W is the optimal transport cost of a problem and z = (g, h) a sample of its dual; U and L are the c-transforms of "
     "the sample (g lies below U, h above L), and V(z) is the dual value that it gives. T is the temperature of the "
     "sampler, calT(z) the paper&rsquo;s bound of it, &tau; the lag of its mixing test, K the number of components of "
-    "NMF and, under Bounds, a deviation. A sweep draws all of g and h once."
+    "NMF and, under Bounds, a deviation. A sweep draws all of g and h once. IBP c/N are iterative Bregman projections "
+    "(Sinkhorn) with the regularisation c/N for N points, and B-ADMM is the Bregman ADMM with the penalty rho; M is "
+    "the matrix of costs. Under Bounds r is V(z) less its expected increments, a martingale with the start r1; in each "
+    "half step of N sweeps it falls by C T at most and seldom rises by much more than D, a bounds these steps, m is "
+    "the number of points and eps a probability."
 )
 _SHOWN = 12  # rows of a table in the page; longer ones are only linked
 

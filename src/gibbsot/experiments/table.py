@@ -67,7 +67,7 @@ def run(run: Run) -> Outcome:
         "the paper's, 3.3 GHz Core i5",
         "the paper's algorithm here",
         "our default",
-        "sweeps an image, paper's algorithm",
+        "number of sweeps an image, paper's algorithm",
         "POT's network simplex for every image",
         "our exact solver for every image",
     )
