@@ -200,7 +200,7 @@ def main() -> None:
             empty_epoch(client, X, 3)
             empty[many] = empty_epoch(client, X)
     verdict = "[green]yes" if same and also else "[red]no"
-    table.add_row("bit-identical in this process and on workers", "", "", "", "", "", verdict)
+    table.add_row("bit-identical in this process and on workers", "", "", verdict, "", "", "")
     console.print(table)
 
     # neither time can be negative

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import doctest
 import importlib.util
+import inspect
+import pkgutil
 import re
 import zlib
 from io import StringIO
@@ -45,6 +49,50 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
         pytest.skip("hundreds of images are for the compiled kernels")
     monkeypatch.chdir(tmp_path)
     run_page.run(page)
+
+
+def api_objects():
+    """Yield the names of the API pages, with their objects and the methods of classes."""
+    module = ""
+    for line in (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith(".. currentmodule:: "):
+            module = line.split()[-1]
+        elif found := re.fullmatch(r"   ([A-Za-z][\w.]*)", line):
+            name = f"{module}.{found[1]}"
+            try:
+                obj = pkgutil.resolve_name(name)
+            except ImportError:  # an extra that is not installed
+                continue
+            yield name, obj
+            for member in vars(obj) if inspect.isclass(obj) else ():
+                if not member.startswith("_"):
+                    yield f"{name}.{member}", getattr(obj, member)
+
+
+def names_without_import(source):
+    """Return the names that code uses and neither binds nor imports."""
+    names = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)} | set(dir(builtins))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+    return {node.id for node in names} - bound
+
+
+def test_the_examples_of_the_api_import_what_they_use():
+    assert names_without_import("import a.b\nc = [x for x in a]\nd = c + e") == {"e"}
+    found, examples = {}, 0
+    for name, obj in api_objects():
+        source = "".join(example.source for example in doctest.DocTestParser().get_examples(inspect.getdoc(obj) or ""))
+        examples += bool(source)
+        if missing := names_without_import(source):
+            found[name] = missing
+    assert not found
+    assert examples >= 70
 
 
 @pytest.mark.parametrize("file", ["CITATION.cff", "conda/recipe.yaml"])
@@ -104,9 +152,9 @@ def test_every_measurement_has_its_file_and_is_on_its_pages():
 
 
 def test_printed_tables_become_markdown():
-    table = Table("what", "ratio", title="times")
-    table.add_row("dense", "1.5")
-    table.add_row("grids", "2")
+    table = Table("what", "ratio", "target", "", title="times")  # the last two are for developers
+    table.add_row("dense", "1.5", "1", "yes")
+    table.add_row("grids", "2", "", "")
     console = Console(width=60, file=StringIO())
     for each in ("two kinds", table, "worst: 1.5"):
         console.print(each)

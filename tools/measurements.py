@@ -43,6 +43,7 @@ MEASUREMENTS = {
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
     "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),
     "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",)),
+    "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",)),
     "scaling": Measurement("benchmarks/scaling.py", ("scaling",)),
     "stream": Measurement("benchmarks/stream.py", ("scaling",)),
     "topics": Measurement("examples/topics.py", ("guides/topics",)),
@@ -66,7 +67,7 @@ def to_markdown(printed: str) -> str:
     """Return printed text as Markdown: tables of rich as tables with their titles, other text as blocks."""
     parts: list[str] = []
     plain: list[str] = []
-    rows: list[str] = []
+    rows: list[list[str]] = []
 
     def end_of_text(title: bool = False) -> None:
         last = plain.pop().strip() if title and plain and plain[-1].startswith(" ") else ""  # it is centred
@@ -81,16 +82,15 @@ def to_markdown(printed: str) -> str:
             if line[0] == "┏":
                 end_of_text(title=True)
             elif line[0] == "└":
-                parts.append("\n".join(rows) + "\n")
+                head, *body = [f"| {' | '.join(row)} |" for row in _without_targets(rows)]
+                parts.append("\n".join([head, "|---" * (head.count("|") - 1) + "|", *body]) + "\n")
                 rows.clear()
         elif line[:1] in "┃│" and line:
             cells = [_readable(cell.strip()) for cell in re.split("[┃│]", line)[1:-1]]
             if line[0] == "│" and cells[0] and not any(cells[1:]):  # the rest of a long name
-                rows[-1] = rows[-1].replace(" |", f" {cells[0]} |", 1)
+                rows[-1][0] += f" {cells[0]}"
                 continue
-            rows.append(f"| {' | '.join(cells)} |")
-            if line[0] == "┃":
-                rows.append("|---" * len(cells) + "|")
+            rows.append(cells)
         else:
             plain.append(line)
     end_of_text()
@@ -123,6 +123,14 @@ def _readable(cell: str) -> str:
         scale, unit = next((each for each in ((1, "s"), (1e3, "ms")) if abs(seconds) * each[0] >= 1), (1e6, "us"))
         return cell if unit == "s" else f"{seconds * scale:.3g} {unit}"
     return cell
+
+
+def _without_targets(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows of a table without the column of targets and the next, which says whether they are met."""
+    if "target" not in rows[0]:
+        return rows
+    k = rows[0].index("target")
+    return [row[:k] + row[k + 2 :] for row in rows]
 
 
 def measure(name: str, note: str) -> None:

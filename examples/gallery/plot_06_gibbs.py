@@ -25,7 +25,7 @@ V = chain.history[~np.isnan(chain.history)]
 ax.semilogx(np.arange(1, len(V) + 1), V / exact.value, color="tab:blue", label="V(z)")
 ax.axhline(1, color="0.4", lw=1, label="W")
 ax.axhspan(chain.lower_bound / exact.value, chain.upper_bound / exact.value, color="tab:orange", alpha=0.3,
-           label="certified bounds at the end")  # fmt: skip
+           label=f"certified bounds at the end, gap {chain.gap:.0e}")  # fmt: skip
 ax.set(xlabel="sweep", ylabel="relative to W", ylim=(0, 2))
 ax.legend(frameon=False)
 fig.tight_layout()

@@ -21,12 +21,14 @@ between = np.linalg.norm(positions[:, None] - positions, axis=2)
 model = gibbsot.WassersteinClassifier(between, random_state=0).fit(X, noisy)
 
 # %%
-# The predicted histogram over labels at three places: mass sits on labels near the place.
+# The predicted histogram over labels at three places. A red cross is the place, a circle a label; its area is the
+# probability of the label. Mass sits on labels near the place.
 places = np.array([[-1.5, 1.0], [0.0, 0.0], [1.5, -1.0]])
 fig, axes = plt.subplots(1, 3, figsize=(9, 3.2), sharex=True, sharey=True)
 for ax, place, histogram in zip(axes, places, model.predict_proba(places), strict=True):
     ax.scatter(*positions.T, s=20 + 1500 * histogram, color="tab:blue", alpha=0.6)
     ax.plot(*place, "x", color="tab:red", ms=10, mew=2)
+    ax.set_title(f"at ({place[0]:g}, {place[1]:g})")
     ax.set_xticks([])
     ax.set_yticks([])
     ax.set_aspect("equal")

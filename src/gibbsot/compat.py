@@ -65,6 +65,7 @@ def emd(
 
     Examples
     --------
+    >>> from gibbsot.compat import emd
     >>> from gibbsot import coulomb
     >>> emd([], [], coulomb([0.0, 0.5, 1.0, 1.5]).matrix())
     array([[0.  , 0.  , 0.25, 0.  ],
@@ -109,6 +110,7 @@ def emd2(
 
     Examples
     --------
+    >>> from gibbsot.compat import emd2
     >>> from gibbsot import coulomb
     >>> emd2([], [], coulomb([0.0, 0.5, 1.0, 1.5]).matrix())
     1.0
@@ -223,6 +225,8 @@ def solve(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from gibbsot.compat import solve
     >>> M = np.array([[0.0, 5.0], [5.0, 0.0]])
     >>> solve(M, np.array([0.5, 0.5]), np.array([0.25, 0.75])).value
     1.25
@@ -292,6 +296,8 @@ def solve_sample(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from gibbsot.compat import solve_sample
     >>> solve_sample(np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 1.0]])).value
     1.0
     """

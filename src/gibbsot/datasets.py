@@ -61,6 +61,7 @@ def two_modes(n: int = 128) -> Pair:
 
     Examples
     --------
+    >>> from gibbsot.datasets import two_modes
     >>> p, q, cost = two_modes()
     >>> p.shape, cost.shape
     ((128,), (128, 128))
@@ -96,6 +97,7 @@ def coulomb_uniform(n: int = 128) -> Pair:
 
     Examples
     --------
+    >>> from gibbsot.datasets import coulomb_uniform
     >>> p, q, cost = coulomb_uniform(4)
     >>> float(cost.at(0, 2)), float(cost.at(1, 1))
     (2.0, inf)
@@ -122,6 +124,7 @@ def mnist_fives(n: int = 200) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> from gibbsot.datasets import mnist_fives
     >>> mnist_fives(20).shape
     (20, 784)
     """
@@ -147,6 +150,7 @@ def digits(label: int | None = None) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> from gibbsot.datasets import digits
     >>> digits().shape, digits(5).shape
     ((1797, 64), (182, 64))
     """

@@ -76,6 +76,7 @@ def top_words(model: Any, vocabulary: ArrayLike, n_words: int = 10) -> NDArray[n
 
     Examples
     --------
+    >>> from gibbsot.topics import top_words
     >>> top_words([[0.1, 0.6, 0.3], [0.9, 0.0, 0.1]], ["apple", "boat", "car"], 2)
     array([['boat', 'car'],
            ['apple', 'car']], dtype='<U5')
@@ -107,6 +108,7 @@ def topic_table(model: Any, vocabulary: ArrayLike, n_words: int = 10, membership
 
     Examples
     --------
+    >>> from gibbsot.topics import topic_table
     >>> topic_table([[0.1, 0.6, 0.3], [0.9, 0.0, 0.1]], ["apple", "boat", "car"], 2, memberships=[[1, 1], [0, 2]])
       0   25%  boat car
       1   75%  apple car
@@ -154,6 +156,7 @@ def coherence(model: Any, X: Any, n_words: int = 10) -> Array:
 
     Examples
     --------
+    >>> from gibbsot.topics import coherence
     >>> coherence([[0.6, 0.4, 0.0], [0.0, 0.5, 0.5]], [[1, 1, 0], [2, 1, 0], [0, 0, 3], [0, 0, 1]], 2)
     array([ 1., -1.])
     """
@@ -197,6 +200,7 @@ def ldavis(model: Any, X: Any, vocabulary: ArrayLike, memberships: Any = None) -
 
     Examples
     --------
+    >>> from gibbsot.topics import ldavis
     >>> sorted(ldavis([[0.1, 0.9], [0.8, 0.2]], [[1, 3], [2, 0]], ["a", "b"], memberships=[[1, 0], [0, 1]]))
     ['doc_lengths', 'doc_topic_dists', 'term_frequency', 'topic_term_dists', 'vocab']
     """

@@ -151,6 +151,7 @@ def problem(
 
     Examples
     --------
+    >>> from gibbsot import problem
     >>> pair = problem([[2, 2], [1, 3]], [4, 0], [[0, 1], [1, 0]])
     >>> pair.p, pair.mass
     (array([[0.5 , 0.5 ],

@@ -64,6 +64,8 @@ def array(path: Source, key: str | None = None) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from gibbsot.io.readers import array
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(folder + "/a.npy", [1, 2])

@@ -133,6 +133,7 @@ def shrink(images: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> from gibbsot.datasets import shrink
     >>> shrink([[[0, 2, 4], [0, 2, 4]]], (1, 3))
     array([[[0., 2., 4.]]])
     """

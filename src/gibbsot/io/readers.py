@@ -111,6 +111,8 @@ def measure(
 
     Examples
     --------
+    >>> from pathlib import Path
+    >>> from gibbsot.io.readers import measure
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "a.csv")
@@ -193,6 +195,8 @@ def collection(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from gibbsot.io.readers import collection
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(folder + "/a.npy", np.ones((5, 4, 3)))

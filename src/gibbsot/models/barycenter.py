@@ -104,6 +104,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
 
     Examples
     --------
+    >>> from gibbsot import WassersteinBarycenter
     >>> import numpy as np
     >>> x = np.arange(20)
     >>> bumps = np.exp(-((x - np.array([[5], [13]])) ** 2) / 4)

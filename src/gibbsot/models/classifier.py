@@ -126,6 +126,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
 
     Examples
     --------
+    >>> from gibbsot import WassersteinClassifier
     >>> import numpy as np
     >>> x = np.linspace(0, 1, 60)[:, None]
     >>> sizes = np.repeat(["1 small", "2 medium", "3 large"], 20)

@@ -128,7 +128,7 @@ def barycentric_coordinates(
 
     Examples
     --------
-    >>> from gibbsot import GridCost
+    >>> from gibbsot import GridCost, barycentric_coordinates
     >>> references = [[1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]]
     >>> barycentric_coordinates([[0, 1, 1, 0, 0, 0]], references, GridCost(6)).round(9)
     array([[0.75, 0.25]])

@@ -82,7 +82,7 @@ def distances(
 
     Examples
     --------
-    >>> from gibbsot import GridCost
+    >>> from gibbsot import GridCost, distances
     >>> distances([[1, 0, 0], [0, 1, 1], [0, 0, 2]], cost=GridCost(3, spacing=1.0))
     array([[0. , 2.5, 4. ],
            [2.5, 0. , 0.5],

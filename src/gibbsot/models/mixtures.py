@@ -107,6 +107,7 @@ def mixture_coordinates(
 
     Examples
     --------
+    >>> from gibbsot import mixture_coordinates
     >>> import numpy as np
     >>> mixture_coordinates([[4.0, 0.0, 1.0]], np.eye(3), "line").round(1)
     array([[0.8, 0. , 0.2]])

@@ -48,7 +48,8 @@ def components(
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> import numpy as np
+    >>> from gibbsot.plots import components, new_figure
     >>> components(new_figure(4, 3), np.eye(6), (2, 3))
     """
     tiles = _tiles(images, shape, "images")
@@ -79,7 +80,8 @@ def profiles(figure: Figure, rows: ArrayLike, *, numbers: Sequence[int] | None =
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> import numpy as np
+    >>> from gibbsot.plots import new_figure, profiles
     >>> profiles(new_figure(4, 3), np.eye(6))
     """
     weights = validation.real(rows, "rows")
@@ -126,7 +128,8 @@ def reconstruction(
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> import numpy as np
+    >>> from gibbsot.plots import new_figure, reconstruction
     >>> reconstruction(new_figure(4, 3), np.eye(6), np.full((6, 6), 1 / 6), (2, 3))
     """
     data, mixed = _tiles(X, shape, "X"), _tiles(mixtures, shape, "mixtures")

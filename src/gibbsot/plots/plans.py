@@ -53,7 +53,7 @@ def plan(
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> from gibbsot.plots import new_figure, plan
     >>> figure = new_figure(4, 4)
     >>> plan(figure.subplots(), [[0.5, 0.0], [0.0, 0.5]])
     """
@@ -121,7 +121,8 @@ def displacements(
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> import numpy as np
+    >>> from gibbsot.plots import displacements, new_figure
     >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
     >>> displacements(new_figure(4, 4).subplots(), [[0.5, 0.0], [0.0, 0.5]], X, X + 1, ("a", "b"))
     """
@@ -221,7 +222,8 @@ def projections(
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> import numpy as np
+    >>> from gibbsot.plots import new_figure, projections
     >>> X = np.eye(3)
     >>> projections(new_figure(9, 3), X / 3, X, X + 1, ("a", "b"))
     """

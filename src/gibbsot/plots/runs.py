@@ -42,7 +42,7 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
     --------
     >>> import gibbsot
     >>> result = gibbsot.solve([0.5, 0.5], [0.2, 0.8], [[0, 1], [1, 0]], method="gibbs", n_sweeps=20, diagnostics=True)
-    >>> from gibbsot.plots import new_figure
+    >>> from gibbsot.plots import diagnostics, new_figure
     >>> diagnostics(new_figure(8, 8), result)
     """
     trace = result.diagnostics

@@ -157,10 +157,10 @@ def step(
 
     Examples
     --------
-    >>> from gibbsot import problem
+    >>> from gibbsot import problem, sampler, step
     >>> two = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
-    >>> state = init(two)
-    >>> state, info = step(state, two, 1e-3, draw(state, two))
+    >>> state = sampler.init(two)
+    >>> state, info = step(state, two, 1e-3, sampler.draw(state, two))
     >>> bool((info.g[0][:, None] - state.h[0] <= two.cost.matrix()).all())
     True
     """

@@ -42,6 +42,7 @@ class Adaptive:
 
     Examples
     --------
+    >>> from gibbsot.schedules import Adaptive
     >>> from gibbsot import GridCost, solve
     >>> cost = GridCost(3, spacing=1e3)
     >>> round(solve([1, 0, 0], [0, 0, 1], cost, method="gibbs", schedule=Adaptive(eta=0.5)).value / 4e6, 3)
@@ -75,6 +76,7 @@ def constant(T: float, n_sweeps: int) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> from gibbsot.schedules import constant
     >>> constant(0.5, 3)
     array([0.5, 0.5, 0.5])
     """
@@ -101,6 +103,7 @@ def geometric(T0: float, n_sweeps: int, ratio: float | None = None) -> NDArray[n
 
     Examples
     --------
+    >>> from gibbsot.schedules import geometric
     >>> geometric(1.0, 4, ratio=1e-4)
     array([0.1   , 0.01  , 0.001 , 0.0001])
     """
@@ -132,6 +135,7 @@ def epoch_decay(T: float, m: int, m_bar: float) -> float:
 
     Examples
     --------
+    >>> from gibbsot.schedules import epoch_decay
     >>> epoch_decay(1.0, 60, 40.0)
     0.9
     """
@@ -161,6 +165,7 @@ def temperatures(schedule: Given, n_sweeps: int | None) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> from gibbsot.schedules import temperatures
     >>> temperatures(lambda n: 1 / n, 3)
     array([1.        , 0.5       , 0.33333333])
     >>> temperatures([3.0, 2.0], None)

@@ -77,9 +77,10 @@ class Chains:
         if known:
             rows = [self._rows[ids[b]] for b in known]
             h, q = self._h[rows], problem.q[known]
-            # a point that had no weight before must not constrain the others; its own sweep finds its value
-            most = np.where(np.isfinite(h), h, -np.inf).max(axis=1, keepdims=True)
-            h = np.where(np.isfinite(h), h, np.where(np.isfinite(most), most, 0))
+            if not np.isfinite(h[q > 0]).all():
+                # a point that had no weight before must not constrain the others; its own sweep finds its value
+                most = np.where(np.isfinite(h), h, -np.inf).max(axis=1, keepdims=True)
+                h = np.where(np.isfinite(h), h, np.where(np.isfinite(most), most, 0))
             state.h[known] = np.where(q > 0, h, np.inf)
             state.sweep[known] = self._sweep[rows]
         return state

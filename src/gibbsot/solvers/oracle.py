@@ -98,7 +98,7 @@ class Oracle:
     Examples
     --------
     >>> import numpy as np
-    >>> from gibbsot import GridCost
+    >>> from gibbsot import GridCost, Oracle
     >>> oracle = Oracle(GridCost(3, spacing=1.0), np.eye(3)[:2])
     >>> values, gradients, info = oracle(np.eye(3)[[2, 2]], temperature=1e-4)
     >>> values.round(2)

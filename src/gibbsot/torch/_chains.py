@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..core import validation
 from ..core.costs import Cost
-from ..core.problems import Problem, dual_value, lower_potential, problem
+from ..core.problems import Problem, dual_value, lower_potential
 from ..sampling import sampler
 from ..sampling import temperature as temperatures
 from ..sampling.annealing.tracking import GapTracking
@@ -121,10 +121,8 @@ class ChainSampler:
             weights = [(x, validation.check_weights(x, name)) for x, name in ((p, "p"), (q, "q"))]
             pair = penalty_problem(weights[0], weights[1], self._cost)
             return pair, pair.mass
-        mass = weighted_problem(p, q, self.cost, None, tolerance).mass
-        p, q = (x / x.sum(axis=1, keepdims=True) for x in (p, q))
-        pair = problem(p, q, self.cost, ("p", "q"))
-        return pair, np.where(np.abs(mass - 1) <= tolerance, 1.0, mass)  # such as rows of single precision
+        pair = weighted_problem(p, q, self.cost, None, tolerance)
+        return pair, np.where(np.abs(pair.mass - 1) <= tolerance, 1.0, pair.mass)  # such as rows of single precision
 
     def _ids(self, index: list[int] | None, n: int) -> list[int]:
         """Return the ids of the chains."""

@@ -95,8 +95,9 @@ class WassersteinLoss(torch.nn.Module):
     the end of a training, kept duals cost next to nothing. Where every call moves every example by more, each is
     solved from its last basis. The chains of "gibbs" cost a few dozen sweeps whatever the measures do. Their gradients
     are off by a quarter or more at the automatic temperature (``python benchmarks/losses.py``), and yet a training
-    with large steps may come down faster with them than with exact duals (``python benchmarks/torch_loss.py``). A
-    larger ``drift`` saves little time: outdated duals mislead more than noise does.
+    with large steps comes down faster with them than with exact duals. Use them first, and a second loss with "auto"
+    for the last epochs, which end where exact duals alone do, whatever the seed (``python benchmarks/torch_loss.py``).
+    A larger ``drift`` saves little time: outdated duals mislead more than noise does.
 
     With "gibbs", value and gradient are V(z), U and -L of the paper. The chain of every example continues from its
     state in the last call with that example. Without gradients (``torch.no_grad``) the temperature does not change,

@@ -36,6 +36,7 @@ class GibbsTemperature:
 
     Examples
     --------
+    >>> from gibbsot.torch import GibbsTemperature, WassersteinLoss
     >>> from gibbsot import GridCost
     >>> loss = WassersteinLoss(GridCost(3), method="gibbs", temperature=1.0)
     >>> scheduler = GibbsTemperature(loss, gamma=0.5)

@@ -31,6 +31,7 @@ class DenseCost(Cost):
 
     Examples
     --------
+    >>> from gibbsot import DenseCost
     >>> import numpy as np
     >>> cost = DenseCost([[0, 1, 4], [1, 0, 1]])
     >>> cost.row_min([0, 0, -3])
@@ -185,6 +186,7 @@ def coulomb(x: ArrayLike, y: ArrayLike | None = None, dtype: DTypeLike | None = 
 
     Examples
     --------
+    >>> from gibbsot import coulomb
     >>> coulomb([0.0, 0.5, 1.0]).matrix()
     array([[inf,  2.,  1.],
            [ 2., inf,  2.],

@@ -54,6 +54,7 @@ class GridCost(Cost):
 
     Examples
     --------
+    >>> from gibbsot import GridCost
     >>> import numpy as np
     >>> cost = GridCost((2, 3), spacing=1.0)
     >>> cost.row_min(np.zeros(6)).reshape(2, 3)
@@ -154,6 +155,7 @@ class GridCost(Cost):
 
         Examples
         --------
+        >>> from gibbsot import GridCost
         >>> GridCost((2, 2), spacing=1.0).points()
         array([[0., 0.],
                [0., 1.],

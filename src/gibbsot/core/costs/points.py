@@ -57,6 +57,7 @@ class PointCost(Cost):
 
     Examples
     --------
+    >>> from gibbsot import PointCost
     >>> PointCost([0.0, 1.0, 3.0]).matrix()
     array([[0., 1., 9.],
            [1., 0., 4.],

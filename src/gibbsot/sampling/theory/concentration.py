@@ -31,6 +31,7 @@ def martingale(values: ArrayLike, increments: ArrayLike) -> Array:
 
     Examples
     --------
+    >>> from gibbsot.theory import martingale
     >>> martingale([1.0, 0.5, 0.75], [-0.25, 0.25])
     array([1.  , 0.75, 0.75])
     """
@@ -65,6 +66,7 @@ def right_steps(D: ArrayLike, T: ArrayLike, m: int, eps: float) -> Array:
 
     Examples
     --------
+    >>> from gibbsot.theory import right_steps
     >>> right_steps([0.5], 0.1, m=10, eps=0.05).round(3)
     array([1.099])
     """
@@ -113,6 +115,7 @@ def concentration_probability(K: float, a: ArrayLike, eps: float = 0.0) -> float
 
     Examples
     --------
+    >>> from gibbsot.theory import concentration_probability
     >>> round(concentration_probability(2.0, [0.5, 0.5, 0.5, 0.5]), 4)
     0.1353
     >>> round(concentration_probability(1.0, [[0.5, 0.5, 0.5, 0.5]] * 4), 4)
@@ -145,6 +148,7 @@ def concentration_width(probability: float, a: ArrayLike, eps: float = 0.0) -> f
 
     Examples
     --------
+    >>> from gibbsot.theory import concentration_width
     >>> round(concentration_width(0.1353, [0.5, 0.5, 0.5, 0.5]), 3)
     2.0
     """
@@ -197,7 +201,8 @@ def trace(state: sampler.State, problem: Problem, temperatures: ArrayLike) -> tu
 
     Examples
     --------
-    >>> from gibbsot import problem
+    >>> from gibbsot.theory import trace
+    >>> from gibbsot import problem, sampler
     >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> _, seen = trace(sampler.init(pair), pair, [0.1, 0.1, 0.1])
     >>> seen.value.shape, seen.increment.shape

@@ -48,6 +48,7 @@ def phi(problem: Problem, U: ArrayLike, T: ArrayLike) -> Array:
 
     Examples
     --------
+    >>> from gibbsot.theory import phi
     >>> from gibbsot import problem
     >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> phi(pair, [[0.0, 0.0]], 1e-3), phi(pair, [[0.0, 0.0]], 1e3).round(3)
@@ -83,6 +84,7 @@ def psi(problem: Problem, L: ArrayLike, T: ArrayLike) -> Array:
 
     Examples
     --------
+    >>> from gibbsot.theory import psi
     >>> from gibbsot import problem
     >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> psi(pair, [[0.0, 0.0]], 1e-3).round(3)
@@ -111,6 +113,7 @@ def expected_L(problem: Problem, U: ArrayLike, T: ArrayLike) -> Array:  # noqa: 
 
     Examples
     --------
+    >>> from gibbsot.theory import expected_L
     >>> from gibbsot import problem
     >>> expected_L(problem([1.0], [1.0], [[3.0]]), [[0.0]], 0.5)
     array([[-3.5]])
@@ -139,6 +142,7 @@ def expected_U(problem: Problem, L: ArrayLike, T: ArrayLike) -> Array:  # noqa: 
 
     Examples
     --------
+    >>> from gibbsot.theory import expected_U
     >>> from gibbsot import problem
     >>> expected_U(problem([1.0], [1.0], [[3.0]]), [[0.0]], 0.5)
     array([[3.5]])
@@ -171,6 +175,7 @@ def expected_increment(problem: Problem, U: ArrayLike, L: ArrayLike, T: ArrayLik
 
     Examples
     --------
+    >>> from gibbsot.theory import expected_increment
     >>> from gibbsot import problem
     >>> expected_increment(problem([1.0], [1.0], [[3.0]]), [[4.0]], [[0.0]], 0.25, "L")
     array([-0.75])
@@ -203,6 +208,7 @@ def C(problem: Problem, U: ArrayLike, L: ArrayLike, T: ArrayLike, side: Side) ->
 
     Examples
     --------
+    >>> from gibbsot.theory import C
     >>> from gibbsot import problem
     >>> C(problem([1.0], [1.0], [[3.0]]), [[4.0]], [[0.0]], 0.25, "L")
     array([1.])
@@ -239,6 +245,7 @@ def D(problem: Problem, U: ArrayLike, L: ArrayLike, side: Side) -> Array:  # noq
 
     Examples
     --------
+    >>> from gibbsot.theory import D
     >>> from gibbsot import problem
     >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> D(pair, [[0.0, 0.5]], [[0.0, 0.0]], "L")
@@ -268,6 +275,7 @@ def regret(x: ArrayLike, w: ArrayLike) -> Array:
 
     Examples
     --------
+    >>> from gibbsot.theory import regret
     >>> float(regret([3.0, 1.0, -9.0], [0.5, 0.5, 0.0]))
     1.0
     """

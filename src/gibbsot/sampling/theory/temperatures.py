@@ -43,6 +43,7 @@ def temperature_bound(problem: Problem, U: ArrayLike, L: ArrayLike, side: Side =
 
     Examples
     --------
+    >>> from gibbsot.theory import temperature_bound
     >>> from gibbsot import problem
     >>> one = problem([1.0], [1.0], [[3.0]])
     >>> temperature_bound(one, [[4.0]], [[0.0]]), temperature_bound(one, [[2.0]], [[0.0]])
@@ -83,7 +84,9 @@ def sampled_bound(
 
     Examples
     --------
-    >>> from gibbsot import problem
+    >>> import numpy as np
+    >>> from gibbsot.theory import sampled_bound
+    >>> from gibbsot import problem, sampler
     >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> state, before = sampler.run(sampler.init(pair), pair, np.full(20, 0.1))
     >>> _, after = sampler.run(state, pair, np.array([0.1]))
@@ -122,7 +125,8 @@ def sampled_temperature(state: sampler.State, problem: Problem, value: ArrayLike
 
     Examples
     --------
-    >>> from gibbsot import problem
+    >>> from gibbsot.theory import sampled_temperature
+    >>> from gibbsot import problem, sampler
     >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> T = sampled_temperature(sampler.init(pair), pair, [0.3])
     >>> sampler.run(sampler.init(pair), pair, T[:, None])[1].value.round(6)
