@@ -8,7 +8,7 @@ except ImportError:
     raise ImportError("gibbsot.torch needs PyTorch: pip install 'gibbsot[torch]'") from None
 
 from .clouds import SamplesLoss
-from .couplings import exact_plan
+from .couplings import Plan, exact_plan
 from .functional import wasserstein
 from .grids import ImagesLoss, VolumesLoss
 from .losses import WassersteinLoss
@@ -17,6 +17,7 @@ from .schedulers import GibbsTemperature
 __all__ = [
     "GibbsTemperature",
     "ImagesLoss",
+    "Plan",
     "SamplesLoss",
     "VolumesLoss",
     "WassersteinLoss",
