@@ -286,7 +286,12 @@ def nearest_weights(V: Array) -> tuple[Array, int]:
     z = -rest[:-1] / rest[-1]
     found = np.zeros(K)
     found[face] = np.maximum(least + null @ z, 0)
-    return found / found.sum(), _dimension(A[:, face], w[face])
+    found /= found.sum()
+    if not ((R @ found) ** 2).sum() <= value @ w + _RANK:  # rounding: a small multiple of the norm as a penalty
+        penalised = np.vstack([A, np.sqrt(_RANK) * np.eye(K)])
+        found = nnls(penalised, np.append(np.zeros(len(R)), [1.0, *np.zeros(K)]), maxiter=100 * K)[0]
+        found /= found.sum()
+    return found, _dimension(A[:, face], w[face])
 
 
 def _dimension(A: Array, w: Array) -> int:
