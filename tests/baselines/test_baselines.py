@@ -114,7 +114,7 @@ def test_badmm_without_costs():
         ({"n_iter": 1.5}, TypeError, "n_iter: expected an integer"),
         ({"rho": 0.0}, ValueError, "rho: expected a positive number"),
         ({"rho": np.nan}, ValueError, "rho: expected a positive number"),
-        ({"P": [0.5, 0.6]}, ValueError, "Q: row 0 sums to"),
+        ({"P": [0.5, 0.6]}, ValueError, "Q: sums to"),
         ({"P": [0.5, -0.5]}, ValueError, "P: has negative weights"),
         ({"cost": [[0.0, np.nan], [1.0, 0.0]]}, ValueError, "cost: has NaN"),
     ],

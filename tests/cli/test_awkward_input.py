@@ -224,7 +224,7 @@ def test_tables_that_are_none(capfd, content, message):
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("negative", [[1.0, -1.0]], "has negative weights, the first at row 0, entry 1"),
+        ("negative", [[1.0, -1.0]], "has negative weights, the first at entry 1"),
         ("nan", [np.nan, 1.0], "has NaN weights"),
         ("zero", np.zeros((4, 4)), "has no mass"),
         ("words", np.array(["a", "b"]), "expected real numbers, got an array of <U1"),

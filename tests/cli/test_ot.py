@@ -108,7 +108,7 @@ def test_the_seed_decides(pair, capfd):
         (("p.npy",), "Missing argument 'B'"),
         (("p.npy", "none.npy"), "none.npy: there is no such file"),
         (("p.npy", "short.npy"), "short.npy: is 7, p.npy is 20"),
-        (("p.npy", "nan.npy"), "nan.npy: has NaN weights, the first at row 0, entry 0"),
+        (("p.npy", "nan.npy"), "nan.npy: has NaN weights, the first at entry 0"),
         (("p.npy", "fake.png"), "fake.png: is damaged or not an image"),
         (("p.npy", "broken.npz"), "broken.npz: is damaged"),
         (("p.npy", "q.npy", "--cost", "short.npy"), "short.npy: expected costs of shape (20, 20), got (7,)"),

@@ -40,18 +40,18 @@ def test_sums_that_nearly_agree_are_normalised():
 
 GOOD_P, GOOD_Q = [0.5, 0.5], [0.2, 0.3, 0.5]
 BAD = [
-    (([0.5, np.nan], GOOD_Q), ValueError, "p: has NaN weights, the first at row 0, entry 1"),
-    ((GOOD_P, [np.inf, 0, 1]), ValueError, "q: has infinite weights, the first at row 0, entry 0"),
-    (([1.5, -0.5], GOOD_Q), ValueError, "p: has negative weights, the first at row 0, entry 1"),
+    (([0.5, np.nan], GOOD_Q), ValueError, "p: has NaN weights, the first at entry 1"),
+    ((GOOD_P, [np.inf, 0, 1]), ValueError, "q: has infinite weights, the first at entry 0"),
+    (([1.5, -0.5], GOOD_Q), ValueError, "p: has negative weights, the first at entry 1"),
     (([], GOOD_Q), ValueError, "p: is empty"),
     ((GOOD_P, []), ValueError, "q: is empty"),
-    (([0.0, 0.0], GOOD_Q), ValueError, "p: row 0 has no mass"),
-    (([1e308, 1e308], GOOD_Q), ValueError, "p: row 0 has a sum that overflows"),
-    ((GOOD_P, [0.2, 0.3, 0.6]), ValueError, "q: row 0 sums to 1.1, p to 1; expected sums that agree"),
-    ((np.ones((2, 1)), GOOD_Q), ValueError, r"p: expected 2 weights a measure, got shape \(2, 1\)"),
-    (([0.5, 0.5, 0.0], GOOD_Q), ValueError, "p: expected 2 weights a measure, got shape"),
-    ((GOOD_P, [0.5, 0.5]), ValueError, "q: expected 3 weights a measure, got shape"),
-    ((np.ones((2, 2, 2)), GOOD_Q), ValueError, "p: expected 2 weights a measure"),
+    (([0.0, 0.0], GOOD_Q), ValueError, "p: has no mass"),
+    (([1e308, 1e308], GOOD_Q), ValueError, "p: has a sum that overflows"),
+    ((GOOD_P, [0.2, 0.3, 0.6]), ValueError, "q: sums to 1.1, p to 1; expected sums that agree"),
+    ((np.ones((2, 1)), GOOD_Q), ValueError, r"p: expected 2 weights in each measure, got shape \(2, 1\)"),
+    (([0.5, 0.5, 0.0], GOOD_Q), ValueError, "p: expected 2 weights, got shape"),
+    ((GOOD_P, [0.5, 0.5]), ValueError, r"q: expected 3 weights, got shape \(2,\); cost has shape \(2, 3\)$"),
+    ((np.ones((2, 2, 2)), GOOD_Q), ValueError, "p: expected 2 weights in each measure"),
     ((["a", "b"], GOOD_Q), TypeError, "p: expected real numbers"),
     (([1j, 1], GOOD_Q), TypeError, "p: expected real numbers"),
     (([[0.5], [0.5, 0.1]], GOOD_Q), ValueError, "p: expected a rectangular array"),
@@ -65,6 +65,31 @@ def test_bad_measures(arguments, error, message):
         solve(*arguments, M)
 
 
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_a_transposed_cost(make):
+    with pytest.raises(ValueError, match=r"p: expected 3 weights.*; cost has shape \(3, 2\), is it transposed\?"):
+        solve(make([GOOD_P]), make([GOOD_Q]), np.transpose(M))
+
+
+@pytest.mark.parametrize(
+    ("cost", "error", "message"),
+    [
+        (
+            "cosine",
+            TypeError,
+            r"cost: expected a Cost or a matrix, got 'cosine'; PointCost\(X, Y, 'cosine'\) is a cost",
+        ),
+        (None, TypeError, r"cost: expected a Cost or a matrix, got None; PointCost"),
+        (GOOD_Q, ValueError, "cost: expected a matrix.*; the order of the arguments is [pP], [qQ], cost"),
+        (np.ones((1, 2, 3)), ValueError, r"cost: expected a matrix with rows and columns, got shape \(1, 2, 3\)$"),
+    ],
+)
+def test_what_is_no_cost(cost, error, message):
+    for function in (solve, solve_batch):
+        with pytest.raises(error, match=message):
+            function(M, GOOD_P, cost)
+
+
 def test_batches_of_different_length():
     with pytest.raises(ValueError, match="Q: expected as many measures as P has \\(2\\), or one; got 3"):
         solve_batch([GOOD_P] * 2, [GOOD_Q] * 3, M)
@@ -73,12 +98,12 @@ def test_batches_of_different_length():
 @pytest.mark.parametrize(
     ("cost", "p", "q", "message"),
     [
-        ([[0.0, np.inf], [0.0, 1.0]], [0.5, 0.5], [0.0, 1.0], "cost: row 0 has weight in p .* but only infinite costs"),
+        ([[0.0, np.inf], [0.0, 1.0]], [0.5, 0.5], [0.0, 1.0], "cost: row 0 has weight in p but only infinite costs"),
         (
             [[0.0, 0.0], [np.inf, 1.0]],
             [0.0, 1.0],
             [0.5, 0.5],
-            "cost: column 0 has weight in q .* but only infinite costs",
+            "cost: column 0 has weight in q but only infinite costs",
         ),
         ([[np.nan]], [1.0], [1.0], "cost: has NaN"),
         ([[1.0, np.inf], [1.0, np.inf]], [0.5, 0.5], [0.5, 0.5], "cost: column 1 has only infinite costs"),
@@ -122,9 +147,9 @@ P, Q, COST = np.array([GOOD_P]), np.array([GOOD_Q]), DenseCost(M)
         (Q, P, COST, r"p: expected shape \(n, 2\)"),
         (np.repeat(P, 3, axis=0), Q, COST, r"q: expected as many rows as p has \(3\), got 1"),
         (P * np.nan, Q, COST, "p: has NaN weights"),
-        (P, Q - [[0.3, 0, -0.3]], COST, "q: has negative weights, the first at row 0, entry 0"),
-        (P, 0 * Q, COST, "q: row 0 has no mass"),
-        (2 * P, Q, COST, "p: row 0 sums to 2; expected 1"),
+        (P, Q - [[0.3, 0, -0.3]], COST, "q: has negative weights, the first at entry 0"),
+        (P, 0 * Q, COST, "q: has no mass"),
+        (2 * P, Q, COST, "p: sums to 2; expected 1"),
     ],
 )
 def test_problems_made_by_hand_are_checked(p, q, cost, message):

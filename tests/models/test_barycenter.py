@@ -403,10 +403,10 @@ def test_bad_parameters(options, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0], "sample_weight: expected 2 weights a measure, got shape"),
-        ([1.0, -1.0], "sample_weight: has negative weights, the first at row 0, entry 1"),
+        ([1.0], "sample_weight: expected one for each of the 2 measures, got shape"),
+        ([1.0, -1.0], "sample_weight: has negative weights, the first at entry 1"),
         ([0.0, 0.0], "sample_weight: is zero for every measure with mass"),
-        ([1.0, np.nan], "sample_weight: has NaN weights, the first at row 0, entry 1"),
+        ([1.0, np.nan], "sample_weight: has NaN weights, the first at entry 1"),
     ],
 )
 def test_bad_weights(weights, message):

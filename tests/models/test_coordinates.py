@@ -184,9 +184,9 @@ def test_several_points_at_the_origin(seed):
     [
         ({"cost": GridCost((2, 2), power=1)}, "cost: got .* need squared Euclidean distances"),
         ({"cost": DenseCost(np.ones((4, 4)))}, "cost: got .* need squared Euclidean distances"),
-        ({"references": np.ones((2, 5))}, "references: expected 4 weights a measure"),
+        ({"references": np.ones((2, 5))}, "references: expected 4 weights in each measure"),
         ({"references": np.zeros((2, 4))}, "references: row 0 has no mass"),
-        ({"X": np.ones((2, 5))}, "X: expected 4 weights a measure"),
+        ({"X": np.ones((2, 5))}, "X: expected 4 weights in each measure"),
         ({"maps": "linear"}, "maps: expected one of"),
         ({"subpixels": 0}, "subpixels: expected at least 1"),
         ({"epsilon": -1.0}, "epsilon: expected a positive number"),

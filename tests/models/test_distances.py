@@ -171,12 +171,12 @@ def test_for_a_precomputed_metric(fives):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"P": np.ones((2, 5)), "cost": GridCost(4)}, "P: expected 4 weights a measure"),
-        ({"P": np.ones((2, 4)), "Q": np.ones((2, 5)), "cost": GridCost(4)}, "Q: expected 4 weights a measure"),
+        ({"P": np.ones((2, 5)), "cost": GridCost(4)}, "P: expected 4 weights in each measure"),
+        ({"P": np.ones((2, 4)), "Q": np.ones((2, 5)), "cost": GridCost(4)}, "Q: expected 4 weights in each measure"),
         ({"P": [[1, 0], [0, 0]], "cost": GridCost(2)}, "P: row 1 has no mass"),
         ({"P": [[1, -1], [0, 1]], "cost": GridCost(2)}, "P: has negative weights"),
         ({"P": sparse.csr_array([[1.0, 0], [0, 0]]), "cost": GridCost(2)}, "P: row 1 has no mass"),
-        ({"P": sparse.csr_array(np.ones((2, 3))), "cost": GridCost(2)}, "P: expected 2 weights a measure"),
+        ({"P": sparse.csr_array(np.ones((2, 3))), "cost": GridCost(2)}, "P: expected 2 weights in each measure"),
         ({"P": np.eye(2), "cost": GridCost(2), "gap": -1}, "gap: expected a number >= 0"),
         ({"P": np.eye(2), "cost": "euclidian"}, "cost: expected one of"),
         ({"P": np.eye(2), "cost": -np.eye(2), "root": True}, "root: the least cost is -1"),
@@ -329,7 +329,7 @@ def test_clouds_in_an_array_of_objects():
 
 def test_clouds_where_rows_are_expected():
     clouds = [np.ones((3, 2)), np.ones((4, 2))]
-    with pytest.raises(ValueError, match=r"P\[0\]: expected 12 weights a measure, got shape \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"P\[0\]: expected 12 weights in each measure, got shape \(3, 2\)"):
         distances(clouds, cost=GridCost((3, 4)))
     with pytest.raises(ValueError, match="P: is a path; expected measures, or a list of files"):
         distances("measures.npy", cost=GridCost((3, 4)))

@@ -101,7 +101,7 @@ def test_a_measure_without_mass_belongs_to_all():
     [
         ({"X": -X}, "X: has negative weights, the first at row 0"),
         ({"X": X[0]}, r"X: expected measures as rows, shape \(n, m\)"),
-        ({"components": COMPONENTS[:, 1:]}, "components: expected 12 weights a measure, got shape"),
+        ({"components": COMPONENTS[:, 1:]}, "components: expected 12 weights in each measure, got shape"),
         ({"components": -COMPONENTS}, "components: has negative weights, .*; expected finite weights >= 0"),
         ({"components": 0 * COMPONENTS}, "components: row 0 has no mass"),
         ({"cost": GridCost(5)}, "cost: is for 5 x 5 points"),

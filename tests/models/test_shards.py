@@ -197,7 +197,7 @@ def test_no_measures(empty):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda parts: parts[1].__setitem__((0, 2), -1.0), r"X[1]: has negative weights, the first at row 0, entry 2"),
+        (lambda parts: parts[1].__setitem__((0, 2), -1.0), r"X[1]: has negative weights, the first at entry 2"),
         (lambda parts: parts[2].__setitem__((1, 0), np.nan), r"X[2]: has NaN weights, the first at row 1, entry 0"),
         (lambda parts: parts.__setitem__(1, np.ones((2, 7))), r"X[1]: has 7 columns; expected 20 as in X[0]"),
         (lambda parts: parts.__setitem__(slice(None), [np.zeros((2, 20))] * 2), "X: has no mass in any row"),

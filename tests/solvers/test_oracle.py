@@ -342,7 +342,7 @@ def broken(P: np.ndarray, value: float) -> np.ndarray:
         (lambda P: broken(P, np.inf), 0.1, None, ValueError, "P: has infinite weights"),
         (lambda P: 0 * P, 0.1, None, ValueError, "P: row 0 has no mass"),
         (lambda P: 2 * P, 0.1, None, ValueError, "sums to 1, P to 2; expected sums that agree"),
-        (lambda P: P[:, 1:], 0.1, None, ValueError, "P: expected 30 weights a measure"),
+        (lambda P: P[:, 1:], 0.1, None, ValueError, "P: expected 30 weights in each measure"),
         (lambda P: P[:3], 0.1, None, ValueError, "expected as many measures as P has"),
         (lambda P: P[:3], 0.1, [0], ValueError, "P: expected one model for each of the 1 targets, or one; got 3"),
         (lambda P: np.full(P.shape, "a"), 0.1, None, TypeError, "P: expected real numbers"),
@@ -430,9 +430,9 @@ Q = np.full((2, 6), 1 / 6)
         ([([0, 6], [0.5, 0.5])], ValueError, "targets: pair 0 needs different columns"),
         ([([-1, 0], [0.5, 0.5])], ValueError, "targets: pair 0 needs different columns"),
         ([([1, 1], [0.5, 0.5])], ValueError, "targets: pair 0 needs different columns"),
-        ([([0, 1], [0.5, -0.5])], ValueError, "targets: has negative weights, the first at row 0, entry 1"),
-        ([([0, 1], [0.5, np.nan])], ValueError, "targets: has NaN weights, the first at row 0, entry 1"),
-        ([([0, 1], [0.0, 0.0])], ValueError, "targets: row 0 has no mass"),
+        ([([0, 1], [0.5, -0.5])], ValueError, "targets: has negative weights, the first at entry 1"),
+        ([([0, 1], [0.5, np.nan])], ValueError, "targets: has NaN weights, the first at entry 1"),
+        ([([0, 1], [0.0, 0.0])], ValueError, "targets: has no mass"),
     ],
 )
 def test_bad_targets(targets, error, message):

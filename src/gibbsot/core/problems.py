@@ -56,7 +56,8 @@ class Problem:
             mass = validation.check_weights(x, name)
             if (np.abs(mass - 1) > _SUM_TOLERANCE).any():
                 row = np.abs(mass - 1).argmax()
-                raise ValueError(f"{name}: row {row} sums to {mass[row]:.9g}; expected 1")
+                where = validation.named_row(row, len(x))
+                raise ValueError(f"{name}: {where}sums to {mass[row]:.9g}; expected 1")
         if len(p) != len(q):
             raise ValueError(f"q: expected as many rows as p has ({len(p)}), got {len(q)}")
         vars(self).update(given=(p, q), cost=cost, mass=np.ones(len(p)), p=p, q=q)
@@ -175,10 +176,14 @@ def pairs(
 ) -> tuple[tuple[Weights, Weights], tuple[Weights, Weights]]:
     """Return weights and masses of both measures of each problem, with as many rows on both sides."""
     (m1, m2), (name_p, name_q) = cost.shape, names
-    if P is None:
-        P = _uniform(np.ones(1) if Q is None else validation.measures(Q, name_q, m2, shape=cost.col_shape)[1], m1)
-    p, a = validation.measures(P, name_p, m1, shape=cost.row_shape)
-    q, b = validation.measures(_uniform(a, m2) if Q is None else Q, name_q, m2, shape=cost.col_shape)
+    try:
+        if P is None:
+            P = _uniform(np.ones(1) if Q is None else validation.measures(Q, name_q, m2, shape=cost.col_shape)[1], m1)
+        p, a = validation.measures(P, name_p, m1, shape=cost.row_shape)
+        q, b = validation.measures(_uniform(a, m2) if Q is None else Q, name_q, m2, shape=cost.col_shape)
+    except validation.SizeError as error:
+        hint = ", is it transposed?" if m1 != m2 and _sizes(P, Q) == [(m2,), (m1,)] else ""
+        raise ValueError(f"{error}; cost has shape {cost.shape}{hint}") from None
     if len(p) != len(q):
         if 1 not in (len(p), len(q)):
             raise ValueError(f"{name_q}: expected as many measures as {name_p} has ({len(p)}), or one; got {len(q)}")
@@ -186,6 +191,14 @@ def pairs(
         p, q = (np.ascontiguousarray(np.broadcast_to(x, (n, x.shape[1]))) for x in (p, q))
         a, b = np.broadcast_to(a, n), np.broadcast_to(b, n)
     return (p, a), (q, b)
+
+
+def _sizes(*measures: Any) -> list[tuple[int, ...]]:
+    """Return the last sides of arrays, for a hint."""
+    try:
+        return [np.shape(x)[-1:] for x in measures]
+    except ValueError:
+        return []
 
 
 def _uniform(mass: Weights, size: int) -> Weights:
@@ -200,8 +213,8 @@ def _check_sums(a: Weights, b: Weights, names: tuple[str, str], tolerance: float
         if abs(x - y) > tolerance * x:
             row = int((abs(a - b) / a).argmax())
             raise ValueError(
-                f"{names[1]}: row {row} sums to {b[row]:.9g}, {names[0]} to {a[row]:.9g}; expected sums that agree to "
-                f"{tolerance:.1g}, or normalize=True"
+                f"{names[1]}: {validation.named_row(row, len(a))}sums to {b[row]:.9g}, {names[0]} to {a[row]:.9g}; "
+                f"expected sums that agree to {tolerance:.1g}, or normalize=True"
             )
 
 
@@ -248,7 +261,7 @@ def _check_finite(potential: NDArray[np.floating], mass: Weights, what: str, nam
     unreachable = np.argwhere(~np.isfinite(potential) & (mass > 0))
     if len(unreachable):
         b, i = unreachable[0]
+        where = names[0] + (f" (row {b})" if len(mass) > 1 else "")
         raise ValueError(
-            f"cost: {what} {i} has weight in {names[0]} (row {b}) but only infinite costs to the points of {names[1]} "
-            "that have weight"
+            f"cost: {what} {i} has weight in {where} but only infinite costs to the points of {names[1]} with weight"
         )

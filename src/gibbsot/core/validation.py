@@ -26,6 +26,10 @@ _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 # --- weights ---------------------------------------------------------------------------------------------------------
 
 
+class SizeError(ValueError):
+    """Measures do not have as many weights as expected."""
+
+
 def check_weights(rows: Any, name: str, empty_rows: bool = False) -> NDArray[np.float64]:
     """Decide whether rows are valid weights: finite, nonnegative, with a positive sum that does not overflow.
 
@@ -68,12 +72,17 @@ def check_weights(rows: Any, name: str, empty_rows: bool = False) -> NDArray[np.
     if values is rows and low > 0 and high < 1e300 / values.shape[1]:
         return mass  # the usual case, which must be fast for small problems
     if np.isinf(mass).any():
-        row = np.flatnonzero(np.isinf(mass))[0]
-        raise ValueError(f"{name}: row {row} has a sum that overflows; scale the weights")
+        where = named_row(np.isinf(mass).argmax(), len(mass))
+        raise ValueError(f"{name}: {where}has a sum that overflows; scale the weights")
     if not empty_rows and not (mass > 0).all():
-        row = np.flatnonzero(mass == 0)[0]
-        raise ValueError(f"{name}: row {row} has no mass; expected a positive weight in every measure")
+        where = named_row((mass == 0).argmax(), len(mass))
+        raise ValueError(f"{name}: {where}has no mass; expected a positive weight in every measure")
     return mass
+
+
+def named_row(row: Any, count: int, end: str = " ") -> str:
+    """Return how errors name a row of so many: a measure alone has none."""
+    return f"row {row}{end}" if count > 1 else ""
 
 
 def _raise_first_bad_weight(rows: Any, values: Array, name: str) -> None:
@@ -85,9 +94,8 @@ def _raise_first_bad_weight(rows: Any, values: Array, name: str) -> None:
         row, column = np.argwhere(bad)[0]
         value = values[row, column]
     what = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "negative"
-    raise ValueError(
-        f"{name}: has {what} weights, the first at row {row}, entry {column}; expected finite weights >= 0"
-    )
+    where = f"{named_row(row, rows.shape[0], ', ')}entry {column}"
+    raise ValueError(f"{name}: has {what} weights, the first at {where}; expected finite weights >= 0")
 
 
 def masses(rows: Any) -> NDArray[np.float64]:
@@ -97,7 +105,7 @@ def masses(rows: Any) -> NDArray[np.float64]:
 
 
 def measures(
-    x: Any, name: str, size: int, *, empty_rows: bool = False, shape: tuple[int, ...] = ()
+    x: Any, name: str, size: int, *, shape: tuple[int, ...] = ()
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return measures as dense rows of valid weights, not normalised, and their masses.
 
@@ -109,8 +117,6 @@ def measures(
         What the caller calls them.
     size : int
         The number of weights in a row.
-    empty_rows : bool
-        Whether a row may have no mass.
     shape : tuple of int
         The sides of the grid, if the points are on one: a measure or a stack of them may have it.
 
@@ -138,17 +144,27 @@ def measures(
     elif array.ndim == 1:
         array = array[None]
     if array.ndim != 2 or array.shape[1] != size:
+        each = " in each measure" if given.ndim > 1 else ""
         grid = f", or images of shape {shape}" if len(shape) > 1 else ""
-        raise ValueError(f"{name}: expected {size} weights a measure{grid}, got shape {given.shape}")
-    return array, check_weights(array, name, empty_rows)
+        raise SizeError(f"{name}: expected {size} weights{each}{grid}, got shape {given.shape}")
+    return array, check_weights(array, name)
 
 
-def weights(x: Any, name: str, size: int, *, count: int | None = None, empty_rows: bool = False) -> NDArray[np.float64]:
+def weights(x: Any, name: str, size: int, *, count: int | None = None) -> NDArray[np.float64]:
     """Return the weights of `measures`, with a given number of rows if there is one."""
-    array, _ = measures(x, name, size, empty_rows=empty_rows)
+    array, _ = measures(x, name, size)
     if count is not None and len(array) != count:
         raise ValueError(f"{name}: expected {count} rows of {size} weights, got {len(array)}")
     return array
+
+
+def sample_weight(x: Any, count: int) -> NDArray[np.float64]:
+    """Return the weights of so many measures, one for each; some may be zero."""
+    found = np.ascontiguousarray(real(x, "sample_weight"), np.float64)
+    if found.shape != (count,):
+        raise ValueError(f"sample_weight: expected one for each of the {count} measures, got shape {found.shape}")
+    check_weights(found[None], "sample_weight", empty_rows=True)
+    return found
 
 
 def sum_tolerance(x: Any, size: int) -> float:

@@ -264,7 +264,7 @@ def sample_weights(given: ArrayLike | None, shards: Shards[Any]) -> Array | None
     if given is None:
         return None
     full = np.concatenate(shards.collect(Shard.has_mass))
-    weights = validation.weights(given, "sample_weight", len(full), count=1, empty_rows=True)[0]
+    weights = validation.sample_weight(given, len(full))
     if not weights[full].any():
         raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
     return np.asarray(weights[full])

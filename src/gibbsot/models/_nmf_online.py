@@ -77,7 +77,7 @@ class Batch:
     ) -> None:
         weights = np.ones(X.shape[0])
         if sample_weight is not None:
-            weights = validation.weights(sample_weight, "sample_weight", len(weights), count=1, empty_rows=True)[0]
+            weights = validation.sample_weight(sample_weight, len(weights))
         rows = np.flatnonzero((validation.masses(X) > 0) & (weights > 0))
         if not len(rows):
             raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")

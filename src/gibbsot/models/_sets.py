@@ -305,7 +305,7 @@ def _shard(source: Any, name: str, size: int) -> Rows:
     """Return checked rows of weights of a shard, each with mass; there may be none."""
     matrix = sources.load(source)
     if matrix.ndim != 2 or matrix.shape[1] != size:  # first: what looks like a shard may be a cloud
-        raise ValueError(f"{name}: expected {size} weights a measure, got shape {matrix.shape}")
+        raise ValueError(f"{name}: expected {size} weights in each measure, got shape {matrix.shape}")
     found = validation.rows(matrix, name)
     validation.check_weights(found, name)
     return Rows(found)

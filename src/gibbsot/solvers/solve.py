@@ -126,7 +126,7 @@ def solve(
     """
     begun = time.perf_counter()
     options = Options.of(locals(), removed)
-    problem = options.problem(p, q, as_cost(cost), ("p", "q"))
+    problem = options.problem(p, q, _cost(cost, "p, q, cost"), ("p", "q"))
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
     result = options.solve(problem)
@@ -212,10 +212,20 @@ def solve_batch(
         result = options.solve_each(_problems(P, Q, cost, options))
         _warn(list(result))
     else:
-        result = options.solve(options.problem(P, Q, as_cost(cast("Cost | ArrayLike", cost)), ("P", "Q")))
+        result = options.solve(options.problem(P, Q, _cost(cast("Cost | ArrayLike", cost), "P, Q, cost"), ("P", "Q")))
         _warn([result])
     result.seconds = time.perf_counter() - begun
     return result
+
+
+def _cost(cost: Cost | ArrayLike, order: str) -> Cost:
+    """Return the cost of all problems; where weights are in its place, say the order of the arguments."""
+    try:
+        return as_cost(cost)
+    except ValueError as error:
+        if np.ndim(cast("ArrayLike", cost)) != 1:
+            raise
+        raise ValueError(f"{error}; the order of the arguments is {order}") from None
 
 
 def _problems(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> list[Problem]:

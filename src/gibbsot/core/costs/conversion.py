@@ -30,6 +30,11 @@ def as_cost(cost: Cost | ArrayLike) -> Cost:
     """
     if isinstance(cost, Cost):
         return cost
+    if cost is None or isinstance(cost, str):
+        metric = cost or "euclidean"
+        raise TypeError(
+            f"cost: expected a Cost or a matrix, got {cost!r}; PointCost(X, Y, {metric!r}) is a cost between points"
+        )
     try:
         return DenseCost(cost)
     except (TypeError, ValueError) as error:
