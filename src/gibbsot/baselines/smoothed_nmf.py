@@ -13,7 +13,6 @@ Costs, potentials and values are divided by epsilon here: ``u = g / epsilon``.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from ..core import validation
 from ..core.costs import Cost, GridCost, as_cost
+from ..core.warn import warn
 from ..models import _base, _costs
 from ..models._nmf_start import nmf_factors
 
@@ -393,7 +393,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
                 before = self.objective_[-1]
         if self.residual_ > _RESIDUAL:
             message = f"L-BFGS has not converged, mixtures are off by {self.residual_:.2g}; raise max_inner"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+            warn(message, ConvergenceWarning)
         return self
 
     def transform(self, X: Any) -> Array:

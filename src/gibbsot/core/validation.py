@@ -7,7 +7,6 @@ what was found and what is expected. This module does not load scikit-learn.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from . import native
+from .warn import warn
 
 Array = NDArray[np.floating]
 
@@ -188,12 +188,12 @@ def rows(x: Any, name: str) -> Any:
     return found
 
 
-def warn_of_empty(empty: int, first: int, count: int, depth: int) -> None:
-    """Warn the caller ``depth`` frames above of rows without mass; raise if no row has mass."""
+def warn_of_empty(empty: int, first: int, count: int) -> None:
+    """Warn of rows without mass; raise if no row has mass."""
     if empty == count:
         raise ValueError("X: has no mass in any row; expected measures")
     if empty:
-        warnings.warn(f"X: {empty} rows have no mass, the first is row {first}; they are left out", stacklevel=depth)
+        warn(f"X: {empty} rows have no mass, the first is row {first}; they are left out")
 
 
 # --- arrays ----------------------------------------------------------------------------------------------------------

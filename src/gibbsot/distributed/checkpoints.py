@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from ..core.warn import warn
 from ..io import atomic, npz
 
 Folder = str | os.PathLike[str]
@@ -75,7 +75,7 @@ def load_last(folder: Folder, load: Callable[[str], T]) -> T:
         except (OSError, ValueError) as error:
             damage = error
             if names:
-                warnings.warn(f"{path}: is damaged or not complete ({error}); trying the one before", stacklevel=3)
+                warn(f"{path}: is damaged or not complete ({error}); trying the one before")
     raise ValueError(f"path: {os.fspath(folder)} has no checkpoint that is complete") from damage
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import validation
+from ..core.warn import warn
 from .npz import READ_ERRORS
 
 Source = str | os.PathLike[str]
@@ -70,7 +71,7 @@ def image(path: Source, *, invert: bool = False, size: tuple[int, int] | None = 
     except READ_ERRORS:  # Pillow raises different errors for each format
         raise ValueError(f"{path}: is damaged or not an image") from None
     if frames > 1:
-        warnings.warn(f"{path}: has {frames} frames; the first is taken", stacklevel=3)
+        warn(f"{path}: has {frames} frames; the first is taken")
     if size is not None:
         try:
             grey = shrink(grey[None], size)[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import validation
+from ..core.warn import warn
 from .formats import PARQUET, TABLES, Array, Table, array, table
 from .images import IMAGES, Source, check_file, image, is_image, shrink
 from .npz import FORMAT, LONGEST_FORMAT, READ_ERRORS, check_entry
@@ -378,7 +378,7 @@ def _point_measure(values: Array, path: Path, weighted: bool, names: tuple[str, 
     for name in names[:-1] if weighted else names:
         if _WEIGHT_NAMES.fullmatch(name):
             hint = "--weighted takes the last column as the weight, --columns puts another one there"
-            warnings.warn(f"{path}: column {name!r} is taken as a coordinate; {hint}", stacklevel=4)
+            warn(f"{path}: column {name!r} is taken as a coordinate; {hint}")
     weights = np.ones(len(points))
     if weighted:
         points, weights = points[:, :-1], points[:, -1]
@@ -402,12 +402,10 @@ def _warn_of_index(
         what = (
             f"its name is {names[0]!r}" if names and names[0] else "it has no name" if names else "it counts the rows"
         )
-        warnings.warn(
-            f"{path}: the first column looks like an index ({what}), but is taken as data; {hint}", stacklevel=4
-        )
+        warn(f"{path}: the first column looks like an index ({what}), but is taken as data; {hint}")
     if not names and coordinates != 1 and np.array_equal(values[0], np.arange(values.shape[1])):
         hint = "if they are the names of columns, remove the line"
-        warnings.warn(f"{path}: the first line, 0, 1, ..., is taken as data; {hint}", stacklevel=4)
+        warn(f"{path}: the first line, 0, 1, ..., is taken as data; {hint}")
 
 
 def _normalise(weights: Array, path: Path) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ..core import costs
+from ..core.warn import warn
 from ..distributed.shard import Array
 from ..distributed.shards import Shards
 from ..io import npz
@@ -251,11 +251,10 @@ class Fit:
             return "gap reached"
         if self.ended == "stopped":
             return "stopped"
-        warnings.warn(
+        warn(
             f"the certified gap of the barycenter is {gap:.1e} of its objective, and gap={wanted:g} was asked for: "
             f"{_REASONS.get(self.ended, _REASONS['precision'])}. The bounds are valid",
             ConvergenceWarning,
-            stacklevel=4,
         )
         return "budget spent"
 

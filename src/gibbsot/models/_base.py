@@ -71,7 +71,7 @@ class ClientEstimator(MeasuresEstimator):
         return type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
 
 
-def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any:
+def measures(estimator: Any, X: Any, reset: bool = False) -> Any:
     """Return validated rows of weights >= 0, dense or sparse, some with mass; warn of those without.
 
     Parameters
@@ -82,8 +82,6 @@ def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any
         Measures as rows.
     reset : bool
         Whether to set the estimator's number of features; otherwise X must have it.
-    depth : int
-        The stack level of the warning.
 
     Returns
     -------
@@ -99,7 +97,7 @@ def measures(estimator: Any, X: Any, reset: bool = False, depth: int = 4) -> Any
     X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (X)")  # check_estimator expects the words of scikit-learn
     empty = validation.check_weights(X, "X", empty_rows=True) == 0
-    validation.warn_of_empty(int(empty.sum()), int(empty.argmax()), len(empty), depth)
+    validation.warn_of_empty(int(empty.sum()), int(empty.argmax()), len(empty))
     return X
 
 
@@ -146,7 +144,7 @@ def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Sha
     """
     given = sources.split(X)
     if given is None:
-        whole = measures(estimator, X, reset, depth=5)
+        whole = measures(estimator, X, reset)
         return LocalShards([kind(whole)]) if estimator.client is None else read_shards(estimator.client, kind, [whole])
     found = read_shards(estimator.client, kind, given)
     try:
@@ -157,7 +155,7 @@ def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Sha
     return found
 
 
-def batches(estimator: Any, X: Any, reset: bool = False, depth: int = 5) -> _sets.Batches:
+def batches(estimator: Any, X: Any, reset: bool = False) -> _sets.Batches:
     """Return data in batches, each of which is read when its turn comes, after a first reading that checks them all.
 
     Parameters
@@ -168,8 +166,6 @@ def batches(estimator: Any, X: Any, reset: bool = False, depth: int = 5) -> _set
         Measures as rows.
     reset : bool
         Whether to set the estimator's number of features; otherwise X must have it.
-    depth : int
-        The stack level of the warning of rows without mass.
 
     Returns
     -------
@@ -178,14 +174,14 @@ def batches(estimator: Any, X: Any, reset: bool = False, depth: int = 5) -> _set
     """
     given = sources.split(X)
     if given is None:
-        whole = measures(estimator, X, reset, depth)
+        whole = measures(estimator, X, reset)
         return _sets.Batches([whole], [whole.shape[0]], n_empty=int((validation.masses(whole) == 0).sum()))
 
     def read(source: Any, k: int) -> Any:
         return sources.read(source, f"X[{k}]")
 
     metadata = [Metadata.of(read(source, k)) for k, source in enumerate(given)]
-    _check(estimator, metadata, reset, depth)
+    _check(estimator, metadata, reset)
     n_empty = sum(one.n_rows - one.n_measures for one in metadata)
     return _sets.Batches(given, [one.n_rows for one in metadata], read, n_empty)
 
@@ -218,7 +214,7 @@ def attach(estimator: Any, shards: Shards[Any], X: Any) -> None:
     """
     given = sources.split(X)
     if given is None:
-        given = [measures(estimator, X, depth=5)]
+        given = [measures(estimator, X)]
     if len(given) != len(shards):
         expected = f"the same measures, in the same {len(shards)} shards"
         raise ValueError(f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}")
@@ -270,7 +266,7 @@ def sample_weights(given: ArrayLike | None, shards: Shards[Any]) -> Array | None
     return np.asarray(weights[full])
 
 
-def _check(estimator: Any, metadata: list[Metadata], reset: bool, depth: int = 5) -> None:
+def _check(estimator: Any, metadata: list[Metadata], reset: bool) -> None:
     """Check that shards have the same columns, and warn of rows without mass."""
     columns = metadata[0].n_columns
     for k, one in enumerate(metadata):
@@ -283,4 +279,4 @@ def _check(estimator: Any, metadata: list[Metadata], reset: bool, depth: int = 5
     starts = np.cumsum([0, *(one.n_rows for one in metadata)])
     empty = (int(start) + one.first_empty for start, one in zip(starts, metadata, strict=False) if one.first_empty >= 0)
     n_empty = sum(one.n_rows - one.n_measures for one in metadata)
-    validation.warn_of_empty(n_empty, next(empty, -1), int(starts[-1]), depth)
+    validation.warn_of_empty(n_empty, next(empty, -1), int(starts[-1]))

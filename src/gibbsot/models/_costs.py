@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from scipy import sparse
 
 from ..core import validation
 from ..core.costs import Cost, DenseCost, GridCost, PointCost, as_cost
+from ..core.warn import warn
 from ..distributed import sources
 
 Metric = Callable[[Any, Any], float]
@@ -51,7 +51,7 @@ def check(cost: Any, vectors: Any, name: str = "feature_vectors") -> None:
 
 
 def feature_cost(
-    cost: Cost | ArrayLike | str | Metric | None, size: int, vectors: Any = None, data: Any = None, depth: int = 3
+    cost: Cost | ArrayLike | str | Metric | None, size: int, vectors: Any = None, data: Any = None
 ) -> Cost:
     """Return the cost between bins, which are the features of the data.
 
@@ -65,8 +65,6 @@ def feature_cost(
         An embedding of each bin, for a metric.
     data : array or sparse matrix of shape (n, m), optional
         The data, whose columns are the vectors if none are given; in shards, they cannot be read whole.
-    depth : int
-        The stack level of the warning.
 
     Returns
     -------
@@ -74,7 +72,7 @@ def feature_cost(
     """
     check(cost, vectors)
     if cost is None:
-        warnings.warn(_NO_COST, stacklevel=depth)
+        warn(_NO_COST)
     if cost is None or (isinstance(cost, str) and cost == _LINE):
         return GridCost(size)
     if not is_metric(cost):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..core.warn import warn
 from ..io import progress
 
 
@@ -63,7 +63,7 @@ class Checkpoints:
         except ConnectionError:  # of the scheduler: without it the fit cannot go on
             raise
         except OSError as error:
-            warnings.warn(f"a checkpoint could not be written: {error}", RuntimeWarning, stacklevel=4)
+            warn(f"a checkpoint could not be written: {error}", RuntimeWarning)
 
 
 def run_epochs(

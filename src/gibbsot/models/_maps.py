@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -15,6 +14,7 @@ from scipy.spatial.distance import cdist
 
 from ..core import validation
 from ..core.costs import Cost, GridCost, PointCost
+from ..core.warn import warn
 from ..io import progress
 from ..solvers.exact import in_threads
 from ..solvers.linear_programme import ONE_THREAD
@@ -133,11 +133,10 @@ class MapSolver:
         if misplaced:
             from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-            warnings.warn(
+            warn(
                 f"maps: the iterations of {len(misplaced)} of {len(pairs[0])} debiased maps ended before they "
                 f"converged, with at most {max(misplaced):.1e} of the mass misplaced; a larger epsilon is faster",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _field(

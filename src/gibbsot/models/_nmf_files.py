@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core import costs
 from ..core.costs import Units
+from ..core.warn import warn
 from ..distributed import checkpoints
 from ..distributed.shards import LocalShards, Shards, load_shards
 from ..io import npz, schemas
@@ -113,7 +113,7 @@ def _model(
     parameters: dict[str, Any] = {name: tuple(x.tolist()) if x.ndim else x.item() for name, x in given.items()}
     if parameters.pop("cooling", "adaptive") == "paper":  # a parameter of older versions
         message = "cooling='paper' no longer exists: a resume cools adaptively; see algorithm='paper'"
-        warnings.warn(f"path: the file is of an older version, and {message}", stacklevel=5)
+        warn(f"path: the file is of an older version, and {message}")
     model = kind(cost=cost, **parameters)
     model._check_parameters()
     model.components_, model.cost_, model.seed_ = arrays["components"], cost, int(arrays["seed"])

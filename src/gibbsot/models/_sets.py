@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from scipy import sparse
 from ..core import native, validation
 from ..core.costs import Cost, PointCost, as_cost
 from ..core.problems import Problem
+from ..core.warn import warn
 from ..distributed import sources
 from ..io import progress
 from ..solvers.exact import cross, in_threads
@@ -311,7 +311,7 @@ def _shard(source: Any, name: str, size: int) -> Rows:
     return Rows(found)
 
 
-def cost_of(cost: Any, x: Any, name: str, feature_vectors: Any, depth: int) -> Cost:
+def cost_of(cost: Any, x: Any, name: str, feature_vectors: Any) -> Cost:
     """Return the cost between the points of rows of some name; a cost given as such may be rectangular."""
     if cost is None or isinstance(cost, str) or callable(cost):
         parts = sources.split(x, name)
@@ -323,7 +323,7 @@ def cost_of(cost: Any, x: Any, name: str, feature_vectors: Any, depth: int) -> C
                 f"{name}: expected measures as rows of one length, or for the name of a metric a list of clouds: "
                 "arrays of points of shape (m, d), or tuples of points and weights"
             ) from None
-        return _costs.feature_cost(cost, size, feature_vectors, x, depth)
+        return _costs.feature_cost(cost, size, feature_vectors, x)
     _costs.check(cost, feature_vectors)
     return as_cost(cost)
 
@@ -400,10 +400,9 @@ def solutions(
     if gaps:
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-        warnings.warn(
+        warn(
             f"{len(gaps)} of {len(every)} pairs ended with an open gap, the largest is {max(gaps):.1e} of the value",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 

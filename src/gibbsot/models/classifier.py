@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from ..core import costs, validation
 from ..core.costs import Cost, Units, as_cost
+from ..core.warn import warn
 from ..sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
 from ..solvers import evaluation
 from ..solvers.oracle import Oracle
@@ -213,11 +213,9 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
         self.cost_ = _between_labels(self.cost, self.classes_, self.label_vectors)
         named = y.ndim == 1 and self.classes_.dtype.kind not in "iufb"
         if named and self.classes is None and (self.label_vectors is not None or self.cost is not None):
-            warnings.warn(
+            warn(
                 f"the cost is taken to be in the sorted order of the labels, {self.classes_.tolist()}; "
                 "classes= says that it is",
-                UserWarning,
-                stacklevel=2,
             )
         seed, Y = _base.seed(self.random_state), self._histograms(y)
         units = costs.in_units(self.cost_).single()
@@ -233,7 +231,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
             )
         if late and self.n_iter_ < self.max_epochs:
             message = f"max_seconds: are over after {self.n_iter_} epochs; allow more for a better model"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+            warn(message, ConvergenceWarning)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -316,7 +314,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
         options = {name: getattr(self, name) for name in ("max_seconds", "max_memory", "n_jobs")}
         value, open_gaps = _base.mean_cost(P, Y, self.cost_.astype(np.float64), share, **options)
         if open_gaps:
-            warnings.warn(f"{open_gaps[0]}. The score is a lower bound", ConvergenceWarning, stacklevel=2)
+            warn(f"{open_gaps[0]}. The score is a lower bound", ConvergenceWarning)
         return -value
 
     def _weights(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> Array | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from scipy.optimize import linprog, nnls
 
 from ..core import native, validation
 from ..core.costs import Cost, GridCost
+from ..core.warn import warn
 from ..io import progress
 from . import _maps, _sets
 from ._costs import Metric
@@ -158,10 +158,9 @@ def barycentric_coordinates(
     if return_info:
         return weights, CoordinateInfo(residual, dimension)
     if open_ := np.count_nonzero(dimension):
-        warnings.warn(
+        warn(
             f"references: the coordinates of {open_} of {n} measures are not unique, the first is row "
-            f"{int((dimension > 0).argmax())}; those of least norm are returned",
-            stacklevel=2,
+            f"{int((dimension > 0).argmax())}; those of least norm are returned"
         )
     return weights
 
@@ -175,7 +174,7 @@ def _checked(X: Any, references: Any, cost: Any, vectors: Any) -> tuple[_sets.Ba
         if (d := second.points[0].shape[1]) != (expected := first.points[0].shape[1]):
             raise ValueError(f"references: have points with {d} coordinates; expected {expected} as in X")
         return _sets.Batches([first], [len(first)]), second, None
-    between = _sets.cost_of(cost, X, "X", vectors, depth=5)
+    between = _sets.cost_of(cost, X, "X", vectors)
     _maps.squared_points(between)
     m, shape = between.shape[0], between.row_shape
     return _sets.batches(X, "X", m, shape), _sets.rows(references, "references", m, shape), between

@@ -134,7 +134,7 @@ def _checked(P: Any, Q: Any, cost: Any, vectors: Any) -> tuple[_sets.Measures, _
         if (d := second.points[0].shape[1]) != (expected := first.points[0].shape[1]):
             raise ValueError(f"Q: has points with {d} coordinates; expected {expected} as in P")
         return first, second, None
-    between = _sets.cost_of(cost, P, "P", vectors, depth=5)
+    between = _sets.cost_of(cost, P, "P", vectors)
     m1, m2 = between.shape
     if Q is None and m1 != m2:
         raise ValueError(f"cost: is for {m1} x {m2} points; expected as many on both sides for pairs within P")

@@ -146,10 +146,10 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
         array of shape (n, k * d)
             A Dask array if X is one.
         """
-        found = self._fit(X, depth=7)  # beyond set_output
+        found = self._fit(X)
         return self._lazy(X) if sources.is_dask(X) else self._embed(found)
 
-    def _fit(self, X: Any, depth: int = 6) -> _sets.Batches:
+    def _fit(self, X: Any) -> _sets.Batches:
         """Check parameters and data, set the reference and return the data."""
         validation.precision(self.dtype)
         native.threads(self.n_jobs)
@@ -163,8 +163,8 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
                 raise ValueError(f"reference: has points with {points.shape[1]} coordinates; expected {d} as in X")
             self._source: _sets.Measures = source
         else:
-            found = _base.batches(self, X, reset=True, depth=depth)
-            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data, depth - 1)
+            found = _base.batches(self, X, reset=True)
+            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
             points = _maps.squared_points(self.cost_)
             weights = self._row_reference(found)
             self._source = _sets.Rows(weights[None])
@@ -173,10 +173,10 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
         self._n_features_out = self.reference_.points.size
         return found
 
-    def _read(self, X: Any, depth: int = 7) -> _sets.Batches:
+    def _read(self, X: Any) -> _sets.Batches:
         """Return measures to embed, of the kind of the fit."""
         if self.cost_ is not None:
-            return _base.batches(self, X, depth=depth)
+            return _base.batches(self, X)
         if not _sets.are_clouds(X, "sqeuclidean"):
             raise ValueError("X: expected clouds as in the fit: arrays of points, or pairs of points and weights")
         return self._clouds(X, self.reference_.points.shape[1])

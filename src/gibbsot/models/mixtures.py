@@ -5,7 +5,6 @@ The result for a measure is bit-identical whatever other measures it is computed
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..core import costs, validation
 from ..core.costs import Cost
 from ..core.problems import Problem
+from ..core.warn import warn
 from ..distributed import fixed_point
 from ..distributed.shard import precision
 from ..sampling import temperature
@@ -175,7 +175,7 @@ class MembershipSolver:
         """Return the memberships of validated rows, and warn of open gaps."""
         W, open_gaps = self.solve(X, Run(**self.limits))
         if open_gaps:
-            warnings.warn(self.describe(open_gaps), ConvergenceWarning, stacklevel=3)
+            warn(self.describe(open_gaps), ConvergenceWarning)
         return W
 
     def solve(self, X: Any, run: Run) -> tuple[NDArray[np.floating], list[Optimum]]:

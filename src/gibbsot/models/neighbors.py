@@ -156,7 +156,7 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
                 "For clouds use distances and neighbours with metric='precomputed'"
             )
         found = _base.batches(self, X, reset=True)
-        self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data, depth=3)
+        self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
         if self.root and self.cost_.least() < 0:
             raise ValueError(f"root: the least cost is {self.cost_.least():.3g}; expected costs >= 0 for square roots")
         self._first, self._refinement = first_bounds(self.cost_), Refinement(self.cost_)
@@ -302,7 +302,7 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
         """Return the queries, by default the measures of the fit."""
         if X is None:
             return _sets.Batches([self._measures.weights], [len(self._measures)])
-        return _base.batches(self, X, depth=6)
+        return _base.batches(self, X)
 
     def _searches(self, queries: _sets.Batches, own: bool) -> Iterator[tuple[NDArray[np.intp], _Search]]:
         """Yield the numbers of some queries and the search for their neighbours, which the caller runs."""

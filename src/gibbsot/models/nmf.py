@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
@@ -20,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import costs, validation
 from ..core.costs import Cost
+from ..core.warn import warn
 from ..distributed import checkpoints, sources
 from ..distributed.shard import Array
 from ..distributed.shards import Shards
@@ -386,10 +386,10 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
         if sources.is_dask(X):
             return _base.map_dask(self, X, solver, len(self.components_))
         run = Run(**solver.limits)
-        parts = [solver.solve(batch, run) for batch in _base.batches(self, X, depth=6)]  # beyond set_output
+        parts = [solver.solve(batch, run) for batch in _base.batches(self, X)]
         W, open_gaps = np.concatenate([part for part, _ in parts]), [each for _, some in parts for each in some]
         if open_gaps:
-            warnings.warn(solver.describe(open_gaps), ConvergenceWarning, stacklevel=3)  # beyond set_output
+            warn(solver.describe(open_gaps), ConvergenceWarning)
         return W
 
     def _membership_solver(self) -> MembershipSolver:
@@ -454,7 +454,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
         value, open_costs = _base.mean_cost(P[full], targets, cost, None, n_jobs=self.n_jobs, **limits)
         reasons = [solver.describe(open_gaps)] if open_gaps else []
         if reasons := reasons + open_costs:
-            warnings.warn(f"{'; '.join(reasons)}. The score is a lower bound", ConvergenceWarning, stacklevel=2)
+            warn(f"{'; '.join(reasons)}. The score is a lower bound", ConvergenceWarning)
         return -value
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -567,20 +567,20 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
         """Warn of a fit that time has ended or that may still improve, and of unused components."""
         if late and not self.converged_ and self.n_iter_ < self.max_epochs:
             message = f"max_seconds: are over after {self.n_iter_} epochs; resume continues the fit"
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+            warn(message, ConvergenceWarning)
         evaluated = [epoch.upper for epoch in self.history_ if np.isfinite(epoch.upper)]
         if not self.converged_ and self.n_iter_ >= self.max_epochs:
             if self.reconstruction_err_ < min(evaluated):
                 message = f"no model of {self.n_iter_} epochs was better than the start, which is returned"
-                warnings.warn(f"max_epochs: {message}; try more epochs", ConvergenceWarning, stacklevel=4)
+                warn(f"max_epochs: {message}; try more epochs", ConvergenceWarning)
             elif self.reconstruction_err_ == evaluated[-1] < min(evaluated[:-1], default=np.inf):
                 message = f"the cost still fell at the end of {self.n_iter_} epochs"
-                warnings.warn(f"max_epochs: {message}; resume with more of them", ConvergenceWarning, stacklevel=4)
+                warn(f"max_epochs: {message}; resume with more of them", ConvergenceWarning)
         unused = np.flatnonzero(self.usage_ < _UNUSED / self.n_components)
         if len(unused):
             some = ", ".join(map(str, unused[:10]))
             message = f"components {some} are hardly used; try fewer n_components"
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+            warn(message, ConvergenceWarning)
 
     def _reconstructions(self) -> tuple[Array, Array]:
         """Return a sample of the training data and their mixtures, for figures."""

@@ -108,7 +108,7 @@ class WassersteinPCA(_base.MeasuresTransformer):
         -------
         WassersteinPCA
         """
-        self._fit(X, depth=7)
+        self._fit(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -127,17 +127,17 @@ class WassersteinPCA(_base.MeasuresTransformer):
             A Dask array if X is one.
         """
         kept: list[tuple[int, Array]] = []
-        found = self._fit(X, depth=8, kept=kept)  # beyond set_output
+        found = self._fit(X, kept=kept)
         return self._coordinates(len(found), kept) if found.whole else self.transform(X)
 
-    def _fit(self, X: Any, depth: int, kept: list[tuple[int, Array]] | None = None) -> _sets.Batches:
+    def _fit(self, X: Any, kept: list[tuple[int, Array]] | None = None) -> _sets.Batches:
         """Fit the components, keep the embeddings of measures in memory if asked for, and return the data."""
         if self.n_components is not None:
             validation.count(self.n_components, "n_components")
         options = {name: x for name, x in self.get_params(deep=False).items() if name != "n_components"}
         self.embedding_ = WassersteinEmbedding(**options | {"dtype": "float64"})
         validation.precision(self.dtype)
-        found = self.embedding_._fit(X, depth)
+        found = self.embedding_._fit(X)
         if hasattr(self.embedding_, "n_features_in_"):
             self.n_features_in_ = self.embedding_.n_features_in_
         if hasattr(self.embedding_, "feature_names_in_"):
@@ -186,7 +186,7 @@ class WassersteinPCA(_base.MeasuresTransformer):
 
     def _read(self, X: Any) -> _sets.Batches:
         """Return measures of the kind of the fit; messages name this estimator."""
-        return self.embedding_._read(X) if self.embedding_.cost_ is None else _base.batches(self, X, depth=7)
+        return self.embedding_._read(X) if self.embedding_.cost_ is None else _base.batches(self, X)
 
     def _transform_rows(self, X: Any) -> NDArray[np.floating]:
         """Return the coordinates of valid rows."""

@@ -52,7 +52,7 @@ def coupling(x: Array, y: Array, p: Array | None, q: Array | None, metric: str) 
         i, j = linear_sum_assignment(C)
         return i, j, np.full(len(i), 1 / len(i))
     found = solve_dense(C, np.ones(len(x)) if p is None else p, np.ones(len(y)) if q is None else q)
-    warn_of_open_gaps([found[0]], stacklevel=3)
+    warn_of_open_gaps([found[0]])
     i, j, mass = found.arcs()
     order = np.lexsort((j, i))
     return i[order].astype(np.int64), j[order].astype(np.int64), mass[order]
@@ -76,6 +76,6 @@ def _plan(x: Array, y: Array, p: Array | None, q: Array | None, metric: str) -> 
     p, q = np.ones(len(x)) if p is None else p, np.ones(len(y)) if q is None else q
     pair = weighted_problem(p[None] / p.sum(), q[None] / q.sum(), PointCost(x, y, metric), None, 1e-6)
     solutions = cross(pair)
-    warn_of_open_gaps(solutions, stacklevel=4)
+    warn_of_open_gaps(solutions)
     plan = solutions[0].plan.tocoo()
     return plan.row.astype(np.int64), plan.col.astype(np.int64), plan.data

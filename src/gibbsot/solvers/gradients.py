@@ -154,7 +154,7 @@ def weight_gradients(
     """
     pair = weighted_problem(p, q, cost, penalty, tolerance)
     solutions = cross(pair, n_jobs=n_jobs, warm_start=warm_start)
-    warn_of_open_gaps(solutions, stacklevel=4)
+    warn_of_open_gaps(solutions)
     result = (OTResult if penalty is None else PartialResult)(pair, solutions, None, 0.0)
     value, (f, g) = result.value, result.potentials
     zero = value == 0

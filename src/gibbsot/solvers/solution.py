@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..core.warn import warn
 
 RELATIVE_GAP, POTENTIAL_GAP = 1e-10, 1e-12  # the largest gap of an optimum, relative to the value and the potentials
 
@@ -74,8 +75,8 @@ def status(lower: float, upper: float, size: float) -> str:
     return "optimal" if upper - lower <= RELATIVE_GAP * abs(upper) + POTENTIAL_GAP * size else "gap open"
 
 
-def warn_of_open_gaps(solutions: list[Solution], stacklevel: int, gaps: list[float] | None = None) -> None:
-    """Warn of problems whose gap stays open; the level is counted from here. Gaps by other bounds may be given."""
+def warn_of_open_gaps(solutions: list[Solution], gaps: list[float] | None = None) -> None:
+    """Warn of problems whose gap stays open. Gaps by other bounds may be given."""
     open_gaps = [b for b, solution in enumerate(solutions) if solution.status not in PROVED]
     if not open_gaps:
         return
@@ -86,9 +87,8 @@ def warn_of_open_gaps(solutions: list[Solution], stacklevel: int, gaps: list[flo
         advice = "Allow more time or memory, or ask for a gap"
     else:
         advice = "Scale or shift the costs so that rounding matters less"
-    warnings.warn(
+    warn(
         f"{len(open_gaps)} of {len(solutions)} problems ended with an open gap, the largest is {worst:.1e} of the "
         f"value; the bounds of the result are valid. {advice}",
         ConvergenceWarning,
-        stacklevel=stacklevel,
     )

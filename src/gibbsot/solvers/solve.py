@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from typing import Any, cast, overload
 
@@ -14,6 +13,7 @@ from scipy import sparse
 from ..core import validation
 from ..core.costs import Cost, as_cost
 from ..core.problems import Problem
+from ..core.warn import warn
 from ..sampling.schedules import Schedule
 from .options import Options
 from .results import OTResult, OTResultList
@@ -257,9 +257,9 @@ def _warn(results: list[OTResult]) -> None:
     solved = [result for result in results if result.solved is not None]
     if any(solution.status not in PROVED for result in solved for solution in result.solutions):
         gaps = np.concatenate([np.atleast_1d(result.gap) for result in solved])  # which the results show
-        warn_of_open_gaps([solution for result in solved for solution in result.solutions], 4, gaps.tolist())
+        warn_of_open_gaps([solution for result in solved for solution in result.solutions], gaps.tolist())
     if any(result.cut for result in results):
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
         text = "the sampler ended before its last sweep; the estimate is rougher. Allow more time, or fewer n_sweeps"
-        warnings.warn(text, ConvergenceWarning, stacklevel=3)
+        warn(text, ConvergenceWarning)
