@@ -91,9 +91,22 @@ def test_a_step_is_damped_only_if_changes_are_large_and_growing():
 
 
 def test_steps_that_would_change_a_model_too_much_are_shortened():
-    assert ADAPTIVE.limit(start(), 0.1) == 1.0
-    assert ADAPTIVE.limit(start(), 4.0) == 0.1 / 4.0
-    assert EpochDecay().limit(start(), 4.0) == 1.0
+    assert ADAPTIVE.limit(0.1, value=1.0, variance=0.0) == 1.0
+    assert ADAPTIVE.limit(4.0, value=1.0, variance=1.0) == 0.1 / 4.0
+    assert EpochDecay().limit(4.0, value=0.0, variance=1.0) == 1.0
+
+
+def test_steps_that_would_shift_components_by_much_of_the_cost_are_shortened():
+    """A tilt of the logarithms by d standardised positions shifts a normal density by d standard deviations."""
+    value, variance = 1e-4, 0.05
+    d = ADAPTIVE.limit(1.0, value, variance)
+    x = np.linspace(-3, 3, 4001)
+    density = np.exp(-(x**2) / (2 * variance))
+    tilted = density * np.exp(d * x / np.sqrt(variance))
+    shift = (x * tilted).sum() / tilted.sum()
+    assert shift**2 == pytest.approx(ADAPTIVE.largest_shift * value, rel=1e-6)
+    assert ADAPTIVE.limit(d, value, variance) == 1.0
+    assert ADAPTIVE.limit(d, 0.0, variance) == ADAPTIVE.limit(d, -1e-4, variance) == 0.0  # chains that lag
 
 
 def test_the_mean_model_is_a_polynomial_decay_average():

@@ -174,12 +174,20 @@ class FitState:
             sums = self.shards.reduce(MixtureShard.epoch, fixed_point.components(D), *of_batch)
             value += sums.value
             sweeps += sums.sweeps
+            mean_value = sums.value * value_quantum / max(self._weight_of(begin, begin + size), np.finfo(float).tiny)
             gradient = np.asarray(sums.gradient * (K / weight * quantum * 2.0**-bits), np.float64)
             changes.append(D_step * _deviation(D, gradient))
-            length = D_step * settings.policy.limit(self.control, changes[-1])
+            variance = float(self.units.cost.mean(D, D).mean()) / 2
+            length = D_step * settings.policy.limit(changes[-1], mean_value, variance)
             self.log_components = mirror_step(self.log_components, gradient, length)
         self.mean_components = self.mean_components + share * (np.exp(self.log_components) - self.mean_components)
         return value * value_quantum / weight, sweeps / n, float(np.mean(changes))
+
+    def _weight_of(self, begin: int, end: int) -> float:
+        """Return the weight of a range of measures, in units of the largest."""
+        if self.weights is None:
+            return float(min(end, self.n) - begin)
+        return float(self.weights[begin:end].sum()) / self._largest
 
     def _evaluate(self, settings: Settings) -> tuple[float, float]:
         """Evaluate a sample exactly, keep the best model, adapt step and temperature; return the sample's bounds."""

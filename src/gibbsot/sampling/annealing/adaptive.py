@@ -7,6 +7,7 @@ restored where it became worse.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -161,8 +162,20 @@ class ModelCooling(ABC):
         """Return the share of the next epoch's model in the mean model, which is the one that is evaluated."""
         return 1.0
 
-    def limit(self, state: ModelState, change: float) -> float:
-        """Return a factor of the step of the components, which would change logarithms of weights by so much."""
+    def limit(self, change: float, value: float, variance: float) -> float:
+        """Return a factor of the step of the components.
+
+        Parameters
+        ----------
+        change : float
+            The standard deviation of the changes of logarithms of weights by the whole step.
+        value, variance : float
+            The means of V(z) and of the components' variances: half the mean cost between two points of one.
+
+        Returns
+        -------
+        float
+        """
         return 1.0
 
     @abstractmethod
@@ -232,6 +245,10 @@ class AdaptiveCooling(ModelCooling):
     largest_change : float
         A step that would change logarithms of weights by more than this is shortened to it: chains do not follow a
         model that changes more in one epoch, and V(z) then rises to a multiple.
+    largest_shift : float
+        The same for steps that would shift components by more than this fraction of V(z). If logarithms of weights
+        change by d times the standardised position, the mean moves by d standard deviations, at the cost of ``d**2``
+        variances. Where measures differ little, as noise does, this is less than the change above.
     """
 
     first_step: float = 2.0
@@ -248,10 +265,14 @@ class AdaptiveCooling(ModelCooling):
     gradient_growth: float = 1.5
     large_change: float = 0.04
     largest_change: float = 0.1
+    largest_shift: float = 0.1
     memory: int = 3
 
-    def limit(self, state: ModelState, change: float) -> float:
-        return 1.0 if change <= self.largest_change else self.largest_change / change
+    def limit(self, change: float, value: float, variance: float) -> float:
+        largest = self.largest_change
+        if self.largest_shift * value < largest**2 * variance:
+            largest = math.sqrt(max(self.largest_shift * value, 0.0) / variance)
+        return 1.0 if change <= largest else largest / change
 
     def share(self, state: ModelState) -> float:
         return (self.memory + 1) / (self.memory + 1 + state.averaged)
