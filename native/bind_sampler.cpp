@@ -88,15 +88,16 @@ void bind_run(nb::module_& m, const char* name, const char* cost_name) {
     using namespace nb::literals;
     m.def(
         name,
-        [](const CostArray& cost, const Matrix<const double>& temperatures, std::size_t tau, double mixing_slope,
-           bool pinned, std::uint64_t seed, std::size_t n_threads, const Matrix<const T>& p, const Matrix<const T>& q,
+        [](const CostArray& cost, const Matrix<const double>& temperatures, std::size_t tau, std::size_t stride,
+           double mixing_slope, bool pinned, std::uint64_t seed, std::size_t n_threads, const Matrix<const T>& p, const Matrix<const T>& q,
            const Vector<const std::uint64_t>& ids, const Matrix<T>& h, const Vector<std::int64_t>& sweep,
            const Matrix<T>& U, const Matrix<T>& L, const Matrix<T>& g, const Matrix<double>& values,
            const Vector<double>& energy) {
-            const Plan plan{temperatures.shape(1), tau, mixing_slope, pinned, seed};
+            require(stride > 0, "stride: expected at least 1, got 0");
+            const Plan plan{temperatures.shape(1), tau, stride, mixing_slope, pinned, seed};
             run<T>(cost, plan, Batch<T>{p, q, temperatures, ids, h, sweep, U, L, g, values, energy}, n_threads);
         },
-        nb::arg(cost_name), nb::kw_only(), "temperatures"_a, "tau"_a, "mixing_slope"_a, "pinned"_a, "seed"_a,
+        nb::arg(cost_name), nb::kw_only(), "temperatures"_a, "tau"_a, "stride"_a, "mixing_slope"_a, "pinned"_a, "seed"_a,
         "n_threads"_a, "p"_a, "q"_a, "ids"_a, output("h"), output("sweep"), output("U"), output("L"), output("g"),
         output("values"), output("energy"));
 }

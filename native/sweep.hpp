@@ -15,6 +15,7 @@ namespace gibbsot {
 struct Plan {
     std::size_t sweeps;
     std::size_t tau;      // lag of the mixing test in sweeps, 0 for no test
+    std::size_t stride;   // sweeps from one test to the next
     double mixing_slope;  // the test holds if V(z) rises by less than this times T per sweep
     bool pinned;          // g of the first row with weight stays 0
     std::uint64_t seed;
@@ -124,7 +125,7 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
         ++*chain.sweep;
         chain.values[s] = level - static_cast<double>(shift) + weighted_sum(q, minus_L, m2);
         const bool mixed =
-            plan.tau > 0 && s >= plan.tau &&
+            plan.tau > 0 && s >= plan.tau && (s + 1) % plan.stride == 0 &&
             chain.values[s] - chain.values[s - plan.tau] < plan.mixing_slope * static_cast<double>(plan.tau) * temperature;
         if (last || mixed) break;
         std::swap(U, next_U);

@@ -113,6 +113,7 @@ def sampler_arguments(dtype=np.float64, n=2, m1=6, m2=4, sweeps=3):
     return {
         "temperatures": np.full((1, sweeps), 0.1),
         "tau": 0,
+        "stride": 1,
         "mixing_slope": 0.01,
         "pinned": True,
         "seed": 0,

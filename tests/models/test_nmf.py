@@ -774,7 +774,8 @@ def test_an_epoch_of_the_paper_is_what_is_printed(weights):
     model.fit(X, sample_weight=weights)
     share = weights if weights is None else weights / weights.max()
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X), share)
-    oracle, gamma, quantum = Oracle(cost, X, tau=5, seed=model.seed_), 2 / M.mean(), precision(cost, len(X)).potential
+    oracle = Oracle(cost, X, tau=5, stride=5, seed=model.seed_)
+    gamma, quantum = 2 / M.mean(), precision(cost, len(X)).potential
     descents = [AcceleratedMirrorDescent(row[None]) for row in W]
     for i, descent in enumerate(descents):
         beta = descent.x.copy()

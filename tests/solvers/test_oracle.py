@@ -240,7 +240,7 @@ def test_targets_of_every_form_are_the_same():
 @pytest.mark.parametrize("kind", ["forbidden", "points", "grid2", "axes"])
 def test_saved_and_loaded_it_goes_on_to_the_bit(tmp_path, kind, dtype):
     pair = batch(kind, n=4, dtype=dtype)
-    oracle = Oracle(pair.cost, pair.q, tau=3, max_sweeps=17, seed=2**63 + 1, ids=[7, 1, 2**40, 3])
+    oracle = Oracle(pair.cost, pair.q, tau=3, stride=2, max_sweeps=17, seed=2**63 + 1, ids=[7, 1, 2**40, 3])
     oracle(pair.p, 0.1)
     oracle.save(tmp_path / "oracle.npz")
     loaded = Oracle.load(tmp_path / "oracle.npz", n_jobs=2)

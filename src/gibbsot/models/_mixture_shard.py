@@ -36,7 +36,7 @@ class MixtureShard(Shard[Mixture]):
 
     @command
     def start(
-        self, basis: Basis, indices: Indices, memberships: Array, weights: Array | None, accelerated: bool
+        self, basis: Basis, indices: Indices, memberships: Array, weights: Array | None, as_printed: bool
     ) -> None:
         """Set weights and initial memberships.
 
@@ -48,8 +48,9 @@ class MixtureShard(Shard[Mixture]):
             Measures whose memberships are given; least squares finds the others.
         weights : array of shape (n,), optional
             The weights of the measures of this shard, at most one.
-        accelerated : bool
-            Whether memberships are found by accelerated mirror descent.
+        as_printed : bool
+            Whether memberships are found by accelerated mirror descent and chains are tested every tau sweeps, as in
+            the paper.
         """
         self.weights = np.ones(len(self)) if weights is None else weights
         positions, rows = self.local(indices)
@@ -60,7 +61,9 @@ class MixtureShard(Shard[Mixture]):
             W[rest] = least_squares(self.oracle.targets[rest], basis)
         self.log_memberships = logarithms(W)
         self.mean_memberships = np.exp(self.log_memberships)
-        self.descent = AcceleratedMirrorDescent(W) if accelerated else None
+        self.descent = AcceleratedMirrorDescent(W) if as_printed else None
+        if as_printed and len(self):
+            self.oracle.stride = self.oracle.tau
         self.keep_best()
 
     @command

@@ -260,7 +260,7 @@ def start(
     n_components : int
         The number of components.
     algorithm : {"adaptive", "paper"}
-        The algorithm; the paper's finds memberships by accelerated mirror descent.
+        The algorithm; the paper's finds memberships by accelerated mirror descent, and tests chains every tau sweeps.
     tau, seed, n_jobs
         Of the oracle.
 

@@ -75,7 +75,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
         lag, cools if the cost has stalled, and returns to the best model if the cost has risen. "paper" is the
         algorithm that the paper prints [1]_: a random start, ``step_size=2``, online mirror descent for
         components with the sum of their gradients, accelerated mirror descent with restarts for memberships, and
-        ``T <- T (1 - sqrt(1 / (m + m_bar)))`` after every epoch. Exact evaluations then only record the best model.
+        ``T <- T (1 - sqrt(1 / (m + m_bar)))`` after every epoch; the mixing test is made every tau sweeps. Exact
+        evaluations then only record the best model.
     step_size : float or pair of float, optional
         Steps of components and memberships, relative to the mean cost: the paper's gamma. (20, 2) by default, which
         the algorithm multiplies by a factor. `partial_fit` uses only that of the components.

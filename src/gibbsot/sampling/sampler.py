@@ -190,6 +190,7 @@ def run(
     temperatures: NDArray[np.float64],
     *,
     tau: int = 0,
+    stride: int = 1,
     pinned: bool = False,
     n_jobs: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -209,6 +210,8 @@ def run(
         Positive; for all problems, or for each its own.
     tau : int
         Stop a chain as soon as the mixing test with this lag holds (see `mixed`); 0 for no test.
+    stride : int
+        The number of sweeps from one test to the next. The paper tests every tau sweeps.
     pinned : bool
         See `step`.
     n_jobs : int, optional
@@ -243,7 +246,7 @@ def run(
         chains, history = state[rows], []
         for s in range(0, sweeps, length):
             temps = temperatures[rows if len(temperatures) > 1 else slice(None), s : s + length]
-            chains, info = _sweeps(chains, problem[rows], np.ascontiguousarray(temps), tau, pinned, threads)
+            chains, info = _sweeps(chains, problem[rows], np.ascontiguousarray(temps), tau, stride, pinned, threads)
             history.append(info.history)
             if progress is not None:
                 progress(len(chains.h) * temps.shape[1] / (n * sweeps))
@@ -266,7 +269,8 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
 
     The paper prints ``0.01 tau T V(z^2t)`` on the right, which depends on the unit of the cost: the left-hand side is a
     cost, the right-hand side the square of one. In units of the current value, where V = 1 and T is T / V, the printed
-    test is the one above, which is scale-invariant. V(z) here is that of the pair (U, L) at the end of a sweep.
+    test is the one above, which is scale-invariant. The paper tests every tau sweeps (``stride=tau`` of `run`): tests
+    after every sweep hold sooner, by chance. V(z) here is that of the pair (U, L) at the end of a sweep.
     The kernels have a copy of this test, in ``native/sweep.hpp``.
 
     Parameters
@@ -294,17 +298,24 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
 
 
 def _sweeps(
-    state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, pinned: bool, threads: int
+    state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, stride: int, pinned: bool, threads: int
 ) -> tuple[State, Info]:
     cost, n, kernels = problem.cost, len(problem), native.kernels()
     found = None if kernels is None else cost.operand()
     if found is None:
-        return _steps(state, problem, temperatures, tau, pinned)
+        return _steps(state, problem, temperatures, tau, stride, pinned)
     p, q = (np.ascontiguousarray(x, cost.dtype) for x in (problem.p, problem.q))
     h, sweep = state.h.astype(cost.dtype), state.sweep.astype(np.int64)  # copies, which the kernel writes to
     U, L, g = (np.empty((n, cost.shape[side]), cost.dtype) for side in (0, 1, 0))
     history, energy = np.full((n, temperatures.shape[1]), np.nan), np.empty(n)
-    options = {"tau": tau, "mixing_slope": _MIXING_SLOPE, "pinned": pinned, "seed": state.seed, "n_threads": threads}
+    options = {
+        "tau": tau,
+        "stride": stride,
+        "mixing_slope": _MIXING_SLOPE,
+        "pinned": pinned,
+        "seed": state.seed,
+        "n_threads": threads,
+    }
     written = {"h": h, "sweep": sweep, "U": U, "L": L, "g": g, "values": history, "energy": energy}
     kind, operand = found
     run_kernel = getattr(kernels, f"run_{kind}")
@@ -314,7 +325,7 @@ def _sweeps(
 
 
 def _steps(
-    state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, pinned: bool
+    state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, stride: int, pinned: bool
 ) -> tuple[State, Info]:
     states, infos = [], []
     for b, row in enumerate(np.broadcast_to(temperatures, (len(problem), temperatures.shape[1]))):
@@ -323,7 +334,7 @@ def _steps(
         for s, T in enumerate(row):
             chain, info = step(chain, one, T, draw(chain, one), pinned)
             history[0, s] = info.value[0]
-            if tau and mixed(history[:, : s + 1], np.array([T]), tau)[0]:
+            if tau and (s + 1) % stride == 0 and mixed(history[:, : s + 1], np.array([T]), tau)[0]:
                 break
         states.append(chain)
         infos.append(info._replace(history=history))

@@ -81,6 +81,8 @@ class Oracle:
         Threads over the problems; results are bit-identical for every number.
     penalty : float, optional
         The cost of a unit of mass that is not transported, on either side.
+    stride : int
+        The number of sweeps from one mixing test to the next; tau in the paper.
 
     Attributes
     ----------
@@ -88,7 +90,7 @@ class Oracle:
         The cost.
     targets : scipy.sparse.csr_array of shape (n, m2)
         The targets, normalised unless there is a penalty.
-    tau, max_sweeps, seed, n_jobs, penalty
+    tau, max_sweeps, seed, n_jobs, penalty, stride
         The parameters.
     ids : array of uint64, shape (n,)
         The ids of the targets.
@@ -116,10 +118,11 @@ class Oracle:
         ids: ArrayLike | None = None,
         n_jobs: int | None = None,
         penalty: float | None = None,
+        stride: int = 1,
     ) -> None:
         self.cost, self.penalty = as_cost(cost), penalty
         self._cost = self.cost if penalty is None else penalty_cost(self.cost, penalty)  # of the chains
-        self.tau = validation.count(tau, "tau")
+        self.tau, self.stride = validation.count(tau, "tau"), validation.count(stride, "stride")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
         if self.max_sweeps > _MOST_SWEEPS:
             raise ValueError(f"max_sweeps: expected at most {_MOST_SWEEPS:,}, got {self.max_sweeps}")
@@ -219,7 +222,7 @@ class Oracle:
         """Do what a call does."""
         schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
         before = self._state(rows, pair)
-        state, info = sampler.run(before, pair, schedule, tau=self.tau, n_jobs=n_jobs)
+        state, info = sampler.run(before, pair, schedule, tau=self.tau, stride=self.stride, n_jobs=n_jobs)
         sweeps = state.sweep - before.sweep
         lower = upper = None
         if bounds:
@@ -375,6 +378,7 @@ class Oracle:
             "tau": self.tau,
             "max_sweeps": self.max_sweeps,
             **({} if self.penalty is None else {"penalty": self.penalty}),
+            **({} if self.stride == 1 else {"stride": self.stride}),
         }
 
     @classmethod
@@ -407,6 +411,7 @@ class Oracle:
             "seed": seed,
             "n_jobs": n_jobs,
             "penalty": penalty,
+            "stride": int(arrays["stride"].item()) if "stride" in arrays else 1,
         }
         oracle = cls(cost, targets, ids=arrays["ids"], **options)
         oracle.targets = targets  # bit-identical: normalising again could change the last bit
