@@ -104,7 +104,8 @@ dist: $(VENV)/dist
 	for file in dist/*.whl dist/*.tar.gz; do \
 		rm -rf $(DIST) && $(PYTHON) -m venv $(DIST) && \
 		$(DIST)/bin/python -m pip install --quiet "$$file" && \
-		( cd $(DIST) && bin/python -I $(CURDIR)/tools/run_page.py $(CURDIR)/docs/quickstart.md ) || exit 1; done
+		( cd $(DIST) && bin/python -I -c 'from gibbsot.core import native; assert native.name() != "numpy"' && \
+		bin/python -I $(CURDIR)/tools/run_page.py $(CURDIR)/docs/quickstart.md ) || exit 1; done
 
 # what would take continuous integration too long
 nightly: test-all sanitize fuzz faults bench bench-nmf bench-models bench-scaling
