@@ -121,7 +121,7 @@ def _readable(cell: str) -> str:
     if found := re.fullmatch(r"(-?[0-9.]+(?:e-[0-9]+)?) s", cell):
         seconds = float(found[1])
         scale, unit = next((each for each in ((1, "s"), (1e3, "ms")) if abs(seconds) * each[0] >= 1), (1e6, "us"))
-        return cell if unit == "s" else f"{seconds * scale:.3g} {unit}"
+        return f"{found[1] if unit == 's' else f'{seconds * scale:.3g}'}\N{NO-BREAK SPACE}{unit}"
     return cell
 
 
