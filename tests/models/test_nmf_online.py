@@ -163,3 +163,13 @@ def test_steps_fall_and_the_state_adds_up():
     assert changes[-1] < 0.5 * changes[0]
     assert model._stream.weight == 120
     assert model.n_seen_ == 240
+
+
+def test_the_model_is_the_mean_of_what_the_steps_came_to():
+    """With weights that grow with the cube of the number of batches: of three equal ones 1, 4 and 10 of 15."""
+    model, last = stream(0), []
+    for k in range(3):
+        model.partial_fit(counts(12, seed=k))
+        last.append(model._last_components)
+    np.testing.assert_allclose(model.components_, np.average(last, axis=0, weights=[1, 4, 10]), rtol=1e-6)
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-6)

@@ -91,6 +91,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
     arrays |= {"n_seen": model.n_seen_, "n_shards": 0}
     if model._stream is not None:
         arrays |= {f"stream_{name}": value for name, value in model._stream.to_arrays().items()}
+        arrays["stream_components"] = model._last_components
     if state is not None:
         arrays |= {"n_shards": len(state.shards), "run_unit": state.units.unit}
         arrays |= {f"run_{name}": getattr(state, name) for name in _SAVED}
@@ -122,6 +123,8 @@ def _model(
         raise KeyError("an axis of the cost")
     stream = npz.with_prefix(arrays, "stream_")  # none after a fit, and in older files
     model._run, model._stream = None, StreamState.from_arrays(stream) if stream else None
+    if stream:
+        model._last_components = stream.get("components", model.components_)
     if not arrays["n_shards"]:
         return model
     if shards is None:

@@ -215,6 +215,7 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
     components_: NDArray[np.floating]
     _run: FitState | None
     _stream: StreamState | None
+    _last_components: Array  # of a stream, of which components_ is the mean
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinNMF:
         """Learn components from measures.
@@ -311,7 +312,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
         X is one batch, whatever ``batch_size`` is; some hundred measures are a good size. The model carries temperature
         and steps from batch to batch. Steps are proportional to the square root of the batch's share of all measures so
         far, so with the b-th of equal batches they fall as ``b**-0.5``. The temperature is proportional to the mean
-        cost of the last 5,000 measures.
+        cost of the last 5,000 measures. ``components_`` is the mean of what the steps came to, with weights that grow
+        with the cube of the number of batches.
 
         Parameters
         ----------
@@ -340,10 +342,12 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
             sample, n = batch.targets(START_SAMPLE), len(batch)
             D, _ = initial_factors(sample, self.n_components, self._resolved("init"), self.seed_, n)
         else:
-            D = self.components_.astype(np.float64)
+            D = (self.components_ if self._stream is None else self._last_components).astype(np.float64)
         state = self._stream or first_state(batch, D, validation.initial_temperature(self.temperature))
         log_D, self._stream = learn(batch, logarithms(D), state, self._step_sizes()[0])
-        self.components_ = np.exp(log_D).astype(X.dtype)
+        D = np.exp(log_D)
+        mean = D if first else self.components_ + self._stream.share(batch.weight) * (D - self.components_)
+        self.components_, self._last_components = mean.astype(X.dtype), D
         self.n_seen_ += len(batch)
         self._run = None
         for name in ("reconstruction_err_", "n_iter_", "converged_", "history_"):  # of the model before
