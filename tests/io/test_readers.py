@@ -176,9 +176,9 @@ def test_points_with_and_without_weights(tmp_path):
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        ([1, np.nan], {}, "has NaN weights, the first at row 0, entry 1"),
-        ([1, np.inf], {}, "has infinite weights, the first at row 0, entry 1"),
-        ([[1, -1]], {}, "has negative weights, the first at row 0, entry 1"),
+        ([1, np.nan], {}, "has NaN weights, the first at entry 1"),
+        ([1, np.inf], {}, "has infinite weights, the first at entry 1"),
+        ([[1, -1]], {}, "has negative weights, the first at entry 1"),
         ([0, 0], {}, "has no mass"),
         ([1e308, 1e308], {}, "a sum that overflows"),
         (np.ones((2, 2, 2, 2)), {}, "one to three axes"),
