@@ -196,9 +196,7 @@ def write_readme() -> None:
         chosen = [min((abs(_number(row["points"]) - n), k) for k, row in enumerate(of_kind))[1] for n in sizes]
         found = [of_kind[k] for k in chosen]
         ratios = " | ".join(_two_digits(_number(row["emd2 / solve"])) for row in found)
-        times = " | ".join(
-            f"{_two_digits(float(found[-1][key].replace(',', '')) / 1000)} s" for key in ("solve ms", "emd2 ms")
-        )
+        times = " | ".join(f"{_two_digits(_number(found[-1][key]) / 1000)} s" for key in ("solve ms", "emd2 ms"))
         lines.append(f"| {label} | {ratios} | {times} |")
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")

@@ -127,9 +127,9 @@ class Metadata(NamedTuple):
     dtype: str
 
     @classmethod
-    def of(cls, X: Any) -> Metadata:
-        """Return the size and type of valid rows."""
-        empty = validation.masses(X) == 0
+    def of(cls, X: Any, mass: Array) -> Metadata:
+        """Return the size and type of valid rows of some masses."""
+        empty = mass == 0
         first = int(empty.argmax()) if empty.any() else -1
         return cls(X.shape[0], int(X.shape[0] - empty.sum()), first, X.shape[1], X.dtype.str)
 
@@ -189,7 +189,8 @@ class Shard(ABC, Generic[M]):
 
     def __init__(self, X: Any, number: int = 0) -> None:
         self.number = number
-        self.rows, self._metadata = np.flatnonzero(validation.masses(X) > 0), Metadata.of(X)
+        mass = validation.masses(X)
+        self.rows, self._metadata = np.flatnonzero(mass > 0), Metadata.of(X, mass)
         self._X: Any = X[self.rows]
 
     @classmethod

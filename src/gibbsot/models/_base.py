@@ -160,12 +160,8 @@ def batches(estimator: Any, X: Any, reset: bool = False) -> _sets.Batches:
 
     Parameters
     ----------
-    estimator : estimator
-        The estimator that the data are for.
-    X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
-        Measures as rows.
-    reset : bool
-        Whether to set the estimator's number of features; otherwise X must have it.
+    estimator, X, reset
+        As for `shards_of`.
 
     Returns
     -------
@@ -180,7 +176,10 @@ def batches(estimator: Any, X: Any, reset: bool = False) -> _sets.Batches:
     def read(source: Any, k: int) -> Any:
         return sources.read(source, f"X[{k}]")
 
-    metadata = [Metadata.of(read(source, k)) for k, source in enumerate(given)]
+    def size(X: Any) -> Metadata:
+        return Metadata.of(X, validation.masses(X))
+
+    metadata = [size(read(source, k)) for k, source in enumerate(given)]
     _check(estimator, metadata, reset)
     n_empty = sum(one.n_rows - one.n_measures for one in metadata)
     return _sets.Batches(given, [one.n_rows for one in metadata], read, n_empty)

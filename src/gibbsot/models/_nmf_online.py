@@ -32,7 +32,6 @@ _STAGES = (Stage(20, 1.0), Stage(10, 0.3))  # of the memberships
 _LEARNING = Stage(5, 0.3)  # of the components, with the memberships
 _LENGTH = 0.015  # factor of their steps, which are relative to the mean cost of the last measures
 _LEAST_COST = 0.0075  # that counts for them, relative to the mean cost between bins: gradients vanish more slowly
-_DECAY = 3.0  # exponent of the polynomial-decay average (Shamir and Zhang 2013) of the components
 _MEMORY = 5000.0  # the weight over which the mean cost is taken
 
 
@@ -53,13 +52,6 @@ class StreamState(SavedState):
     weight: float
     value: float
     unit: float
-
-    def share(self, weight: float) -> float:
-        """Return by which share the mean model moves to the components after a batch of some weight, the last one.
-
-        With the b-th of equal batches ``(k + 1) / (k + b)``, for the exponent k.
-        """
-        return min((_DECAY + 1) * weight / (_DECAY * weight + self.weight), 1.0)
 
 
 class Batch:

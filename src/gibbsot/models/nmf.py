@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +23,7 @@ from ..distributed import checkpoints, sources
 from ..distributed.shard import Array
 from ..distributed.shards import Shards
 from ..sampling.annealing import paper
-from ..sampling.annealing.adaptive import AdaptiveCooling, ModelCooling
+from ..sampling.annealing.adaptive import AdaptiveCooling, ModelCooling, newest_share
 from ..sampling.annealing.paper import EpochDecay
 from ..solvers.mirror_descent import logarithms
 from ..solvers.run import Run
@@ -52,7 +51,7 @@ def _learns_from_streams(model: WassersteinNMF) -> bool:
     return True
 
 
-class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.ClientEstimator):  # type: ignore[misc]
+class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     r"""Nonnegative matrix factorisation with a transport cost as the loss.
 
     .. math:: \min_{D, \Lambda} \sum_i W\Big(\sum_k \Lambda_{ik} D_k, \, x_i\Big)
@@ -346,7 +345,8 @@ class WassersteinNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _base.Cl
         state = self._stream or first_state(batch, D, validation.initial_temperature(self.temperature))
         log_D, self._stream = learn(batch, logarithms(D), state, self._step_sizes()[0])
         D = np.exp(log_D)
-        mean = D if first else self.components_ + self._stream.share(batch.weight) * (D - self.components_)
+        share = newest_share(batch.weight, self._stream.weight)
+        mean = D if first else self.components_ + share * (D - self.components_)
         self.components_, self._last_components = mean.astype(X.dtype), D
         self.n_seen_ += len(batch)
         self._run = None

@@ -68,7 +68,7 @@ def mirror_step(log_x: Array, gradient: ArrayLike, step: float | Array) -> Array
     >>> np.exp(mirror_step(np.log([[0.5, 0.5]]), [[0.0, 1.0]], np.log(3)))
     array([[0.75, 0.25]])
     """
-    x = log_x - step * np.asarray(gradient)
+    x = log_x - step * np.asarray(gradient)  # then log_softmax as of SciPy, in place
     x -= x.max(axis=-1, keepdims=True)
     x -= np.log(np.exp(x).sum(axis=-1, keepdims=True))
     return np.maximum(x, _LEAST, out=x)

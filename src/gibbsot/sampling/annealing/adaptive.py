@@ -21,6 +21,25 @@ from ..temperature import INITIAL_BIAS
 Array = NDArray[np.float64]
 Self = TypeVar("Self", bound="SavedState")
 
+MEMORY = 3  # exponent of the averages of models
+
+
+def newest_share(weight: float, total: float, memory: float = MEMORY) -> float:
+    """Return the share of the newest model in the polynomial-decay average of Shamir and Zhang (2013).
+
+    Parameters
+    ----------
+    weight, total : float
+        The weights of the newest model and of all models.
+    memory : float
+        The exponent: the k-th of equal models has a share ``(memory + 1) / (memory + k)``.
+
+    Returns
+    -------
+    float
+    """
+    return min((memory + 1) * weight / (memory * weight + total), 1.0)
+
 
 @dataclass(frozen=True)
 class SavedState:
@@ -266,7 +285,7 @@ class AdaptiveCooling(ModelCooling):
     large_change: float = 0.04
     largest_change: float = 0.1
     largest_shift: float = 0.1
-    memory: int = 3
+    memory: int = MEMORY
 
     def limit(self, change: float, value: float, variance: float) -> float:
         largest = self.largest_change
@@ -275,7 +294,7 @@ class AdaptiveCooling(ModelCooling):
         return 1.0 if change <= largest else largest / change
 
     def share(self, state: ModelState) -> float:
-        return (self.memory + 1) / (self.memory + 1 + state.averaged)
+        return newest_share(1, state.averaged + 1, self.memory)
 
     def after_epoch(self, state: ModelState, change: float) -> ModelState:
         gradient, step, least = change / state.step, state.step, state.least_gradient
