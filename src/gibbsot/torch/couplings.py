@@ -52,7 +52,8 @@ def exact_plan(
     Parameters
     ----------
     x, y : tensors of shape (m1, d) and (m2, d), or (B, m1, d) and (B, m2, d) for B pairs of clouds
-        The points. Images are points after ``x.flatten(1)``.
+        The points. Images are points after ``x.flatten(1)``. Do this for images without channels, too: of shape
+        (B, H, W) they cannot be told from B clouds of H points in W dimensions, and are taken as these, row by row.
     p, q : tensors of shape (m1,) and (m2,), or (B, m1) and (B, m2), optional
         The weights, which are divided by their sums; uniform by default.
     metric : {"sqeuclidean", "euclidean"}
@@ -74,6 +75,12 @@ def exact_plan(
     tensor([1, 2, 0])
     >>> exact_plan(x, y[:2]).mass
     tensor([0.3333, 0.1667, 0.1667, 0.3333])
+
+    A minibatch of images is one cloud, with an image as a point:
+
+    >>> images = torch.eye(3)[:, :, None] * torch.ones(4)  # of 3 x 4 pixels
+    >>> exact_plan(images.flatten(1), images.flip(0).flatten(1)).j
+    tensor([2, 1, 0])
     """
     validation.choice(metric, "metric", ("sqeuclidean", "euclidean"))
     for points, name in ((x, "x"), (y, "y")):
@@ -81,7 +88,8 @@ def exact_plan(
             hint = f"; images are points after {name}.flatten(1)" if points.ndim > 3 else ""
             raise ValueError(f"{name}: expected points, (m, d) or (B, m, d), got shape {tuple(points.shape)}{hint}")
     if x.shape[-1] != y.shape[-1] or x.shape[:-2] != y.shape[:-2]:
-        raise ValueError(f"y: expected shape {(*x.shape[:-2], 'm', x.shape[-1])}, got {tuple(y.shape)}")
+        hint = "; images are points after flatten(1)" if 3 in (x.ndim, y.ndim) else ""
+        raise ValueError(f"y: expected shape {(*x.shape[:-2], 'm', x.shape[-1])}, got {tuple(y.shape)}{hint}")
     for weights, name, points in ((p, "p", x), (q, "q", y)):
         if weights is not None and checked(weights, name).shape != points.shape[:-1]:
             raise ValueError(f"{name}: expected shape {tuple(points.shape[:-1])}, got {tuple(weights.shape)}")
