@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.spatial.distance import cdist
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 
 from gibbsot import (
@@ -29,6 +30,7 @@ from gibbsot import (
 from gibbsot.core import native
 from gibbsot.models import _sets
 from gibbsot.solvers import exact
+from gibbsot.solvers.run import Run
 
 compiled = pytest.mark.skipif(native.kernels() is None, reason="takes long, and says nothing of the kernels")
 GRIDS = {
@@ -178,6 +180,7 @@ def test_for_a_precomputed_metric(fives):
         ({"P": sparse.csr_array([[1.0, 0], [0, 0]]), "cost": GridCost(2)}, "P: row 1 has no mass"),
         ({"P": sparse.csr_array(np.ones((2, 3))), "cost": GridCost(2)}, "P: expected 2 weights in each measure"),
         ({"P": np.eye(2), "cost": GridCost(2), "gap": -1}, "gap: expected a number >= 0"),
+        ({"P": np.eye(2), "cost": GridCost(2), "max_seconds": 0}, "max_seconds: expected a positive number"),
         ({"P": np.eye(2), "cost": "euclidian"}, "cost: expected one of"),
         ({"P": np.eye(2), "cost": -np.eye(2), "root": True}, "root: the least cost is -1"),
         ({"P": [np.ones((2, 2)), np.ones((2, 3))], "cost": "euclidean"}, r"P\[1\]: has points with 3 coordinates"),
@@ -277,6 +280,62 @@ def test_a_checkpoint_continues_after_an_interrupt(cost, as_sparse, tmp_path, mo
     sizes.clear()
     np.testing.assert_array_equal(distances(X, cost=cost, root=True, checkpoint=file), np.sqrt(expected))
     assert not sizes  # the file has all values
+
+
+def test_no_time_at_all():
+    X = measures(4, 16)
+    with pytest.warns(
+        ConvergenceWarning, match=r"max_seconds: 6 of 6 pairs were not solved in 1e-09 seconds"
+    ) as caught:
+        D = distances(X, cost=GridCost((4, 4)), root=True, max_seconds=1e-9)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(np.isnan(D), ~np.eye(4, dtype=bool))
+
+
+@compiled
+@pytest.mark.parametrize("kind", ["rows", "clouds"])
+def test_what_is_not_solved_in_time_is_nan_and_solved_later(kind, tmp_path, monkeypatch):
+    """Pairs with too many arcs to be solved before they stop: four are solved, the next ones are cut."""
+    X, file, calls = measures(4, 21 * 21, empty=0), tmp_path / "partial.npz", [0]
+    P, cost = (
+        (X, GridCost((21, 21))) if kind == "rows" else ([(GridCost((21, 21)).points(), x) for x in X], "sqeuclidean")
+    )
+    expected = distances(P, cost=cost)
+    runs: list[Run] = []
+
+    class Kept(Run):
+        def __init__(self, *limits: float) -> None:
+            super().__init__(*limits)
+            runs.append(self)
+
+    def cross(problem, *, run, **options):
+        if calls[0] == (1 if kind == "rows" else 4):  # rows are solved together, clouds one by one
+            runs[0].stop()
+            run.stop()
+        calls[0] += 1
+        return exact.cross(problem, run=run, **options)
+
+    monkeypatch.setattr("gibbsot.models.distances.Run", Kept)
+    monkeypatch.setattr(_sets, "cross", cross)
+    with pytest.warns(ConvergenceWarning, match=r"max_seconds: 2 of 6 pairs .* NaN.* continues from the checkpoint"):
+        D = distances(P, cost=cost, max_seconds=1000, checkpoint=file)
+    assert np.isnan(D).sum() == 4
+    np.testing.assert_array_equal(np.isnan(D), np.isnan(D.T))
+    np.testing.assert_array_equal(D[~np.isnan(D)], expected[~np.isnan(D)])
+    monkeypatch.undo()
+    np.testing.assert_array_equal(distances(P, cost=cost, checkpoint=file, max_seconds=1000), expected)
+
+
+@compiled
+def test_chunks_grow_where_time_is_limited(monkeypatch):
+    sizes = interrupted_after(monkeypatch, 1000)
+    monkeypatch.setattr(_sets, "_CHUNK_SECONDS", np.inf)
+    monkeypatch.setattr(_sets, "_CHUNK_PAIRS", 12)
+    X = measures(9, 16)
+    D = distances(X, cost=GridCost((4, 4)), max_seconds=1000)
+    assert sizes == [4, 8, 12, 12]
+    np.testing.assert_array_equal(D, distances(X, cost=GridCost((4, 4))))
 
 
 @pytest.mark.parametrize("change", ["measures", "cost", "gap"])

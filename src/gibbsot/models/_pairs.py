@@ -33,7 +33,7 @@ class Values:
     Attributes
     ----------
     values : array of shape (count,)
-        The values.
+        The values, NaN where they are not known.
     done : int
         How many of them are known.
     gaps : list of float
@@ -46,7 +46,7 @@ class Values:
     """
 
     def __init__(self, count: int, path: str | os.PathLike[str] | None, identity: str) -> None:
-        self.values, self.done = np.empty(count), 0
+        self.values, self.done = np.full(count, np.nan), 0
         self.gaps: list[float] = []
         self._path, self._identity = None if path is None else Path(path), identity
         self._next = time.monotonic() + _SECONDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ from . import _costs
 Array = NDArray[np.float64]
 
 _CHUNK_BYTES, _CHUNK_PAIRS = 64e6, 1000  # of the pairs that are solved together, whose plans are then forgotten
+_CHUNK_SECONDS = 0.5  # of the pairs that are solved together where time is limited, if they are more than a few
 _DENSE_ENTRIES = 2_000_000  # of rows that are dense at a time
 _PAIR_BYTES = 40  # a point of a pair: weights, potentials, arcs
 _NOT_OF_PAIRS = ("mahalanobis", "seuclidean")  # metrics that depend on all points
@@ -328,14 +331,22 @@ def cost_of(cost: Any, x: Any, name: str, feature_vectors: Any) -> Cost:
     return as_cost(cost)
 
 
-def chunks(first: Measures, second: Measures, count: int, n_jobs: int | None, start: int = 0) -> Iterator[slice]:
-    """Return slices of so many pairs, from one on, each small enough to be solved together."""
+def chunks(
+    first: Measures, second: Measures, count: int, n_jobs: int | None, start: int = 0, run: Run | None = None
+) -> Iterator[slice]:
+    """Yield slices of so many pairs, from one on, each small enough to be solved together, until a run is spent."""
     sizes = [
         x.weights.shape[1] if isinstance(x, Rows) else max(len(points) for points in x.points) for x in (first, second)
     ]
-    most = min(_CHUNK_PAIRS, int(_CHUNK_BYTES / (_PAIR_BYTES * sum(sizes))))
-    step = max(4 * native.threads(n_jobs), most)
-    return (slice(at, min(at + step, count)) for at in range(start, count, step))
+    run, least = run or Run(), 4 * native.threads(n_jobs)
+    most = max(least, min(_CHUNK_PAIRS, int(_CHUNK_BYTES / (_PAIR_BYTES * sum(sizes)))))
+    at, step = start, most if math.isinf(run.deadline) else least
+    while at < count and not run.spent:
+        begun = time.monotonic()
+        yield slice(at, min(at + step, count))
+        at += step
+        if 2 * (time.monotonic() - begun) < _CHUNK_SECONDS:
+            step = min(2 * step, most)
 
 
 def solutions(
@@ -349,6 +360,7 @@ def solutions(
     advance: progress.Advance = progress.silent,
     start: int = 0,
     gaps: list[float] | None = None,
+    run: Run | None = None,
 ) -> Iterator[tuple[slice, list[Solution]]]:
     """Solve pairs of measures exactly, some after the others, so that the plans of few are in memory at a time.
 
@@ -370,6 +382,8 @@ def solutions(
         The first pair that is solved.
     gaps : list of float, optional
         The relative gaps that stayed open, before and, appended, now.
+    run : Run, optional
+        Its time, after which no more solutions are yielded.
 
     Yields
     ------
@@ -384,19 +398,22 @@ def solutions(
         At the end, if the certified gap of a pair stays larger than asked for.
     """
     every = _Given(*pairs) if isinstance(pairs, tuple) else pairs
-    gaps = [] if gaps is None else gaps
+    gaps, run = [] if gaps is None else gaps, run or Run()
     if start:
         advance(start / len(every), f"{start:,} of {len(every):,} pairs")
-    for which in chunks(first, second, len(every), n_jobs, start):
+    for which in chunks(first, second, len(every), n_jobs, start, run):
         (i, j), n = every[which], which.stop - which.start
         if isinstance(first, Rows) and isinstance(second, Rows) and cost is not None:
             problem = Problem.checked(first[i], second[j], cost, np.ones(n))
-            found = cross(problem, n_jobs=n_jobs, gap=gap)
+            own = Run(run.seconds, threads=max(1, native.threads(n_jobs) // n))
+            found = cross(problem, n_jobs=n_jobs, gap=gap, run=own)
         else:
-            found = in_threads(_cloud_solver(first, second, i, j, gap), range(n), n_jobs)
-        gaps += [solution.gap for solution in found if solution.status not in PROVED]
-        yield which, found
-        advance(n / len(every), f"{which.stop:,} of {len(every):,} pairs")
+            found = in_threads(_cloud_solver(first, second, i, j, gap, run), range(n), n_jobs)
+        done = next((k for k, one in enumerate(found) if one.status == "budget spent" and not one.gap <= gap), n)
+        gaps += [solution.gap for solution in found[:done] if solution.status not in PROVED]
+        if done:
+            yield slice(which.start, which.start + done), found[:done]
+        advance(done / len(every), f"{which.start + done:,} of {len(every):,} pairs")
     if gaps:
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
@@ -407,7 +424,7 @@ def solutions(
 
 
 def _cloud_solver(
-    first: Any, second: Any, i: NDArray[np.intp], j: NDArray[np.intp], gap: float
+    first: Any, second: Any, i: NDArray[np.intp], j: NDArray[np.intp], gap: float, run: Run
 ) -> Callable[[int], Solution]:
     """Return the function that solves one pair of clouds."""
 
@@ -416,6 +433,6 @@ def _cloud_solver(
         X, Y = first.points[a], second.points[b]
         cost = PointCost(X, None if X is Y else Y, first.metric)
         problem = Problem.checked(first.weights[a][None], second.weights[b][None], cost, np.ones(1))
-        return cross(problem, gap=gap, run=Run())[0]
+        return cross(problem, gap=gap, run=Run(run.seconds))[0]
 
     return solve

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from ..core import native, validation
 from ..core.costs import Cost
+from ..core.warn import warn
 from ..io import progress
+from ..solvers.run import Run
 from . import _sets
 from ._costs import Metric
 from ._pairs import Values, identity
@@ -31,6 +34,7 @@ def distances(
     feature_vectors: Any = None,
     verbose: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
+    max_seconds: float | None = None,
 ) -> Array:
     r"""Return the exact transport costs of all pairs of measures, as for ``metric="precomputed"`` of scikit-learn.
 
@@ -63,6 +67,9 @@ def distances(
     checkpoint : path, optional
         A file for the values so far, written every 30 seconds, at an interrupt and at the end. A later call with the
         same measures, cost and gap continues from it, with the same result as without an interrupt.
+    max_seconds : float, optional
+        The time allowed. Pairs that are not solved by then are NaN, and a `ConvergenceWarning` says how many they are.
+        A call with the same ``checkpoint`` solves them later. Each value that there is has its gap.
 
     Returns
     -------
@@ -78,7 +85,8 @@ def distances(
     Warns
     -----
     ConvergenceWarning
-        If the certified gap of a pair stays larger than asked for, by rounding.
+        If the certified gap of a pair stays larger than asked for, by rounding, or pairs are not solved in the time
+        allowed.
 
     Examples
     --------
@@ -94,6 +102,7 @@ def distances(
     validation.flag(root, "root")
     native.threads(n_jobs)
     gap = 0.0 if gap is None else validation.nonnegative(gap, "gap")
+    run = Run(np.inf if max_seconds is None else validation.positive(max_seconds, "max_seconds"))
     first, second, between = _checked(P, Q, cost, feature_vectors)
     least = 0.0 if between is None else between.least()
     if root and least < 0:
@@ -103,13 +112,20 @@ def distances(
     pairs = _sets.AllPairs(len(first), len(second), symmetric, zero_diagonal)
     done = Values(len(pairs), checkpoint, "" if checkpoint is None else identity(first, second, between, gap))
     with progress.bar("distances", verbose) as advance:
-        options: dict[str, Any] = {"gap": gap, "n_jobs": n_jobs, "advance": advance}
+        options: dict[str, Any] = {"gap": gap, "n_jobs": n_jobs, "advance": advance, "run": run}
         solved = _sets.solutions(first, second, pairs, between, **options, start=done.done, gaps=done.gaps)
         try:
             for which, found in solved:
                 done.add(which, [solution.value for solution in found])
         finally:
             done.save()
+    if rest := len(pairs) - done.done:
+        later = "" if checkpoint is None else ", or call again: it continues from the checkpoint"
+        warn(
+            f"max_seconds: {rest:,} of {len(pairs):,} pairs were not solved in {max_seconds:g} seconds, and are NaN. "
+            f"Allow more time{later}",
+            ConvergenceWarning,
+        )
     D = np.zeros((len(first), len(second)))
     for start in range(0, len(pairs), _FILLED):
         which = slice(start, min(start + _FILLED, len(pairs)))
