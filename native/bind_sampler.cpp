@@ -4,6 +4,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "mixtures.hpp"
 #include "parallel.hpp"
 #include "sweep.hpp"
 
@@ -102,6 +103,85 @@ void bind_run(nb::module_& m, const char* name, const char* cost_name) {
         output("values"), output("energy"));
 }
 
+// Chains whose models are mixtures; see mixtures.hpp.
+template <class T, class CostArray>
+void run_mixtures(const CostArray& cost, const Plan& plan, const Matrix<const std::int32_t>& components,
+                  const Matrix<const double>& weighted, std::size_t most, std::size_t m2, std::size_t support,
+                  const MixtureChains<T>& chains, const Matrix<std::int64_t>& sums, std::size_t n_threads) {
+    const std::size_t K = components.shape(0), m1 = components.shape(1), n = chains.n;
+    check_cost<T>(cost, m1, m2);
+    check_threads(n_threads);
+    const bool with_sums = weighted.shape(0) > 0;
+    if (with_sums) check_shape("weighted", weighted, n, K);
+    check_shape("sums", sums, with_sums ? K : 0, with_sums ? m1 : 0);
+    require(plan.sweeps > 0 && plan.stride > 0, "max_sweeps, stride: expected at least 1");
+    require(most >= kMeasures, "most: expected at least the measures of a block");
+    for (std::size_t j = 0; j < n; ++j) {
+        const std::int64_t begin = chains.starts[j], end = chains.starts[j + 1];
+        if (begin < 0 || begin >= end || end > static_cast<std::int64_t>(support)) fail("starts: row ", j, " is empty or out of range");
+        bool positive = false;
+        for (std::int64_t e = begin; e < end; ++e) {
+            if (chains.columns[e] < 0 || chains.columns[e] >= static_cast<std::int64_t>(m2)) fail("columns: ", chains.columns[e], " is out of range");
+            positive = positive || static_cast<T>(chains.weights[e]) > 0;
+        }
+        if (!positive) fail("weights: row ", j, " has no positive weight");
+        const double* W = chains.memberships + j * K;
+        if (std::none_of(W, W + K, [](double w) { return w > 0; })) fail("memberships: row ", j, " has no positive weight");
+    }
+    Rows D(K, m1, 29);
+    for (std::size_t k = 0; k < K; ++k) {
+        const std::int32_t* row = components.data() + k * m1;
+        if (std::none_of(row, row + m1, [](std::int32_t w) { return w > 0; })) fail("components: row ", k, " has no positive weight");
+        std::copy(row, row + m1, D[k]);
+    }
+    ComponentSums total{sums.data(), K, m1, most};
+    const auto factory = operator_factory<T>(cost, m1);
+    using Operator = decltype(factory());
+    nb::gil_scoped_release release;
+    parallel_for((n + kMeasures - 1) / kMeasures, n_threads, [&] {
+        return [worker = std::make_unique<MixtureWorker<T, Operator>>(factory(), plan, D, chains, total)](std::size_t block) {
+            (*worker)(block);
+        };
+    });
+}
+
+template <class T, class CostArray>
+void bind_mixtures(nb::module_& m, const char* name, const char* cost_name) {
+    using namespace nb::literals;
+    m.def(
+        name,
+        [](const CostArray& cost, const Matrix<const std::int32_t>& components, const Matrix<const double>& memberships,
+           const Matrix<const double>& weighted, std::size_t m2, const Vector<const std::int64_t>& starts,
+           const Vector<const std::int64_t>& columns, const Vector<const double>& weights,
+           const Vector<const std::uint64_t>& ids, const Vector<const double>& temperatures, std::size_t max_sweeps,
+           std::size_t tau, std::size_t stride, double mixing_slope, std::uint64_t seed, double quantum, std::size_t most,
+           std::size_t n_threads, const Vector<T>& h, const Vector<std::int64_t>& sweep, const Vector<double>& values,
+           const Matrix<double>& gradients, const Matrix<std::int64_t>& sums) {
+            const std::size_t n = memberships.shape(0), K = components.shape(0), support = columns.shape(0);
+            check_shape("memberships", memberships, n, K);
+            check_shape("starts", starts, n + 1);
+            check_shape("weights", weights, support);
+            check_shape("h", h, support);
+            check_shape("ids", ids, n);
+            check_shape("sweep", sweep, n);
+            check_shape("values", values, n);
+            check_shape("gradients", gradients, n, K);
+            const bool one = temperatures.shape(0) == 1;
+            if (!one) check_shape("temperatures", temperatures, n);
+            const Plan plan{max_sweeps, tau, stride, mixing_slope, false, seed};
+            const MixtureChains<T> chains{
+                n,          memberships.data(), weighted.shape(0) > 0 ? weighted.data() : nullptr,
+                starts.data(), columns.data(),  weights.data(),
+                ids.data(), temperatures.data(), one ? std::size_t{0} : std::size_t{1},
+                quantum,    h.data(),           sweep.data(),
+                values.data(), gradients.data()};
+            run_mixtures<T>(cost, plan, components, weighted, most, m2, support, chains, sums, n_threads);
+        },
+        nb::arg(cost_name), nb::kw_only(), "components"_a, "memberships"_a, "weighted"_a, "m2"_a, "starts"_a, "columns"_a,
+        "weights"_a, "ids"_a, "temperatures"_a, "max_sweeps"_a, "tau"_a, "stride"_a, "mixing_slope"_a, "seed"_a, "quantum"_a,
+        "most"_a, "n_threads"_a, output("h"), output("sweep"), output("values"), output("gradients"), output("sums"));
+}
+
 // The generator itself, for the tests that compare it with philox.py: whole groups straight into out, the rest copied.
 template <class T>
 void draw(std::uint64_t seed, std::uint64_t problem, std::uint32_t sweep_and_side, const Vector<T>& out) {
@@ -121,6 +201,9 @@ void bind_precision(nb::module_& m) {
     bind_run<T, Matrix<const T>>(m, "run_dense", "Mt");
     bind_run<T, Axes<T>>(m, "run_grid", "axes");
     bind_run<T, Points>(m, "run_points", "points");
+    bind_mixtures<T, Matrix<const T>>(m, "run_mixtures_dense", "Mt");
+    bind_mixtures<T, Axes<T>>(m, "run_mixtures_grid", "axes");
+    bind_mixtures<T, Points>(m, "run_mixtures_points", "points");
     m.def("exponentials", &draw<T>, nb::kw_only(), "seed"_a, "id"_a, "sweep_and_side"_a, output("out"));
 }
 

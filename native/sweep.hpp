@@ -29,7 +29,7 @@ struct Chain {
     std::uint64_t id;
     T* h;
     std::int64_t* sweep;
-    T *U, *L, *g;
+    T *U, *L, *g;             // L and g may be null
     double *values, *energy;  // V(z) of every sweep; V(g, h) of the last sweep
 };
 
@@ -133,13 +133,17 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
 
     *chain.energy = -weighted_sum(p, minus_g, m1) - weighted_sum(q, h, m2);
     M.unpack_rows(U, chain.U);
-    M.unpack_rows(minus_g, chain.g);
     std::fill(chain.h, chain.h + M.column_count(), kInf<T>);
     M.unpack_columns(h, chain.h);
-    M.unpack_columns(minus_L, chain.L);
-    M.transform_to_other_columns(minus_g, minus_L, chain.L, work.scratch.get());
-    for (std::size_t i = 0; i < M.row_count(); ++i) chain.g[i] = -chain.g[i];
-    for (std::size_t j = 0; j < M.column_count(); ++j) chain.L[j] = -chain.L[j];
+    if (chain.g != nullptr) {
+        M.unpack_rows(minus_g, chain.g);
+        for (std::size_t i = 0; i < M.row_count(); ++i) chain.g[i] = -chain.g[i];
+    }
+    if (chain.L != nullptr) {
+        M.unpack_columns(minus_L, chain.L);
+        M.transform_to_other_columns(minus_g, minus_L, chain.L, work.scratch.get());
+        for (std::size_t j = 0; j < M.column_count(); ++j) chain.L[j] = -chain.L[j];
+    }
 }
 
 }  // namespace gibbsot

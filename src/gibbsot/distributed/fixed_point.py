@@ -76,6 +76,11 @@ def components(D: ArrayLike) -> NDArray[np.int32]:
     return quantise(D, 2.0**-COMPONENT_BITS).astype(np.int32)
 
 
+def memberships(W: ArrayLike) -> Array:
+    """Return memberships, rows of weights with sum one, as multiples of a quantum."""
+    return quantise(W, 2.0**-_FACTOR_BITS)
+
+
 def mixtures(W: ArrayLike, D: NDArray[np.int32]) -> Array:
     """Return mixtures with sum one, for memberships with sum one and quantised components.
 
@@ -84,13 +89,5 @@ def mixtures(W: ArrayLike, D: NDArray[np.int32]) -> Array:
     >>> mixtures([[0.5, 0.5]], components([[1.0, 0.0], [0.5, 0.5]]))
     array([[0.75, 0.25]])
     """
-    P = quantise(W, 2.0**-_FACTOR_BITS) @ D.astype(np.float64)
+    P = memberships(W) @ D.astype(np.float64)
     return np.asarray(P / P.sum(axis=1, keepdims=True))
-
-
-def membership_gradients(U: Array, D: NDArray[np.int32], quantum: float) -> Array:
-    """Return ``U @ D.T``, the gradients of the costs for the memberships.
-
-    U are potentials as multiples of the quantum, D quantised components.
-    """
-    return U @ D.T.astype(np.float64) * (quantum * 2.0**-COMPONENT_BITS)

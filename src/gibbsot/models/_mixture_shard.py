@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed import fixed_point
-from ..distributed.shard import Array, EpochSums, Indices, Shard, add, command, query
+from ..distributed.shard import Array, EpochSums, Indices, Precision, Shard, command, query
 from ..io import npz, schemas
 from ..solvers.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
-from ..solvers.oracle import Part
+from ._mixture_gradients import gradients
 from .mixtures import Basis, least_squares
 
 if TYPE_CHECKING:
@@ -97,19 +97,13 @@ class MixtureShard(Shard[Mixture]):
         if begin == end:
             return EpochSums(np.zeros(D.shape, np.int64), 0, 0)
 
-        def update(rows: slice, oracle: Part) -> EpochSums:
-            W, weights = np.exp(self.log_memberships[rows]), self.weights[rows]
-            values, U, info = oracle(fixed_point.mixtures(W, D), temperature)
-            U = fixed_point.quantise(U, self.quantum)
-            weighted = fixed_point.quantise(W * weights[:, None], 2.0**-self.bits)
-            gradient = fixed_point.product(weighted, U, self.bits)
-            value = sum(map(int, fixed_point.quantise(values * weights, self.value_quantum).tolist()))
-            self._update(rows, fixed_point.membership_gradients(U, D, self.quantum), step)
-            mean = self.mean_memberships[rows]
-            self.mean_memberships[rows] = mean + share * (np.exp(self.log_memberships[rows]) - mean)
-            return EpochSums(gradient, value, int(info.sweeps.sum()))
-
-        return add(self.oracle.in_parts(begin, end, update))
+        rows, W = slice(begin, end), np.exp(self.log_memberships[begin:end])
+        precision = Precision(self.bits, self.quantum, self.value_quantum)
+        found, sums = gradients(self.oracle, W, D, temperature, precision, self.weights[rows], begin)
+        self._update(rows, found, step)
+        mean = self.mean_memberships[rows]
+        self.mean_memberships[rows] = mean + share * (np.exp(self.log_memberships[rows]) - mean)
+        return sums
 
     def _update(self, rows: slice, gradients: Array, step: float) -> None:
         """Take a step with the memberships of some measures."""

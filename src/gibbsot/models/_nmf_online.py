@@ -19,13 +19,14 @@ from scipy import sparse
 from ..core import costs, validation
 from ..core.costs import Units
 from ..distributed import fixed_point
-from ..distributed.shard import Array, EpochSums, precision
+from ..distributed.shard import Array, EpochSums, add, precision
 from ..sampling import temperature
 from ..sampling.annealing.adaptive import SavedState
 from ..sampling.annealing.staged import Stage
 from ..solvers import evaluation
 from ..solvers.mirror_descent import logarithms, mirror_step
 from ..solvers.oracle import Oracle
+from ._mixture_gradients import gradients
 from .mixtures import STEP, basis, descend, least_squares
 
 _STAGES = (Stage(20, 1.0), Stage(10, 0.3))  # of the memberships
@@ -124,13 +125,9 @@ class Batch:
         total = EpochSums(np.zeros(D.shape, np.int64), 0, 0)
         for block, oracle in zip(self._blocks, self._oracles, strict=True):
             W, share = np.exp(self.log_W[block]), self.weights[block] / largest
-            values, U, _ = oracle(fixed_point.mixtures(W, D), T)
-            U = fixed_point.quantise(U, quantum)
-            weighted = fixed_point.quantise(W * share[:, None], 2.0**-bits)
-            value = sum(map(int, fixed_point.quantise(values * share, value_quantum).tolist()))
-            total = EpochSums(total.gradient + fixed_point.product(weighted, U, bits), total.value + value, 0)
-            gradients = fixed_point.membership_gradients(U, D, quantum)
-            self.log_W[block] = mirror_step(self.log_W[block], gradients, step)
+            found, sums = gradients(oracle, W, D, T, self.precision, share)
+            total = add([total, sums])
+            self.log_W[block] = mirror_step(self.log_W[block], found, step)
         mean = largest / self.weight
         gradient = np.asarray(total.gradient * (mean * len(D) * quantum * 2.0**-bits), np.float64)
         return gradient, total.value * value_quantum * mean

@@ -31,6 +31,7 @@ from ..solvers.oracle import Oracle
 from ..solvers.run import Run
 from . import _base
 from ._costs import Metric, feature_cost
+from ._mixture_gradients import membership_gradients
 
 Array = NDArray[np.float64]
 
@@ -264,13 +265,12 @@ def descend(
     -------
     array of shape (n, K)
     """
-    quantum, growth = precision(oracle.cost, 1).potential, np.ones((len(log_W), 1))
+    of_potentials, growth = precision(oracle.cost, 1), np.ones((len(log_W), 1))
     for steps, factor in stages:
         previous = np.zeros_like(log_W)
         for _ in range(steps):
             W = np.exp(log_W)
-            _, U, _ = oracle(fixed_point.mixtures(W, D), factor * T)
-            gradient = fixed_point.membership_gradients(fixed_point.quantise(U, quantum), D, quantum) / value
+            gradient = membership_gradients(oracle, W, D, factor * T, of_potentials) / value
             gradient -= (W * gradient).sum(axis=1, keepdims=True)
             if factor == 1:  # the start may be far off: steps grow while they keep their direction
                 growth = _COOLING.grow(growth, _cosines(W, gradient, previous))

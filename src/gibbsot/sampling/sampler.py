@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import native, philox, validation
+from ..core.costs import Cost
 from ..core.problems import Problem, inner
 
 __all__ = ["Info", "State", "draw", "init", "mixed", "run", "step"]
@@ -26,7 +27,7 @@ Array = NDArray[np.floating]
 
 # Additions in one call of a kernel, about a fifth of a second: Python handles interrupts only between calls.
 _CALL = 4_000_000_000
-_MIXING_SLOPE = 0.01  # of the mixing test: the rise of V(z) per sweep, in units of the temperature
+MIXING_SLOPE = 0.01  # of the mixing test: the rise of V(z) per sweep, in units of the temperature
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,13 +234,11 @@ def run(
     n, sweeps = len(problem), temperatures.shape[-1]
     if temperatures.ndim != 2 or len(temperatures) not in (1, n) or sweeps == 0:
         raise ValueError(f"temperatures: expected shape (sweeps,) or ({n}, sweeps), got {temperatures.shape}")
-    if state.sweep.max() + sweeps >= 2**31:
-        raise ValueError("state: a chain ends after 2**31 sweeps, when its noise would repeat; start a new one")
+    check_sweeps(state.sweep, sweeps)
     threads = native.threads(n_jobs)
-    work = problem.cost.work
     # a chain under the mixing test runs in one call, as the test needs earlier values
-    length = sweeps if tau else max(1, min(sweeps, _CALL // work))
-    width = max(threads, _CALL // (work * length))
+    length = sweeps if tau else max(1, min(sweeps, _CALL // problem.cost.work))
+    width = chains_per_call(problem.cost, length, threads)
     states, infos = [], []
     for b in range(0, n, width):
         rows = slice(b, b + width)
@@ -294,7 +293,18 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
     """
     if history.shape[1] <= tau:
         return np.zeros(len(history), bool)
-    return history[:, -1] - history[:, -1 - tau] < _MIXING_SLOPE * tau * temperature
+    return history[:, -1] - history[:, -1 - tau] < MIXING_SLOPE * tau * temperature
+
+
+def check_sweeps(done: NDArray[np.int64], sweeps: int) -> None:
+    """Raise ValueError if some more sweeps would repeat the noise of a chain."""
+    if done.max() + sweeps >= 2**31:
+        raise ValueError("state: a chain ends after 2**31 sweeps, when its noise would repeat; start a new one")
+
+
+def chains_per_call(cost: Cost, sweeps: int, threads: int) -> int:
+    """Return for how many chains a kernel may do some sweeps, so that interrupts are handled soon."""
+    return max(1, _CALL // (cost.work * sweeps)) * threads
 
 
 def _sweeps(
@@ -311,7 +321,7 @@ def _sweeps(
     options = {
         "tau": tau,
         "stride": stride,
-        "mixing_slope": _MIXING_SLOPE,
+        "mixing_slope": MIXING_SLOPE,
         "pinned": pinned,
         "seed": state.seed,
         "n_threads": threads,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,17 +15,16 @@ from ..core import costs, native, validation
 from ..core.costs import Cost, as_cost
 from ..core.problems import Problem, pairs, problem
 from ..io import npz, schemas
-from ..sampling import sampler
+from ..sampling import mixtures, sampler
+from ..sampling.mixtures import Gradients, Mixtures
 from . import certificates
-from .exact import cross, in_threads, methods
+from .exact import cross, methods
 from .partial import penalty_cost, penalty_problem, without_points
 from .solution import Solution
 
 Array = NDArray[np.floating]
-R = TypeVar("R")
 
 _MOST_SWEEPS = 1_000_000  # of a call, whose values are recorded
-_PART, _PARTS = 64, 2  # the most targets of a part, whose arrays should fit into a cache, and parts a thread
 _COOLING_SWEEPS, _COOLING_RATIO = 50, 0.01  # before a crossover: sweeps, and last over first temperature
 
 
@@ -49,9 +48,6 @@ class OracleInfo(NamedTuple):
     target_gradients: Array
     lower: NDArray[np.float64] | None
     upper: NDArray[np.float64] | None
-
-
-Part = Callable[[NDArray[np.float64], float], tuple[NDArray[np.float64], Array, OracleInfo]]
 
 
 class Oracle:
@@ -171,38 +167,53 @@ class Oracle:
         with self._alone():
             return self._run(*self._pair(P, indices), temperature, bounds, self.n_jobs)
 
-    def in_parts(self, begin: int, end: int, work: Callable[[slice, Part], R]) -> list[R]:
-        """Do some work for a range of targets in parts, each in one thread.
+    def mixture_gradients(self, models: Mixtures, temperature: float | ArrayLike, first: int = 0) -> Gradients:
+        """Advance chains whose models are mixtures of components; return values and gradients for both factors.
 
-        A call of the oracle for all targets leaves what comes before and after it to one thread. An error or an
-        interrupt leaves the chains of the parts that were complete as they then are.
+        An error or an interrupt leaves some chains as they are after the call.
 
         Parameters
         ----------
-        begin, end : int
-            The range of targets.
-        work : function of a slice and a function
-            Gets the targets of a part, and a function that takes their models, weights with sum one, and the
-            temperature, and returns what a call does.
+        models : Mixtures
+            The models of n targets, in integers.
+        temperature : float or array of shape (n,)
+            The temperature, of all chains or of each.
+        first : int
+            The first of the targets.
 
         Returns
         -------
-        list
-            What ``work`` returned, in the order of the targets.
+        Gradients
+            Bit-identical for every number of threads and every split of the targets.
         """
-        size = max(1, min(_PART, -(-(end - begin) // (_PARTS * native.threads(self.n_jobs)))))
-
-        def part(start: int) -> R:
-            rows = np.arange(start, min(start + size, end))
-
-            def call(P: NDArray[np.float64], temperature: float) -> tuple[NDArray[np.float64], Array, OracleInfo]:
-                known = self._pair(P, rows)[1] if self.penalty is not None else self._weights_pair(P, rows)
-                return self._run(rows, known, temperature, False, None)
-
-            return work(slice(start, start + len(rows)), call)
-
+        n = len(models.memberships)
+        T = self._temperatures(temperature, n)[:, 0]
+        most = sampler.chains_per_call(self.cost, self.max_sweeps, native.threads(self.n_jobs))
+        size = -(-n // -(-n // most))  # parts of one size keep all threads at work
         with self._alone():
-            return in_threads(part, range(begin, end, size), self.n_jobs)
+            parts = []
+            for start in range(0, n, size):
+                own = T if len(T) == 1 else T[start : start + size]
+                parts.append(self._mixture_part(models.rows(start, start + size), own, first + start))
+        return Gradients.join(parts)
+
+    def _mixture_part(self, models: Mixtures, T: NDArray[np.float64], first: int) -> Gradients:
+        """Do what `mixture_gradients` does for a part that takes a fraction of a second."""
+        rows = np.arange(first, first + len(models.memberships))
+        starts = self.targets.indptr[first : first + len(rows) + 1]
+        entries = slice(int(starts[0]), int(starts[-1]))
+        targets = starts - starts[0], self.targets.indices[entries], self.targets.data[entries]
+        h, sweep = self._h[entries].copy(), self.sweep[rows]
+        options: dict[str, Any] = {"tau": self.tau, "stride": self.stride, "max_sweeps": self.max_sweeps}
+        options |= {"seed": self.seed, "ids": self.ids[rows], "n_jobs": self.n_jobs}
+        found = mixtures.run(models, targets, self.cost, h, sweep, T, **options)
+        if found is not None:
+            self._h[entries], self.sweep[rows] = h, sweep
+            return found
+        P, Q = models.models(), _dense(self.targets, rows)
+        pair = Problem.checked(P, Q, self.cost, np.ones(len(rows)), p=P, q=Q)
+        values, U, info = self._run(rows, pair, T, False, self.n_jobs)
+        return Gradients(values, *models.gradients(U), info.sweeps)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -451,10 +462,6 @@ class Oracle:
         if len(pair) != len(rows):
             raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
         return rows, pair
-
-    def _weights_pair(self, P: NDArray[np.float64], rows: NDArray[np.intp]) -> Problem:
-        """Return the problems from models that are known to be weights with sum one."""
-        return Problem.checked(P, _dense(self.targets, rows), self.cost, np.ones(len(rows)))
 
     def _temperatures(self, temperature: float | ArrayLike, n: int) -> NDArray[np.float64]:
         """Return temperatures of n chains as a column, of length one where they are the same."""

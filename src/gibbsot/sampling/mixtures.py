@@ -1,0 +1,174 @@
+"""Chains whose models are mixtures of components, and the gradients for components and memberships.
+
+All factors are integers, multiples of quanta, with so few bits that sums of their products are exact in double
+precision (see ``distributed.fixed_point``). So results are bit-identical for every number of threads and for every
+split of the measures. `Mixtures` has the specification in NumPy; the kernels need no intermediate matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import native
+from ..core.costs import Cost
+from . import sampler
+
+Array = NDArray[np.float64]
+_FLOAT_BITS = 53  # bits of an integer that is exact as a float
+
+
+class Mixtures(NamedTuple):
+    """Mixtures of components, in integers.
+
+    Attributes
+    ----------
+    components : array of int32, shape (K, m)
+        The components, with one sum but for rounding.
+    memberships : array of shape (n, K)
+        The memberships of each measure, with one sum but for rounding.
+    weighted : array of shape (n, K), optional
+        Those by which the gradient for the components is summed over the measures; None for no such gradient.
+    bits : int
+        The largest number of bits of ``weighted`` and of the potentials.
+    quantum : float
+        The quantum of potentials.
+    """
+
+    components: NDArray[np.int32]
+    memberships: Array
+    weighted: Array | None
+    bits: int
+    quantum: float
+
+    @property
+    def most_rows(self) -> int:
+        """The number of measures over which a sum of products is exact in double precision."""
+        return 1 << (_FLOAT_BITS - 2 * self.bits)
+
+    def rows(self, begin: int, end: int) -> Mixtures:
+        """Return those of some measures."""
+        weighted = None if self.weighted is None else self.weighted[begin:end]
+        return self._replace(memberships=self.memberships[begin:end], weighted=weighted)
+
+    def models(self) -> Array:
+        """Return the mixtures, with sum one."""
+        P = self.memberships @ self.components.astype(np.float64)
+        return np.asarray(P / P.sum(axis=1, keepdims=True))
+
+    def gradients(self, U: NDArray[np.floating]) -> tuple[Array, NDArray[np.int64] | None]:
+        """Return the gradients for the memberships, ``U @ D.T``, and the sum of those for the components."""
+        rounded = np.rint(U.astype(np.float64) / self.quantum)
+        of_memberships = rounded @ self.components.T.astype(np.float64)
+        if self.weighted is None:
+            return of_memberships, None
+        total, size = np.zeros(self.components.shape, np.int64), self.most_rows
+        for start in range(0, len(U), size):
+            total += (self.weighted[start : start + size].T @ rounded[start : start + size]).astype(np.int64)
+        return of_memberships, total
+
+
+class Gradients(NamedTuple):
+    """Values of chains, and their gradients in integers.
+
+    Attributes
+    ----------
+    values : array of shape (n,)
+        V(z) of each chain.
+    memberships : array of shape (n, K)
+        The gradients for the memberships.
+    components : array of int64, shape (K, m), or None
+        The sum of the gradients for the components over the measures.
+    sweeps : array of int64, shape (n,)
+        The number of sweeps of each chain.
+    """
+
+    values: Array
+    memberships: Array
+    components: NDArray[np.int64] | None
+    sweeps: NDArray[np.int64]
+
+    @classmethod
+    def join(cls, parts: Sequence[Gradients]) -> Gradients:
+        """Return those of all measures from those of parts."""
+        if len(parts) == 1:
+            return parts[0]
+        values, memberships, components, sweeps = zip(*parts, strict=True)
+        total = None if components[0] is None else np.sum(components, axis=0)
+        return cls(np.concatenate(values), np.concatenate(memberships), total, np.concatenate(sweeps))
+
+
+def run(
+    mixtures: Mixtures,
+    targets: tuple[NDArray[np.integer], NDArray[np.integer], Array],
+    cost: Cost,
+    h: NDArray[np.floating],
+    sweep: NDArray[np.int64],
+    temperatures: Array,
+    *,
+    max_sweeps: int,
+    n_jobs: int | None,
+    **options: Any,
+) -> Gradients | None:
+    """Advance chains until their mixing tests hold, with compiled kernels.
+
+    Parameters
+    ----------
+    mixtures : Mixtures
+        The models.
+    targets : triple of arrays of shape (n + 1,), (nnz,) and (nnz,)
+        The targets as sparse rows, with sum one: where each starts, the columns of its entries, and their weights.
+    cost : Cost
+        The cost.
+    h : array of shape (nnz,)
+        The state of the chains at each entry of the targets, which changes.
+    sweep : array of int64, shape (n,)
+        The number of sweeps that each chain has done, which changes.
+    temperatures : array of shape (1,) or (n,)
+        The temperature, of all chains or of each.
+    max_sweeps : int
+        The largest number of sweeps.
+    n_jobs : int, optional
+        The number of threads.
+    **options
+        ``tau``, ``stride``, ``seed`` and ``ids`` of the chains.
+
+    Returns
+    -------
+    Gradients, or None if there is no kernel for the cost
+    """
+    kernels = native.kernels()
+    found = None if kernels is None else cost.operand()
+    if found is None:
+        return None
+    sampler.check_sweeps(sweep, max_sweeps)
+    D, W, weighted = mixtures.components, mixtures.memberships, mixtures.weighted
+    sums = np.zeros((0, 0) if weighted is None else D.shape, np.int64)
+    values, gradients, before = np.empty(len(W)), np.empty(W.shape), sweep.copy()
+    (kind, operand), (starts, columns, weights) = found, targets
+    getattr(kernels, f"run_mixtures_{kind}")(
+        operand,
+        components=np.ascontiguousarray(D),
+        memberships=np.ascontiguousarray(W),
+        weighted=np.ascontiguousarray(np.empty((0, 0)) if weighted is None else weighted),
+        m2=cost.shape[1],
+        starts=starts.astype(np.int64),
+        columns=columns.astype(np.int64),
+        weights=weights,
+        temperatures=temperatures,
+        max_sweeps=max_sweeps,
+        mixing_slope=sampler.MIXING_SLOPE,
+        quantum=mixtures.quantum,
+        most=mixtures.most_rows,
+        n_threads=native.threads(n_jobs),
+        h=h,
+        sweep=sweep,
+        values=values,
+        gradients=gradients,
+        sums=sums,
+        **options,
+    )
+    return Gradients(values, gradients, None if weighted is None else sums, sweep - before)
