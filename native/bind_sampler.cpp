@@ -90,17 +90,17 @@ void bind_run(nb::module_& m, const char* name, const char* cost_name) {
     m.def(
         name,
         [](const CostArray& cost, const Matrix<const double>& temperatures, std::size_t tau, std::size_t stride,
-           double mixing_slope, bool pinned, std::uint64_t seed, std::size_t n_threads, const Matrix<const T>& p, const Matrix<const T>& q,
-           const Vector<const std::uint64_t>& ids, const Matrix<T>& h, const Vector<std::int64_t>& sweep,
-           const Matrix<T>& U, const Matrix<T>& L, const Matrix<T>& g, const Matrix<double>& values,
-           const Vector<double>& energy) {
+           double mixing_slope, bool pinned, std::uint64_t seed, std::size_t n_threads, const Matrix<const T>& p,
+           const Matrix<const T>& q, const Vector<const std::uint64_t>& ids, const Matrix<T>& h,
+           const Vector<std::int64_t>& sweep, const Matrix<T>& U, const Matrix<T>& L, const Matrix<T>& g,
+           const Matrix<double>& values, const Vector<double>& energy) {
             require(stride > 0, "stride: expected at least 1, got 0");
             const Plan plan{temperatures.shape(1), tau, stride, mixing_slope, pinned, seed};
             run<T>(cost, plan, Batch<T>{p, q, temperatures, ids, h, sweep, U, L, g, values, energy}, n_threads);
         },
-        nb::arg(cost_name), nb::kw_only(), "temperatures"_a, "tau"_a, "stride"_a, "mixing_slope"_a, "pinned"_a, "seed"_a,
-        "n_threads"_a, "p"_a, "q"_a, "ids"_a, output("h"), output("sweep"), output("U"), output("L"), output("g"),
-        output("values"), output("energy"));
+        nb::arg(cost_name), nb::kw_only(), "temperatures"_a, "tau"_a, "stride"_a, "mixing_slope"_a, "pinned"_a,
+        "seed"_a, "n_threads"_a, "p"_a, "q"_a, "ids"_a, output("h"), output("sweep"), output("U"), output("L"),
+        output("g"), output("values"), output("energy"));
 }
 
 // Chains whose models are mixtures; see mixtures.hpp.
@@ -118,20 +118,24 @@ void run_mixtures(const CostArray& cost, const Plan& plan, const Matrix<const st
     require(most >= kMeasures, "most: expected at least the measures of a block");
     for (std::size_t j = 0; j < n; ++j) {
         const std::int64_t begin = chains.starts[j], end = chains.starts[j + 1];
-        if (begin < 0 || begin >= end || end > static_cast<std::int64_t>(support)) fail("starts: row ", j, " is empty or out of range");
+        if (begin < 0 || begin >= end || end > static_cast<std::int64_t>(support))
+            fail("starts: row ", j, " is empty or out of range");
         bool positive = false;
         for (std::int64_t e = begin; e < end; ++e) {
-            if (chains.columns[e] < 0 || chains.columns[e] >= static_cast<std::int64_t>(m2)) fail("columns: ", chains.columns[e], " is out of range");
+            if (chains.columns[e] < 0 || chains.columns[e] >= static_cast<std::int64_t>(m2))
+                fail("columns: ", chains.columns[e], " is out of range");
             positive = positive || static_cast<T>(chains.weights[e]) > 0;
         }
         if (!positive) fail("weights: row ", j, " has no positive weight");
         const double* W = chains.memberships + j * K;
-        if (std::none_of(W, W + K, [](double w) { return w > 0; })) fail("memberships: row ", j, " has no positive weight");
+        if (std::none_of(W, W + K, [](double w) { return w > 0; }))
+            fail("memberships: row ", j, " has no positive weight");
     }
     Rows D(K, m1, 29);
     for (std::size_t k = 0; k < K; ++k) {
         const std::int32_t* row = components.data() + k * m1;
-        if (std::none_of(row, row + m1, [](std::int32_t w) { return w > 0; })) fail("components: row ", k, " has no positive weight");
+        if (std::none_of(row, row + m1, [](std::int32_t w) { return w > 0; }))
+            fail("components: row ", k, " has no positive weight");
         std::copy(row, row + m1, D[k]);
     }
     ComponentSums total{sums.data(), K, m1, most};
@@ -139,9 +143,8 @@ void run_mixtures(const CostArray& cost, const Plan& plan, const Matrix<const st
     using Operator = decltype(factory());
     nb::gil_scoped_release release;
     parallel_for((n + kMeasures - 1) / kMeasures, n_threads, [&] {
-        return [worker = std::make_unique<MixtureWorker<T, Operator>>(factory(), plan, D, chains, total)](std::size_t block) {
-            (*worker)(block);
-        };
+        return [worker = std::make_unique<MixtureWorker<T, Operator>>(factory(), plan, D, chains, total)](
+                   std::size_t block) { (*worker)(block); };
     });
 }
 
@@ -154,9 +157,9 @@ void bind_mixtures(nb::module_& m, const char* name, const char* cost_name) {
            const Matrix<const double>& weighted, std::size_t m2, const Vector<const std::int64_t>& starts,
            const Vector<const std::int64_t>& columns, const Vector<const double>& weights,
            const Vector<const std::uint64_t>& ids, const Vector<const double>& temperatures, std::size_t max_sweeps,
-           std::size_t tau, std::size_t stride, double mixing_slope, std::uint64_t seed, double quantum, std::size_t most,
-           std::size_t n_threads, const Vector<T>& h, const Vector<std::int64_t>& sweep, const Vector<double>& values,
-           const Matrix<double>& gradients, const Matrix<std::int64_t>& sums) {
+           std::size_t tau, std::size_t stride, double mixing_slope, std::uint64_t seed, double quantum,
+           std::size_t most, std::size_t n_threads, const Vector<T>& h, const Vector<std::int64_t>& sweep,
+           const Vector<double>& values, const Matrix<double>& gradients, const Matrix<std::int64_t>& sums) {
             const std::size_t n = memberships.shape(0), K = components.shape(0), support = columns.shape(0);
             check_shape("memberships", memberships, n, K);
             check_shape("starts", starts, n + 1);
@@ -169,17 +172,26 @@ void bind_mixtures(nb::module_& m, const char* name, const char* cost_name) {
             const bool one = temperatures.shape(0) == 1;
             if (!one) check_shape("temperatures", temperatures, n);
             const Plan plan{max_sweeps, tau, stride, mixing_slope, false, seed};
-            const MixtureChains<T> chains{
-                n,          memberships.data(), weighted.shape(0) > 0 ? weighted.data() : nullptr,
-                starts.data(), columns.data(),  weights.data(),
-                ids.data(), temperatures.data(), one ? std::size_t{0} : std::size_t{1},
-                quantum,    h.data(),           sweep.data(),
-                values.data(), gradients.data()};
+            const MixtureChains<T> chains{n,
+                                          memberships.data(),
+                                          weighted.shape(0) > 0 ? weighted.data() : nullptr,
+                                          starts.data(),
+                                          columns.data(),
+                                          weights.data(),
+                                          ids.data(),
+                                          temperatures.data(),
+                                          one ? std::size_t{0} : std::size_t{1},
+                                          quantum,
+                                          h.data(),
+                                          sweep.data(),
+                                          values.data(),
+                                          gradients.data()};
             run_mixtures<T>(cost, plan, components, weighted, most, m2, support, chains, sums, n_threads);
         },
-        nb::arg(cost_name), nb::kw_only(), "components"_a, "memberships"_a, "weighted"_a, "m2"_a, "starts"_a, "columns"_a,
-        "weights"_a, "ids"_a, "temperatures"_a, "max_sweeps"_a, "tau"_a, "stride"_a, "mixing_slope"_a, "seed"_a, "quantum"_a,
-        "most"_a, "n_threads"_a, output("h"), output("sweep"), output("values"), output("gradients"), output("sums"));
+        nb::arg(cost_name), nb::kw_only(), "components"_a, "memberships"_a, "weighted"_a, "m2"_a, "starts"_a,
+        "columns"_a, "weights"_a, "ids"_a, "temperatures"_a, "max_sweeps"_a, "tau"_a, "stride"_a, "mixing_slope"_a,
+        "seed"_a, "quantum"_a, "most"_a, "n_threads"_a, output("h"), output("sweep"), output("values"),
+        output("gradients"), output("sums"));
 }
 
 // The generator itself, for the tests that compare it with philox.py: whole groups straight into out, the rest copied.

@@ -1,8 +1,8 @@
 // Chains whose models are mixtures of components, and the gradients of their values for components and memberships.
 //
-// `_specification` in mixtures.py is the specification. Components, memberships and potentials are integers, multiples of
-// quanta, with so few bits that sums of their products are exact in double precision. So results do not depend on the
-// order of the terms: not on threads, blocks or vector widths.
+// `Mixtures` in mixtures.py is the specification. Components, memberships and potentials are integers, multiples
+// of quanta, with so few bits that sums of their products are exact in double precision. So results do not depend on
+// the order of the terms: not on threads, blocks or vector widths.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@
 
 namespace gibbsot {
 
-inline constexpr std::size_t kMeasures = 4;  // measures that are computed together: a component is read once for all of them
+// Measures that are computed together: a component is read once for all of them.
+inline constexpr std::size_t kMeasures = 4;
 
 // K rows of m integers, padded to whole cache lines.
 class Rows {
@@ -116,11 +117,11 @@ template <class T, CostOperator Operator>
 class MixtureWorker {
 public:
     MixtureWorker(Operator M, const Plan& plan, const Rows& D, const MixtureChains<T>& chains, ComponentSums& sums)
-        : M_(std::move(M)), plan_(plan), D_(D), chains_(chains), sums_(sums), work_(M_), P_(kMeasures, M_.row_count(), 5),
-          U_(kMeasures, M_.row_count(), 13), products_(chains.weighted ? D.count() : 0, M_.row_count(), 21),
-          p_(M_.row_count()), u_(M_.row_count()), q_(M_.column_count()), h_(M_.column_count()),
-          temperatures_(plan.sweeps), history_(plan.sweeps), memberships_(kMeasures * D.count()), weighted_(kMeasures * D.count()),
-          gradients_(kMeasures * D.count()) {}
+        : M_(std::move(M)), plan_(plan), D_(D), chains_(chains), sums_(sums), work_(M_),
+          P_(kMeasures, M_.row_count(), 5), U_(kMeasures, M_.row_count(), 13),
+          products_(chains.weighted ? D.count() : 0, M_.row_count(), 21), p_(M_.row_count()), u_(M_.row_count()),
+          q_(M_.column_count()), h_(M_.column_count()), temperatures_(plan.sweeps), history_(plan.sweeps),
+          memberships_(kMeasures * D.count()), weighted_(kMeasures * D.count()), gradients_(kMeasures * D.count()) {}
     ~MixtureWorker() { flush(); }
     MixtureWorker(const MixtureWorker&) = delete;
     MixtureWorker& operator=(const MixtureWorker&) = delete;
@@ -150,7 +151,8 @@ private:
 
     // Runs the chain of one measure with model P; U are its potentials as integers.
     void advance(std::size_t j, const double* P, double* U) {
-        const std::size_t begin = static_cast<std::size_t>(chains_.starts[j]), end = static_cast<std::size_t>(chains_.starts[j + 1]);
+        const std::size_t begin = static_cast<std::size_t>(chains_.starts[j]),
+                          end = static_cast<std::size_t>(chains_.starts[j + 1]);
         double total = 0;
         for (std::size_t i = 0; i < p_.size(); ++i) total += P[i];
         for (std::size_t i = 0; i < p_.size(); ++i) p_[i] = static_cast<T>(P[i] / total);
@@ -164,15 +166,16 @@ private:
         const std::int64_t before = chains_.sweep[j];
         double energy;
         run_chain(M_, plan_,
-                  Chain<T>{p_.data(), q_.data(), temperatures_.data(), chains_.ids[j], h_.data(), chains_.sweep + j, u_.data(),
-                           nullptr, nullptr, history_.data(), &energy},
+                  Chain<T>{p_.data(), q_.data(), temperatures_.data(), chains_.ids[j], h_.data(), chains_.sweep + j,
+                           u_.data(), nullptr, nullptr, history_.data(), &energy},
                   work_);
         chains_.values[j] = history_[static_cast<std::size_t>(chains_.sweep[j] - before) - 1];
         for (std::size_t e = begin; e < end; ++e) {
             const T h = h_[static_cast<std::size_t>(chains_.columns[e])];
             if (h < kInf<T>) chains_.h[e] = h;
         }
-        for (std::size_t i = 0; i < u_.size(); ++i) U[i] = nearest_integer(static_cast<double>(u_[i]) / chains_.quantum);
+        for (std::size_t i = 0; i < u_.size(); ++i)
+            U[i] = nearest_integer(static_cast<double>(u_[i]) / chains_.quantum);
     }
 
     void flush() {

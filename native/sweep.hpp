@@ -38,8 +38,9 @@ struct Workspace {
     template <CostOperator Operator>
     explicit Workspace(const Operator& M)
         : p(M.row_capacity(), 3), over_p(M.row_capacity(), 6), U(M.row_capacity(), 47), next_U(M.row_capacity(), 52),
-          minus_g(M.row_capacity(), 57), q(M.column_capacity(), 16), over_q(M.column_capacity(), 19), h(M.column_capacity(), 26),
-          minus_L(M.column_capacity(), 42), drawn(std::max(M.row_count(), M.column_count()) + kGroup + kLineLanes<T>, 61),
+          minus_g(M.row_capacity(), 57), q(M.column_capacity(), 16), over_q(M.column_capacity(), 19),
+          h(M.column_capacity(), 26), minus_L(M.column_capacity(), 42),
+          drawn(std::max(M.row_count(), M.column_count()) + kGroup + kLineLanes<T>, 61),
           scratch(M.scratch_capacity(), 34) {}
 
     Buffer<T> p, over_p, U, next_U, minus_g;
@@ -124,9 +125,9 @@ void run_chain(Operator& M, const Plan& plan, const Chain<T>& chain, Workspace<T
 
         ++*chain.sweep;
         chain.values[s] = level - static_cast<double>(shift) + weighted_sum(q, minus_L, m2);
-        const bool mixed =
-            plan.tau > 0 && s >= plan.tau && (s + 1) % plan.stride == 0 &&
-            chain.values[s] - chain.values[s - plan.tau] < plan.mixing_slope * static_cast<double>(plan.tau) * temperature;
+        const bool mixed = plan.tau > 0 && s >= plan.tau && (s + 1) % plan.stride == 0 &&
+                           chain.values[s] - chain.values[s - plan.tau] <
+                               plan.mixing_slope * static_cast<double>(plan.tau) * temperature;
         if (last || mixed) break;
         std::swap(U, next_U);
     }

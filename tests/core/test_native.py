@@ -129,6 +129,33 @@ def sampler_arguments(dtype=np.float64, n=2, m1=6, m2=4, sweeps=3):
     }
 
 
+def mixture_arguments(dtype=np.float64, n=3, K=2, m1=6, m2=4):
+    return {
+        "components": np.full((K, m1), 2**30 // m1, np.int32),
+        "memberships": np.full((n, K), 2.0**21),
+        "weighted": np.full((n, K), 2.0**21),
+        "m2": m2,
+        "starts": np.arange(n + 1) * 2,
+        "columns": np.tile([0, m2 - 1], n),
+        "weights": np.full(2 * n, 0.5),
+        "ids": np.arange(n, dtype=np.uint64),
+        "temperatures": np.array([0.1]),
+        "max_sweeps": 5,
+        "tau": 1,
+        "stride": 1,
+        "mixing_slope": 0.01,
+        "seed": 0,
+        "quantum": 2.0**-20,
+        "most": 512,
+        "n_threads": 1,
+        "h": np.zeros(2 * n, dtype),
+        "sweep": np.zeros(n, np.int64),
+        "values": np.full(n, np.nan),
+        "gradients": np.full((n, K), np.nan),
+        "sums": np.zeros((K, m1), np.int64),
+    }
+
+
 COSTS = {
     "dense": lambda dtype: dense(dtype, 6, 4),
     "grid": lambda dtype: [np.ones((2, 2), dtype), np.ones((3, 2), dtype)],
@@ -166,6 +193,10 @@ def test_the_arguments_of_these_tests_are_valid(level, kind, dtype):
     getattr(kernels, f"run_{kind}")(COSTS[kind](dtype), **arguments)
     assert (arguments["sweep"] == 3).all()
     assert np.isfinite(arguments["values"]).all()
+    mixed = mixture_arguments(dtype)
+    getattr(kernels, f"run_mixtures_{kind}")(COSTS[kind](dtype), **mixed)
+    assert (mixed["sweep"] > 1).all()
+    assert all(np.isfinite(mixed[name]).all() for name in ("h", "values", "gradients"))
     for by_rows, size, other in ((True, 4, 6), (False, 6, 4)):
         out = np.full((2, other), np.nan, dtype)
         getattr(kernels, f"c_transform_{kind}")(
@@ -208,6 +239,45 @@ def test_run_checks_its_shapes(kind, name, value, message):
 
 
 @pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
+@pytest.mark.parametrize("kind", COSTS)
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("components", np.ones((2, 0), np.int32), "expected at least one"),
+        ("components", np.ones((3, 6), np.int32), "memberships: expected shape (3, 3), got (3, 2)"),
+        ("components", np.zeros((2, 6), np.int32), "components: row 0 has no positive weight"),
+        ("memberships", np.array([[1.0, 0], [0, 0], [1, 0]]), "memberships: row 1 has no positive weight"),
+        ("memberships", np.array([[1.0, 0], [0, 0], [np.nan, 0]]), "memberships: row 1 has no positive weight"),
+        ("weighted", np.ones((2, 2)), "weighted: expected shape (3, 2), got (2, 2)"),
+        ("weighted", np.ones((0, 0)), "sums: expected shape (0, 0), got (2, 6)"),
+        ("starts", np.array([0, 2, 2, 6]), "starts: row 1 is empty or out of range"),
+        ("starts", np.array([0, 2, 4, 7]), "starts: row 2 is empty or out of range"),
+        ("starts", np.array([-1, 2, 4, 6]), "starts: row 0 is empty or out of range"),
+        ("starts", np.arange(5), "starts: expected shape (4,), got (5,)"),
+        ("columns", np.full(6, 4), "columns: 4 is out of range"),
+        ("columns", np.full(6, -1), "columns: -1 is out of range"),
+        ("columns", np.zeros(5, np.int64), "weights: expected shape (5,), got (6,)"),
+        ("weights", np.zeros(6), "weights: row 0 has no positive weight"),
+        ("ids", np.arange(2, dtype=np.uint64), "ids: expected shape (3,), got (2,)"),
+        ("temperatures", np.ones(2), "temperatures: expected shape (3,), got (2,)"),
+        ("max_sweeps", 0, "max_sweeps, stride: expected at least 1"),
+        ("stride", 0, "max_sweeps, stride: expected at least 1"),
+        ("most", 3, "most: expected at least the measures of a block"),
+        ("n_threads", 0, "n_threads: expected at least 1, got 0"),
+        ("h", np.zeros(5), "h: expected shape (6,), got (5,)"),
+        ("sweep", np.zeros(2, np.int64), "sweep: expected shape (3,), got (2,)"),
+        ("values", np.zeros(2), "values: expected shape (3,), got (2,)"),
+        ("gradients", np.zeros((3, 3)), "gradients: expected shape (3, 2), got (3, 3)"),
+        ("sums", np.zeros((2, 5), np.int64), "sums: expected shape (2, 6), got (2, 5)"),
+    ],
+)
+def test_runs_of_mixtures_check_their_shapes(kind, name, value, message):
+    arguments = mixture_arguments() | {name: value}
+    with using(LEVELS[0]), pytest.raises(ValueError, match=re.escape(message)):
+        getattr(native.kernels(), f"run_mixtures_{kind}")(COSTS[kind](np.float64), **arguments)
+
+
+@pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
 @pytest.mark.parametrize(
     ("kind", "make", "message"), [(kind, *case) for kind, cases in WRONG_COSTS.items() for case in cases]
 )
@@ -215,6 +285,7 @@ def test_every_kernel_checks_the_cost(kind, make, message):
     kernels = native._load(LEVELS[0])
     calls = [
         ("run", sampler_arguments()),
+        ("run_mixtures", mixture_arguments()),
         ("c_transform", {"by_rows": True, "x": np.zeros((1, 4)), "out": np.empty((1, 6)), "n_threads": 1}),
         ("c_transform", {"by_rows": False, "x": np.zeros((1, 6)), "out": np.empty((1, 4)), "n_threads": 1}),
         ("nearest", {"by_rows": True, "x": np.zeros(4), "out": np.empty((6, 2), np.int64)}),
@@ -251,11 +322,15 @@ def test_operations_on_costs_check_their_shapes(kind):
 
 
 @pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
-@pytest.mark.parametrize("name", ["h", "sweep", "U", "L", "g", "values", "energy"])
-def test_outputs_are_never_converted(name):
+@pytest.mark.parametrize(
+    ("function", "make_arguments", "name"),
+    [("run", sampler_arguments, name) for name in ("h", "sweep", "U", "L", "g", "values", "energy")]
+    + [("run_mixtures", mixture_arguments, name) for name in ("h", "sweep", "values", "gradients", "sums")],
+)
+def test_outputs_are_never_converted(function, make_arguments, name):
     """A kernel would write to the copy, and the result would be lost."""
     kernels = native._load(LEVELS[0])
-    good = sampler_arguments()[name]
+    good = make_arguments()[name]
     read_only = good.copy()
     read_only.flags.writeable = False
     strided = np.empty((*good.shape[:-1], 2 * good.shape[-1]), good.dtype)[..., ::2]
@@ -265,7 +340,7 @@ def test_outputs_are_never_converted(name):
     for kind, make in COSTS.items():
         for value in wrong:
             with pytest.raises(TypeError, match=name):
-                getattr(kernels, f"run_{kind}")(make(np.float64), **(sampler_arguments() | {name: value}))
+                getattr(kernels, f"{function}_{kind}")(make(np.float64), **(make_arguments() | {name: value}))
 
 
 @pytest.mark.skipif(not LEVELS, reason="no compiled kernels")

@@ -29,7 +29,7 @@ from gibbsot.models._nmf_fit import _deviation
 from gibbsot.models._nmf_start import initial_factors
 from gibbsot.models.nmf import WassersteinNMF
 from gibbsot.sampling import sampler, schedules
-from gibbsot.solvers import free_measure
+from gibbsot.solvers import free_measure, oracle
 from gibbsot.solvers.mirror_descent import AcceleratedMirrorDescent
 from gibbsot.solvers.oracle import Oracle
 
@@ -281,18 +281,24 @@ def test_killed_and_resumed_it_comes_to_the_same(tmp_path, options, epoch):
         same_nmf(killed.set_params(callbacks=[]).resume(sparse.csr_array(X)), whole)
 
 
+def interrupt_chains(patch, now):
+    """Raise KeyboardInterrupt in a call that advances chains, if ``now()``."""
+    for module in (sampler, oracle.mixtures):
+
+        def interrupted(*args, run=module.run, **options):
+            if now():
+                raise KeyboardInterrupt
+            return run(*args, **options)
+
+        patch.setattr(module, "run", interrupted)
+
+
 def test_an_interrupt_within_an_epoch_leaves_the_best_model(monkeypatch):
     """In the second of three batches of the sixteenth."""
-    X, run, calls = counts(), sampler.run, itertools.count()
+    X, calls = counts(), itertools.count()
     model = estimator(max_epochs=100)
-
-    def interrupted(*args, **options):
-        if getattr(model, "n_iter_", 0) == 15 and next(calls) == 1:
-            raise KeyboardInterrupt
-        return run(*args, **options)
-
     with monkeypatch.context() as patch:
-        patch.setattr(sampler, "run", interrupted)
+        interrupt_chains(patch, lambda: getattr(model, "n_iter_", 0) == 15 and next(calls) == 1)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X)
     assert model.n_iter_ == 15
@@ -341,16 +347,10 @@ def test_a_fit_in_two_parts_is_one_longer_fit(epochs, long):
 @pytest.mark.parametrize("seed", range(20))
 def test_an_interrupted_fit_that_is_resumed_is_a_fit_without_an_interrupt(seed, long, monkeypatch):
     """In a call of the sampler, in an epoch or in an exact evaluation; also where the second attempt is interrupted."""
-    model, run, calls = estimator(max_epochs=40), sampler.run, itertools.count()
+    model, calls = estimator(max_epochs=40), itertools.count()
     first, second = np.sort(np.random.default_rng(seed).integers(25, 150, 2))
-
-    def interrupted(*args, **options):
-        if next(calls) in (first, second):
-            raise KeyboardInterrupt
-        return run(*args, **options)
-
     with monkeypatch.context() as patch:
-        patch.setattr(sampler, "run", interrupted)
+        interrupt_chains(patch, lambda: next(calls) in (first, second))
         with pytest.raises(KeyboardInterrupt):
             model.fit(counts())
         if first != second:
@@ -774,12 +774,12 @@ def test_an_epoch_of_the_paper_is_what_is_printed(weights):
     model.fit(X, sample_weight=weights)
     share = weights if weights is None else weights / weights.max()
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X), share)
-    oracle = Oracle(cost, X, tau=5, stride=5, seed=model.seed_)
+    chains = Oracle(cost, X, tau=5, stride=5, seed=model.seed_)
     gamma, quantum = 2 / M.mean(), precision(cost, len(X)).potential
     descents = [AcceleratedMirrorDescent(row[None]) for row in W]
     for i, descent in enumerate(descents):
         beta = descent.x.copy()
-        _, U, _ = oracle(fixed_point.mixtures(beta, fixed_point.components(D)), T, [i])
+        _, U, _ = chains(fixed_point.mixtures(beta, fixed_point.components(D)), T, [i])
         U = fixed_point.quantise(U, quantum) * quantum
         descent.step(U @ D.T, gamma)
         D = D * np.exp(-gamma * (1 if weights is None else weights[i]) * beta.T * U)

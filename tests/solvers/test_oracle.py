@@ -14,11 +14,15 @@ from scipy import sparse, stats
 
 from cases import KINDS, batch, measures
 from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem
+from gibbsot.core import native
+from gibbsot.distributed import fixed_point
 from gibbsot.sampling import sampler, theory
+from gibbsot.sampling.mixtures import Gradients, Mixtures
 from gibbsot.solvers import oracle as module
 from gibbsot.solvers.certificates import dual_value
 from gibbsot.solvers.exact import cross
 from gibbsot.solvers.oracle import Oracle
+from kernels import using
 
 FALSE_ALARM = 1e-4  # of each test that draws
 
@@ -169,32 +173,69 @@ def test_calls_may_be_split(order, cut, kind):
     same(whole, split)
 
 
-@pytest.mark.parametrize("kind", ["dense", "grid2"])
-@pytest.mark.parametrize("penalty", [None, 0.3])
-def test_parts_in_threads_do_not_show(kind, penalty, monkeypatch):
-    """Parts of a range, of any size and in any number of threads, have the answers of one call."""
-    pair = batch(kind, n=9, dtype=np.float32)
-    whole = Oracle(pair.cost, pair.q, tau=3, penalty=penalty)
-    answers = [whole(pair.p[2:9], T, slice(2, 9)) for T in (0.1, 0.01)]
-    for n_jobs, parts, most in ((1, 1, 64), (1, 1, 2), (2, 1, 64), (2, 3, 64)):
-        monkeypatch.setattr(module, "_PART", most)
-        monkeypatch.setattr(module, "_PARTS", parts)
-        oracle = Oracle(pair.cost, pair.q, tau=3, n_jobs=n_jobs, penalty=penalty)
-        for T, answer in zip((0.1, 0.01), answers, strict=True):
-            found = oracle.in_parts(2, 9, lambda rows, call, T=T: (rows, *call(pair.p[rows], T)))
-            assert [i for rows, *_ in found for i in range(9)[rows]] == list(range(2, 9))
-            for k in (0, 1):
-                np.testing.assert_array_equal(np.concatenate([part[k + 1] for part in found]), answer[k])
-            np.testing.assert_array_equal(np.concatenate([part[3].sweeps for part in found]), answer[2].sweeps)
-        same(oracle, whole)
+def random_mixtures(n: int, K: int, m: int, bits: int = 22, weighted: bool = True) -> Mixtures:
+    rng = np.random.default_rng(3)
+    D = fixed_point.components(rng.dirichlet(np.full(m, 0.3), K))
+    W = rng.dirichlet(np.full(K, 0.3), n)
+    weights = fixed_point.quantise(W * rng.random((n, 1)), 2.0**-bits) if weighted else None
+    return Mixtures(D, fixed_point.memberships(W), weights, bits, 2.0**-bits)
 
 
-def test_an_error_in_a_part_frees_the_oracle():
-    oracle = some(n_jobs=2)
-    with pytest.raises(ZeroDivisionError):
-        oracle.in_parts(0, 4, lambda rows, _: 1 // rows.start)
-    assert oracle.in_parts(0, 4, lambda rows, _: rows.start)[0] == 0
-    assert oracle.in_parts(4, 4, lambda rows, _: rows) == []
+@pytest.mark.parametrize("level", native.available())
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["dense", "points", "grid2", "grid3"])
+def test_mixtures_have_the_values_and_gradients_of_their_models(kind, dtype, level, monkeypatch):
+    """From calls with the models themselves: bit-identical for kernels, threads, parts and splits of the targets."""
+    pair = batch(kind, n=9, dtype=dtype)
+    models, T = random_mixtures(9, 3, pair.cost.shape[0]), np.geomspace(0.1, 0.01, 9)
+    with using(level):
+        oracles = [Oracle(pair.cost, pair.q, tau=3, n_jobs=n_jobs) for n_jobs in (1, 1, 2, 1)]
+        plain, whole, threads, split = oracles
+        for factor in (1.0, 0.3):
+            P, Q = models.models(), plain.targets.toarray()
+            normalised = Problem.checked(P, Q, pair.cost, np.ones(9), p=P, q=Q)
+            values, U, info = plain._run(np.arange(9), normalised, factor * T, False, 1)
+            found = whole.mixture_gradients(models, factor * T)
+            np.testing.assert_array_equal(found.values, values)
+            np.testing.assert_array_equal(found.sweeps, info.sweeps)
+            integers = np.rint(U.astype(np.float64) / models.quantum).astype(np.int64)
+            np.testing.assert_array_equal(found.memberships, integers @ models.components.T.astype(np.int64))
+            np.testing.assert_array_equal(found.components, models.weighted.T.astype(np.int64) @ integers)
+            with monkeypatch.context() as patch:
+                patch.setattr(sampler, "chains_per_call", lambda *_: 2)
+                same_gradients(threads.mixture_gradients(models, factor * T), found)
+            parts = [split.mixture_gradients(models.rows(a, b), factor * T[a:b], a) for a, b in ((5, 9), (0, 5))]
+            same_gradients(Gradients.join(parts[::-1]), found)
+        for oracle in oracles[1:]:
+            same(oracle, plain)
+
+
+def same_gradients(first: Gradients, other: Gradients) -> None:
+    for a, b in zip(first, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_gradients_of_mixtures_need_no_weights():
+    """And sums are the same where double precision adds only eight measures exactly."""
+    X, models = measures(np.random.default_rng(0), 700, 30), random_mixtures(700, 2, 30)
+    others = models, models._replace(bits=25), models._replace(weighted=None)
+    found, short, without = (
+        Oracle(GridCost((5, 6)), X, tau=2, max_sweeps=3).mixture_gradients(each, 0.01) for each in others
+    )
+    same_gradients(short, found)
+    assert without.components is None
+    same_gradients(without, found._replace(components=None))
+
+
+def test_an_error_in_a_part_frees_the_oracle(monkeypatch):
+    oracle, models = some(n_jobs=2), random_mixtures(4, 3, 30)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.mixtures, "run", lambda *_, **__: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            oracle.mixture_gradients(models, 0.1)
+    assert (oracle.sweep == 0).all()
+    oracle.mixture_gradients(models, 0.1)
+    assert (oracle.sweep > 0).all()
 
 
 def test_targets_keep_their_ids():
