@@ -9,6 +9,12 @@ import numpy as np
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def no_progress_lines(monkeypatch):
+    """Tests compare what a run prints; on a busy machine it may last long enough to report progress, too."""
+    monkeypatch.setattr("gibbsot.io.progress._PAUSE", 1e6)
+
+
 @pytest.fixture
 def blobs(tmp_path):
     """A folder of twelve images 8 x 6 with two blobs each."""
