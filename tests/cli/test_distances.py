@@ -9,9 +9,10 @@ import sys
 import numpy as np
 import ot
 import pytest
+from scipy import sparse
 
 from cli_runs import Image, check_picture, fails, succeeds
-from gibbsot import GridCost
+from gibbsot import GridCost, distances
 from gibbsot.cli import main
 
 
@@ -30,6 +31,36 @@ def test_a_folder_of_images(blobs, tmp_path, capfd):
     assert report["measures"] == 12
     np.testing.assert_allclose(report["largest"], D.max())
     check_picture(tmp_path / "a" / "matrix.png")
+
+
+def test_a_folder_of_matrices(tmp_path, capfd):
+    X, shards = np.random.default_rng(0).random((9, 12)), tmp_path / "shards"
+    shards.mkdir()
+    np.save(shards / "2.npy", X[:4])
+    sparse.save_npz(shards / "10.npz", sparse.csr_array(X[4:8]))  # numbers in names count
+    np.savetxt(shards / "11.csv", X[8:], delimiter=",")
+    words = ["--cost", "line", "--out"]
+    assert succeeds(capfd, "distances", shards, *words, tmp_path / "a.npy")["measures"] == 9
+    np.testing.assert_allclose(np.load(tmp_path / "a.npy"), distances(X, cost="line"), rtol=1e-12)
+    check_picture(tmp_path / "a.png")
+    for option in (["--limit", "5"], ["--label", "0"], ["--size", "2", "2"], ["--invert"], ["--key", "x"]):
+        message = f"{option[0]}: is for a single file; {shards} is a folder of matrices"
+        assert message in fails(capfd, "distances", shards, *option, *words, tmp_path / "d.npy")
+    np.save(shards / "12.npy", np.ones((2, 5, 4)))
+    message = "12.npy: has measures of 5 x 4; expected 12 as in 2.npy"
+    assert message in fails(capfd, "distances", shards, "--out", tmp_path / "d.npy")
+
+
+def test_results_in_the_folder_of_the_data(blobs, tmp_path, capfd, monkeypatch):
+    before = sorted(blobs.iterdir())
+    message = "is in the folder of the data, and the next run would read it as data"
+    assert f"--out: {blobs / 'D.npy'} {message}" in fails(capfd, "distances", blobs, "--out", blobs / "D.npy")
+    words = ["--out", tmp_path / "D.npy", "--picture", blobs / "new" / "D.png"]
+    assert f"--picture: {blobs / 'new' / 'D.png'} {message}" in fails(capfd, "distances", blobs, *words)
+    monkeypatch.chdir(blobs)
+    for command in ("geodesics", "nmf"):
+        assert f"--out: out {message}" in fails(capfd, command, ".", "--components", "2", "--out", "out")
+    assert sorted(blobs.iterdir()) == before
 
 
 def test_roots_and_limits(blobs, tmp_path, capfd):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cli_runs import check_picture, fails, succeeds
+from gibbsot import GridCost, WassersteinPCA
 from gibbsot.cli import main
 
 FILES = {
@@ -61,3 +62,14 @@ def test_rows_that_are_no_images(tmp_path, capfd):
     words = ["geodesics", tmp_path / "X.npy", "--components", "2", "--out", tmp_path / "out"]
     assert "--shape HEIGHT WIDTH" in fails(capfd, *words)
     succeeds(capfd, *words, "--shape", "3", "4")
+
+
+def test_a_folder_of_stacks_of_images(tmp_path, capfd):
+    X, shards = np.random.default_rng(0).random((6, 3, 4)), tmp_path / "shards"
+    shards.mkdir()
+    np.save(shards / "a.npy", X[:2])
+    np.save(shards / "b.npy", X[2:])
+    report = succeeds(capfd, "geodesics", shards, "--components", "2", "--out", tmp_path / "out")
+    assert (report["measures"], report["shape"]) == (6, [3, 4])
+    expected = WassersteinPCA(2, cost=GridCost((3, 4))).fit_transform(X.reshape(6, 12))
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "coordinates.npy"), expected, rtol=1e-12)

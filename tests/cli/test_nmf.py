@@ -181,6 +181,18 @@ def test_a_folder_of_stacks_of_images(tmp_path, capfd):
     assert "a.npy: expected images of 3 x 5" in fails(capfd, *words, "--shape", "3", "5", "--out", tmp_path / "new")
 
 
+def test_a_folder_of_the_name_of_a_data_set(tmp_path, monkeypatch, capfd):
+    """A run that was stopped has left model.npz alone in the folder, which is not the data."""
+    monkeypatch.chdir(tmp_path)
+    words = ["nmf", "fives", "--limit", "10", "--components", "2", "--out", "fives"]
+    succeeds(capfd, *words, "--epochs", "1")
+    for name in os.listdir("fives"):
+        if name != "model.npz":
+            Path("fives", name).unlink()
+    report = succeeds(capfd, *words, "--epochs", "2", "--resume")
+    assert (report["epochs"], report["measures"]) == (2, 10)
+
+
 def test_a_model_is_never_written_over_unasked(blobs, tmp_path, capfd):
     words = ["nmf", blobs, "--components", "2", "--epochs", "2", "--out", tmp_path]
     (tmp_path / "model.npz").write_text("mine")

@@ -44,7 +44,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         help="A folder of images; a matrix with one measure per row or an array of images (.npy, .npz, .csv, "
-        ".parquet); an idx file of MNIST; or fives, digits, faces.",
+        ".parquet), or a folder of such files with the same columns; an idx file of MNIST; or fives, digits, faces.",
     ),
 ]
 Key = Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an .npz file.")]
@@ -74,10 +74,32 @@ def check_seed(seed: int) -> None:
 
 # Data
 
+_NAMED = ("fives", "digits", "faces")  # data sets
+
+
+def check_outside(name: str, option: str, out: Path) -> None:
+    """Refuse results in the folder of the data: the next run would read them as data."""
+    if name not in _NAMED and (folder := Path(name)).is_dir() and out.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(
+            f"{option}: {out} is in the folder of the data, and the next run would read it as data; expected another "
+            "folder"
+        )
+
+
+def matrix_files(name: str, size: tuple[int, int] | None, **options: Any) -> list[Path]:
+    """Return the files of a folder of matrices, none for other data; refuse options that are for one file."""
+    files = [] if name in _NAMED else readers.matrices(name)
+    for option, value in (options | {"size": size}).items() if files else ():
+        if option != "shape" and value is not None and value is not False:
+            raise ValueError(f"--{option}: is for a single file; {name} is a folder of matrices")
+    return files
+
 
 def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> Collection:
     """Return the measures of a named data set, of a file or of a folder; the options are of `readers.collection`."""
-    if name not in ("fives", "digits", "faces"):
+    if files := matrix_files(name, size, **options):
+        return _joined(files, options["shape"])
+    if name not in _NAMED:
         return readers.collection(name, size=size, **options)
     limit, label = options["limit"], options["label"]
     if limit is not None and limit < 1:
@@ -94,6 +116,18 @@ def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> 
     if size is not None:
         rows, shape = shrink(rows.reshape(-1, *shape), size).reshape(len(rows), -1), size
     return Collection(rows[:limit], shape)
+
+
+def _joined(files: Sequence[Path], shape: tuple[int, int] | None) -> Collection:
+    """Return the measures of several files, in their order."""
+    from ..models import _sets
+
+    parts = [readers.collection(file, shape=shape) for file in files]
+    for file, part in zip(files, parts, strict=True):
+        if part.shape != parts[0].shape or part.rows.shape[1] != parts[0].rows.shape[1]:
+            found, expected = (" x ".join(map(str, x.shape or x.rows.shape[1:])) for x in (part, parts[0]))
+            raise ValueError(f"{file}: has measures of {found}; expected {expected} as in {files[0].name}")
+    return Collection(_sets.joined([part.rows for part in parts]).weights, parts[0].shape)
 
 
 # Costs

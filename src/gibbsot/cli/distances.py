@@ -80,6 +80,8 @@ def distances(
     if gap is not None:
         validation.nonnegative(gap, "--gap")
     target = picture or out.with_suffix(".png")
+    for option, path in (("--out", out), ("--picture", target)):
+        _common.check_outside(data, option, path)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
     X, sides = _common.read_collection(data, size, invert=invert, **reading)

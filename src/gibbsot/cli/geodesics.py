@@ -51,6 +51,7 @@ def geodesics(
     from ..models.pca import WassersteinPCA  # imports scikit-learn
 
     native.threads(jobs)
+    _common.check_outside(data, "--out", out)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
     X, sides = _common.read_collection(data, size, invert=invert, **reading)

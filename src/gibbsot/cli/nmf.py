@@ -96,9 +96,7 @@ def nmf(
 
     Ctrl-C saves the model after the current epoch and prints the command that resumes.
 
-    DATA may be a folder of matrices, too, with the same columns.
-
-    On a cluster, components are updated once per epoch, and the workers read the files of a folder.
+    On a cluster, components are updated once per epoch, and the workers read the files of a folder of matrices.
 
     All workers need access to these files and to DIR, where they write checkpoints.
     """
@@ -194,7 +192,10 @@ class Options:
             raise ValueError(f"--checkpoint: expected seconds >= 0, got {self.checkpoint}")
         if self.workers is not None and (self.workers < 1 or self.scheduler is not None):
             raise ValueError(f"--workers: expected at least 1, and not together with --scheduler; got {self.workers}")
-        if not self.resume and (self.model_path.exists() or (self.out / "model.npz").exists()):
+        if self.resume:
+            return
+        _common.check_outside(self.data, "--out", self.out)
+        if self.model_path.exists() or (self.out / "model.npz").exists():
             hint = "use --resume to resume it, or remove it, or choose another --out"
             raise FileExistsError(f"{self.model_path}: exists already; {hint}")
 
@@ -205,11 +206,8 @@ class Options:
 def _read(options: Options) -> tuple[Any, tuple[int, int] | None, Cost]:
     """Read the measures, or find the files that the shards read; return them, the shape of images, and the cost."""
     n, K = None, options.components
-    X: Any = readers.matrices(options.data)
+    X: Any = _common.matrix_files(options.data, options.size, **options.reading)
     if X:
-        for name in ("size", "label", "labels", "limit", "invert", "key"):
-            if name in options.given:
-                raise ValueError(f"--{name}: is for a single file; {options.data} is a folder of matrices")
         first, shape = readers.collection(X[0], shape=options.reading["shape"])  # the shards check the others
         m = first.shape[1]
     else:
