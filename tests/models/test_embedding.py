@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import nullcontext
 
 import numpy as np
@@ -18,6 +19,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gibbsot import DenseCost, GridCost, PointCost, WassersteinEmbedding, WassersteinPCA, distances
 from gibbsot.core import native
+from gibbsot.models import _maps, _sets
+from gibbsot.solvers.run import Run
 
 GRID = GridCost((12, 10), spacing=1.0)
 compiled = pytest.mark.skipif(native.kernels() is None, reason="takes long, and says nothing of the kernels")
@@ -93,6 +96,42 @@ def test_debiased_maps_at_any_regularisation(epsilon):
         Z = model.transform(X)
     assert np.isfinite(Z).all()
     np.testing.assert_allclose(Z[0], 0, atol=1e-3)
+
+
+def test_debiased_maps_of_many_points_need_no_matrix(monkeypatch):
+    """Kernels that are not stored give the same maps."""
+    rng = np.random.default_rng(0)
+    clouds = [rng.normal(size=(n, 2)) for n in (30, 50)]
+    model = WassersteinEmbedding("sqeuclidean", reference=rng.normal(size=(40, 2)), maps="debiased", n_jobs=2)
+    expected = model.fit_transform(clouds)
+    monkeypatch.setattr(_maps, "_BYTES", 8 * 40 * 40)  # the larger cloud is beyond it, the smaller one is alone
+    monkeypatch.setattr(_maps, "_BLOCK_BYTES", 3 * 8 * 50)
+    np.testing.assert_allclose(model.transform(clouds), expected, atol=1e-12)
+    monkeypatch.setattr(_maps, "_BYTES", 1)
+    np.testing.assert_allclose(model.transform(clouds), expected, atol=1e-12)
+
+
+def test_debiased_maps_of_many_points_take_little_memory(monkeypatch):
+    monkeypatch.setattr(_maps, "_BYTES", 1e6)
+    monkeypatch.setattr(_maps, "_BLOCK_BYTES", 1e5)
+    monkeypatch.setattr(_maps, "_ITERATIONS", 2)
+    X, ones = np.random.default_rng(0).normal(size=(1000, 2)), np.ones(1000)
+    tracemalloc.start()
+    kernel = _maps._Kernel(X, X, 0 * ones, 0 * ones, 1.0)
+    _maps._sinkhorn(kernel, ones / 1000, ones / 1000, Run())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1e6  # the matrix has 8 MB
+
+
+@pytest.mark.parametrize(("limit", "threads"), [(1e9, 4), (8 * 3 * 12, 3), (8 * 12, 1), (50, 4)])
+def test_kernels_at_a_time(limit, threads, monkeypatch):
+    """As many as fit into memory; those that are not stored do not count, and neither do points without weight."""
+    X = np.zeros((2, 20))
+    X[0, :3] = X[1, 5:9] = 1
+    monkeypatch.setattr(_maps, "_BYTES", limit)
+    monkeypatch.setattr(native, "threads", lambda n_jobs: n_jobs)  # whatever the machine has
+    assert _maps._threads(_sets.Rows(X[:1]), _sets.Rows(X), [0, 0], [0, 1], 4) == threads
 
 
 def test_debiased_maps_of_gaussians_are_linear():

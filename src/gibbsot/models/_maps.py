@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from ..core import validation
+from ..core import native, validation
 from ..core.costs import Cost, GridCost, PointCost
 from ..core.warn import warn
 from ..io import progress
@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 KINDS = ("exact", "debiased")
 _EPSILON = 2.0  # of debiased maps, in units of the squared distance of neighbouring points
 _TOLERANCE, _ITERATIONS = 1e-6, 2000  # of Sinkhorn's algorithm: the mass that is misplaced, and a budget
+_BYTES, _BLOCK_BYTES = 2e9, 2e6  # of all kernels that are stored at a time, and of rows of one that is not
 
 
 def squared_points(cost: Cost) -> Array:
@@ -126,7 +127,8 @@ class MapSolver:
             with ONE_THREAD() if self._debiased else nullcontext():  # many small products: threads of them take longer
                 own = {a: self._self_map(_cloud(sources, points, a)) for a in set(i)} if self._debiased else {}
                 work = partial(self._field, sources, targets, points, i, j, found, own, run)
-                fields = in_threads(work, range(len(found)), self._n_jobs, run)
+                threads = _threads(sources, targets, i, j, self._n_jobs) if self._debiased else self._n_jobs
+                fields = in_threads(work, range(len(found)), threads, run)
             for k, (field, mass) in enumerate(fields):
                 misplaced += [mass] if mass > _TOLERANCE else []
                 yield which.start + k, field
@@ -151,22 +153,22 @@ class MapSolver:
             return plan @ target.points / mass[:, None] - source.points, 0.0
         f, g = solution.f[source.where], solution.g[target.where]
         epsilon, start, before = own[i[k]]
-        K = np.exp((f[:, None] + g - cdist(source.points, target.points, "sqeuclidean")) / epsilon)
-        end, misplaced = _sinkhorn(K, source.weights, target.weights, target.points, run)
+        K = _Kernel(source.points, target.points, f, g, epsilon)
+        end, misplaced = _sinkhorn(K, source.weights, target.weights, run)
         return end - start, max(before, misplaced)
 
     def _self_map(self, cloud: _Cloud) -> tuple[float, Array, float]:
         """Return the regularisation, the entropic map of a measure to itself, and the mass that its plan misplaces."""
         epsilon = self._epsilon or _EPSILON * neighbour_distance(cloud.points)
-        K = np.exp(-cdist(cloud.points, cloud.points, "sqeuclidean") / epsilon)
-        u = np.ones(len(K))
+        u = np.ones(len(cloud.points))
+        K = _Kernel(cloud.points, cloud.points, 0 * u, 0 * u, epsilon)
         for _ in range(_ITERATIONS):
             Ku = K @ u
             misplaced = float(np.abs(u * Ku - cloud.weights).sum())
             if misplaced <= _TOLERANCE:
                 break
             u = np.sqrt(u * cloud.weights / Ku)
-        return epsilon, K @ (u[:, None] * cloud.points) / (K @ u)[:, None], misplaced
+        return epsilon, K.projection(u), misplaced
 
 
 class _Cloud(NamedTuple):
@@ -188,8 +190,60 @@ def _cloud(measures: _sets.Measures, points: Array | None, k: int) -> _Cloud:
     return _Cloud(points[where], weights[where] / weights.sum(), where)
 
 
-def _sinkhorn(K: Array, p: Array, q: Array, Y: Array, run: Run) -> tuple[Array, float]:
-    """Return the barycentric projection of the entropic plan ``diag(u) K diag(v)`` of p and q onto points Y.
+def _threads(sources: Any, targets: Any, i: list[int], j: list[int], n_jobs: int | None) -> int:
+    """Return how many pairs may be computed at a time, so that the kernels that are stored fit into memory."""
+    m1, m2 = (
+        {k: np.count_nonzero(x.weights[k] if isinstance(x, _sets.Clouds) else x[[k]]) for k in set(which)}
+        for x, which in ((sources, i), (targets, j))
+    )
+    sizes = (8.0 * m1[a] * m2[b] for a, b in zip(i, j, strict=True))
+    largest = max((size for size in sizes if size <= _BYTES), default=1.0)
+    return min(native.threads(n_jobs), int(_BYTES / largest))
+
+
+class _Kernel:
+    """The matrix ``exp((f_i + g_j - |x_i - y_j|^2) / epsilon)``; too large to be stored, its rows are computed anew.
+
+    Parameters
+    ----------
+    X, Y : arrays of shape (m1, d) and (m2, d)
+        Points.
+    f, g : arrays of shape (m1,) and (m2,)
+        Potentials.
+    epsilon : float
+        The regularisation.
+    """
+
+    def __init__(self, X: Array, Y: Array, f: Array, g: Array, epsilon: float) -> None:
+        self._X, self.Y, self._f, self._g, self._epsilon = X, Y, f, g, epsilon
+        self._stored: Array | None = None
+        if 8.0 * len(X) * len(Y) <= _BYTES:
+            stored = np.empty((len(X), len(Y)))
+            for rows, block in self.blocks():
+                stored[rows] = block
+            self._stored = stored
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Yield blocks of rows, and which rows they are."""
+        if self._stored is not None:
+            yield slice(None), self._stored
+            return
+        step = max(1, int(_BLOCK_BYTES / (8 * len(self.Y))))
+        for start in range(0, len(self._X), step):
+            rows = slice(start, start + step)
+            slack = self._f[rows, None] + self._g - cdist(self._X[rows], self.Y, "sqeuclidean")
+            yield rows, np.exp(slack / self._epsilon)
+
+    def __matmul__(self, v: Array) -> Array:
+        return np.concatenate([block @ v for _, block in self.blocks()])
+
+    def projection(self, v: Array) -> Array:
+        """Return the means of Y in each row of the matrix, its columns multiplied by v."""
+        return self @ (v[:, None] * self.Y) / (self @ v)[:, None]
+
+
+def _sinkhorn(K: _Kernel, p: Array, q: Array, run: Run) -> tuple[Array, float]:
+    """Return the barycentric projection of the entropic plan ``diag(u) K diag(v)`` of p and q.
 
     With it comes the mass that the plan misplaces.
 
@@ -198,10 +252,11 @@ def _sinkhorn(K: Array, p: Array, q: Array, Y: Array, run: Run) -> tuple[Array, 
     """
     v = np.ones(len(q))
     for _ in range(_ITERATIONS):
-        u = p / (K @ v)
-        Ku = u @ K
+        Ku = np.zeros(len(q))
+        for rows, block in K.blocks():
+            Ku += p[rows] / (block @ v) @ block
         misplaced = float(np.abs(v * Ku - q).sum())
         if misplaced <= _TOLERANCE or run.spent:
             break
         v = q / Ku
-    return K @ (v[:, None] * Y) / (K @ v)[:, None], misplaced
+    return K.projection(v), misplaced

@@ -45,7 +45,8 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
     maps : {"exact", "debiased"}
         "exact": barycentric projections of optimal plans. "debiased": entropic maps, minus that of the reference to
         itself [2]_. On a grid the vertex of an exact plan is noisy below a pixel, and debiased maps are smoother; off
-        the grid exact maps are best. Debiased maps are estimates.
+        the grid exact maps are best. Debiased maps are estimates. Their matrices are stored up to 2 GB, 15,000 points
+        on either side. Of more points they are computed again in each iteration, which takes much longer.
     epsilon : float, optional
         The entropic regularisation of debiased maps, in units of the cost; by default twice the mean squared distance
         of neighbouring points of the reference.
