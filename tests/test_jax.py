@@ -114,7 +114,7 @@ BAD = {
     "metric": lambda: wasserstein(None, None, tuple(points()), metric="cosine"),
     "normalize: masses matter": lambda: wasserstein(P, Q, GRID, normalize=True, penalty=1.0),
     "p: has negative weights": lambda: wasserstein(-P, Q, GRID),
-    "q: row 0 sums to 2": lambda: wasserstein(P, 2 * Q, GRID),
+    "q: sums to 2, p to 1; expected sums that agree": lambda: wasserstein(P, 2 * Q, GRID),
 }
 
 

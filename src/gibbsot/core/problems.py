@@ -164,7 +164,7 @@ def problem(
         a = np.ones(len(p))
     else:
         m1, m2 = cost.shape
-        _check_sums(a, b, names, max(validation.sum_tolerance(P, m1), validation.sum_tolerance(Q, m2)))
+        check_sums(a, b, names, max(validation.sum_tolerance(P, m1), validation.sum_tolerance(Q, m2)))
     result = Problem.checked(p, q, cost, a)
     if not cost.finite:
         _check_reachable(result, names)
@@ -206,8 +206,8 @@ def _uniform(mass: Weights, size: int) -> Weights:
     return np.repeat(mass[:, None] / size, size, axis=1)
 
 
-def _check_sums(a: Weights, b: Weights, names: tuple[str, str], tolerance: float) -> None:
-    """Refuse measures of different masses."""
+def check_sums(a: Weights, b: Weights, names: tuple[str, str], tolerance: float) -> None:
+    """Refuse measures whose masses a and b differ by more than a relative tolerance."""
     # lists: a small problem takes less time than operations on arrays
     for x, y in zip(a.tolist(), b.tolist(), strict=True):
         if abs(x - y) > tolerance * x:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..core import validation
 from ..core.costs import Cost, PointCost
-from ..core.problems import Problem
+from ..core.problems import Problem, check_sums
 from ..core.problems import problem as make_problem
 from .exact import cross, in_threads
 from .partial import PartialResult, partial_problem
@@ -105,12 +105,7 @@ def weighted_problem(p: Array, q: Array, cost: Cost, penalty: float | None, tole
     a, b = validation.check_weights(p, "p"), validation.check_weights(q, "q")
     if penalty is not None:
         return partial_problem((p, a), (q, b), cost, penalty, None, exact=True)
-    if (np.abs(a - b) > tolerance * a).any():
-        row = int((np.abs(a - b) / a).argmax())
-        raise ValueError(
-            f"q: row {row} sums to {b[row]:.6g}, p to {a[row]:.6g}; expected sums that agree to {tolerance:.1g}, "
-            "or normalize=True"
-        )
+    check_sums(a, b, ("p", "q"), tolerance)
     if not cost.finite:
         make_problem(p, q, cost, ("p", "q"), normalize=True)  # refuses points that no finite cost leads to
     return Problem.checked(p, q, cost, a)  # the exact solver divides each measure by its own sum
