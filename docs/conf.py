@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from numpydoc.docscrape_sphinx import SphinxDocString
+
 import gibbsot
 
 HERE = Path(__file__).parent
@@ -100,7 +102,21 @@ def leave_out(_app: Any, _what: str, name: str, *_: Any) -> bool | None:
     return re.fullmatch("set_[a-z_]+_request|get_metadata_routing|set_output", name) is not None or None
 
 
+def without_signature(_app: Any, _what: str, name: str, *_: Any) -> tuple[str, str] | None:
+    """Leave out how results are made: `solve` makes them."""
+    return ("", "") if re.fullmatch(r"gibbsot\.(OT|Partial)Result", name) else None
+
+
+def described(self: SphinxDocString, name: str, text: Any, summary: bool) -> Any:
+    """Keep what a class says of its attributes, which numpydoc replaces by the first sentence of a property."""
+    return _described(self, name, text, summary and not text)
+
+
+_described, SphinxDocString._process_param = SphinxDocString._process_param, described
+
+
 def setup(app: Any) -> None:
     """Write the generated pages before the sources are read."""
     app.connect("builder-inited", _command_line.write)
     app.connect("autodoc-skip-member", leave_out)
+    app.connect("autodoc-process-signature", without_signature)

@@ -1,7 +1,8 @@
 """Check the docstrings of the public API with numpydoc: `python tools/check_docstrings.py`.
 
 Checked are the names that `gibbsot` exports, the public names of the documented modules, and the public methods of
-their classes. Dataclasses and named tuples may list their fields under Attributes instead of Parameters.
+their classes. Dataclasses and named tuples may list their fields under Attributes instead of Parameters; those with
+``repr=False`` are internal.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def methods(owner: type) -> Iterator[str]:
 
 def fields(thing: Any) -> set[str]:
     """Return the public fields of a dataclass or a named tuple."""
-    names = getattr(thing, "_fields", ()) or getattr(thing, "__dataclass_fields__", ())
+    shown = [name for name, field in getattr(thing, "__dataclass_fields__", {}).items() if field.repr]
+    names = getattr(thing, "_fields", ()) or shown
     return {name for name in names if not name.startswith("_")}
 
 

@@ -1,5 +1,7 @@
 """What `solve` and `solve_batch` take as arguments, and what they refuse."""
 
+import inspect
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -20,6 +22,12 @@ W = solve(P, Q, M).value
 def test_removed_arguments_name_what_replaces_them_whatever_their_value(call, name, replacement, value):
     with pytest.raises(TypeError, match=f"^{name}: .*{replacement}"):
         call(P, Q, M, **{name: value})
+
+
+@pytest.mark.parametrize("call", [solve, solve_batch])
+def test_signatures_have_named_arguments_only(call):
+    kinds = {parameter.kind for parameter in inspect.signature(call).parameters.values()}
+    assert kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_ids_belong_to_batches():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +24,9 @@ from .gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
 from .partial import PartialResult, is_large, partial_problem
 from .results import OTResult, OTResultList
 from .run import Run, reported_run
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _REMOVED = {
     "exact": "was removed; exact solutions are the default, and method='gibbs' gives the sampler's estimate",
@@ -68,22 +73,18 @@ class Options:
     chains: dict[str, Any] = field(init=False)
 
     @classmethod
-    def of(cls, arguments: dict[str, Any], removed: dict[str, Any]) -> Options:
+    def of(cls, arguments: dict[str, Any]) -> Options:
         """Return the options among the arguments of a call, after a check.
 
         Parameters
         ----------
         arguments : dict
             All arguments by name.
-        removed : dict
-            Arguments that there are not or no longer, which are refused.
 
         Returns
         -------
         Options
         """
-        for name in removed:
-            raise TypeError(f"{name}: {_REMOVED.get(name, 'is no argument of solve or solve_batch')}")
         given = {name: arguments[name] for name, x in _DEFAULTS if arguments.get(name, x) is not x}
         if not given:
             return _PLAIN
@@ -189,6 +190,20 @@ class Options:
                 f"max_memory: this takes about {needed:.2g} bytes, more than the {self.max_memory:.2g} allowed; "
                 "expected more memory, fewer points or fewer n_jobs"
             )
+
+
+def explained(function: Callable[P, T]) -> Callable[P, T]:
+    """Let `solve` or `solve_batch` say what to use instead of an argument that there is not or no longer."""
+    names = inspect.signature(function).parameters.keys()
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> T:
+        for name in options:
+            if name not in names:
+                raise TypeError(f"{name}: {_REMOVED.get(name, 'is no argument of solve or solve_batch')}")
+        return function(*args, **options)
+
+    return call
 
 
 _DEFAULTS = [(name, x.default) for name, x in Options.__dataclass_fields__.items() if x.init]

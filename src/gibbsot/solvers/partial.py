@@ -134,7 +134,7 @@ class PartialResult(OTResult):
         The cost of one more unit of mass, with ``mass=s``; 0 with a penalty.
     transported : float
         The mass of the plan.
-    problem, solved, sample, single, cut
+    problem, solutions
         As of `OTResult`, for the balanced problem with one more point on either side.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -79,27 +79,20 @@ class OTResult:
         The problems.
     solutions : list of Solution
         Plans, potentials and bounds of the normalised problems; for an estimate computed when first used.
-    solved : list of Solution or None
-        Those of an exact solve.
     mixed, n_sweeps, temperature, history, diagnostics, state, info
         Of the chains, with ``method="gibbs"``: whether the paper's mixing test held at the end, the number of sweeps,
         the last temperature, V(z) of every sweep (NaN for sweeps that were not needed), the `theory.Trace` of the
         option ``diagnostics``, the state that a warm start continues, and what the last sweep showed. Without chains,
         AttributeError.
-    sample : Sample or None
-        The chains.
-    single : bool
-        Whether this is the result of one problem, not of a batch.
-    cut : bool
-        Whether chains ended before their last sweep because the time was over.
     """
 
     problem: Problem
-    solved: list[Solution] | None
-    sample: Sample | None
+    # with repr=False: internal
+    solved: list[Solution] | None = field(repr=False)  # of an exact solve
+    sample: Sample | None = field(repr=False)  # the chains
     seconds: float
-    single: bool = False
-    cut: bool = False
+    single: bool = field(default=False, repr=False)  # the result of one problem, not of a batch
+    cut: bool = field(default=False, repr=False)  # chains ended before their last sweep because the time was over
 
     def __len__(self) -> int:
         if self.single:

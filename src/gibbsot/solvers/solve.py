@@ -15,11 +15,12 @@ from ..core.costs import Cost, as_cost
 from ..core.problems import Problem
 from ..core.warn import warn
 from ..sampling.schedules import Schedule
-from .options import Options
+from .options import Options, explained
 from .results import OTResult, OTResultList
 from .solution import PROVED, warn_of_open_gaps
 
 
+@explained
 def solve(
     p: Any,
     q: Any,
@@ -41,7 +42,6 @@ def solve(
     seed: int | None = None,
     n_jobs: int | None = None,
     verbose: bool = False,
-    **removed: Any,
 ) -> OTResult:
     r"""Solve optimal transport between two measures: the cost W, an optimal plan and potentials, with a certificate.
 
@@ -95,8 +95,6 @@ def solve(
     verbose : bool
         Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere. The first Ctrl-C then
         ends the solve like ``max_seconds``, the second one interrupts it.
-    **removed
-        Arguments of earlier versions, which are refused with the name of what replaces them.
 
     Returns
     -------
@@ -125,7 +123,7 @@ def solve(
     4.0
     """
     begun = time.perf_counter()
-    options = Options.of(locals(), removed)
+    options = Options.of(locals())
     problem = options.problem(p, q, _cost(cost, "p, q, cost"), ("p", "q"))
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
@@ -140,6 +138,7 @@ def solve(
 def solve_batch(P: Any, Q: Any, cost: Sequence[Cost], **options: Any) -> OTResultList: ...
 @overload
 def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike, **options: Any) -> OTResult: ...
+@explained  # type: ignore[misc]  # the options have their names below only
 def solve_batch(
     P: Any,
     Q: Any,
@@ -162,7 +161,6 @@ def solve_batch(
     ids: ArrayLike | None = None,
     n_jobs: int | None = None,
     verbose: bool = False,
-    **removed: Any,
 ) -> OTResult | OTResultList:
     """Solve many transport problems: row b of P to row b of Q, with one cost for all or one for each.
 
@@ -185,8 +183,6 @@ def solve_batch(
         indices in the batch.
     n_jobs : int, optional
         Threads over the problems, as in scikit-learn: None for one, -1 for all cores.
-    **removed
-        As for `solve`.
 
     Returns
     -------
@@ -206,7 +202,7 @@ def solve_batch(
     array([2.   , 4.667])
     """
     begun = time.perf_counter()
-    options = Options.of(locals(), removed)
+    options = Options.of(locals())
     result: OTResult | OTResultList
     if isinstance(cost, list | tuple) and all(isinstance(one, Cost) or np.ndim(one) == 2 for one in cost):
         result = options.solve_each(_problems(P, Q, cost, options))
