@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _TO_BOUNDARY = 0.995  # share of the longest step
+_CORRECTORS, _LONGER = 2, 0.3  # at most so many in a step, and by what each should lengthen it
 _PRECISION, _REFINEMENTS = 1e-8, 12  # of the conjugate gradients that refine a step
 _FAILED = 1e-2  # relative residual of a step that rounding has spoilt
 _ENTRIES = 8_000_000  # of the largest intermediate matrix
@@ -98,6 +99,7 @@ class InteriorPoint:
 
     def __init__(self, targets: list[Array], arcs: Arcs, n_points: int, components: Array | None = None) -> None:
         self.n, self.points, self.B = len(targets), n_points, components
+        self._correctors = _CORRECTORS if components is None else 0  # for mixtures, they cost as much as they save
         self.b, self.c = np.concatenate(targets), arcs.cost
         self.row, self.column = arcs.measure * n_points + arcs.point, arcs.target
         starts = np.cumsum([0, *map(len, targets)])
@@ -112,6 +114,7 @@ class InteriorPoint:
     def iterates(self, start: Start | None = None, most: int = 60) -> Iterator[Iterate]:
         """Run Mehrotra's predictor-corrector method until rounding stops it; yield the iterates."""
         x, w, dual, z, zw = start or self._start()
+        none = Dual(np.zeros_like(dual.u), np.zeros_like(dual.v), 0.0)
         for _ in range(most):
             marginals = self._product(x, w)
             missing = Dual(-marginals.u, self.b - marginals.v, 1 - marginals.theta)
@@ -126,13 +129,22 @@ class InteriorPoint:
             dx, dw, dz, dzw, _, _ = self._step(x, w, z, zw, missing, errors, -x * z, -w * zw)
             primal, dual_step = min(_longest(x, dx), _longest(w, dw)), min(_longest(z, dz), _longest(zw, dzw))
             after = (x + primal * dx) @ (z + dual_step * dz) + (w + primal * dw) @ (zw + dual_step * dzw)
-            centre = mu * (after / (len(x) + len(w)) / mu) ** 3
+            centre = float(mu * (after / (len(x) + len(w)) / mu) ** 3)
             right = centre - x * z - dx * dz, centre - w * zw - dw * dzw
             dx, dw, dz, dzw, change, failed = self._step(x, w, z, zw, missing, errors, *right)
             if failed:
                 return
-            primal = min(1.0, _TO_BOUNDARY * min(_longest(x, dx), _longest(w, dw)))
-            dual_step = min(1.0, _TO_BOUNDARY * min(_longest(z, dz), _longest(zw, dzw)))
+            primal, dual_step = min(_longest(x, dx), _longest(w, dw)), min(_longest(z, dz), _longest(zw, dzw))
+            for _ in range(self._correctors):  # Gondzio's, which lengthen the step
+                p, q = min(1.0, primal + _LONGER), min(1.0, dual_step + _LONGER)
+                right = _outliers((x + p * dx) * (z + q * dz), centre), _outliers((w + p * dw) * (zw + q * dzw), centre)
+                ex, ew, ez, ezw, more, failed = self._step(x, w, z, zw, none, (0.0, 0.0), *right)
+                ex, ew, ez, ezw = ex + dx, ew + dw, ez + dz, ezw + dzw
+                p, q = min(_longest(x, ex), _longest(w, ew)), min(_longest(z, ez), _longest(zw, ezw))
+                if failed or p + q < primal + dual_step + 0.1 * _LONGER:
+                    break
+                dx, dw, dz, dzw, change, primal, dual_step = ex, ew, ez, ezw, _add(change, 1.0, more), p, q
+            primal, dual_step = min(1.0, _TO_BOUNDARY * primal), min(1.0, _TO_BOUNDARY * dual_step)
             x, w = x + primal * dx, w + primal * dw
             z, zw = z + dual_step * dz, zw + dual_step * dzw
             dual = _add(dual, dual_step, change)
@@ -152,7 +164,15 @@ class InteriorPoint:
         return Start(x + shifts[0], w + shifts[0], dual, z + shifts[1], zw + shifts[1])
 
     def _step(
-        self, x: Array, w: Array, z: Array, zw: Array, missing: Dual, errors: tuple[Array, Array], r: Array, rw: Array
+        self,
+        x: Array,
+        w: Array,
+        z: Array,
+        zw: Array,
+        missing: Dual,
+        errors: tuple[Array | float, Array | float],
+        r: Array,
+        rw: Array,
     ) -> tuple[Array, Array, Array, Array, Dual, bool]:
         """Return Newton's step for the products r of masses and reduced costs, and whether rounding has spoilt it."""
         d, dw = x / z, w / zw
@@ -195,21 +215,21 @@ class InteriorPoint:
 
     def _factorise(self, d: Array, dw: Array) -> bool:
         """Factorise the normal equations for scalings d; return whether that went well."""
-        self._rows = np.bincount(self.row, d, self.n * self.points).reshape(self.n, self.points)
+        self._d, self._rows = d, np.bincount(self.row, d, self.n * self.points)
         columns = np.bincount(self.column, d, len(self.b)).astype(np.float64, copy=False)
-        shares = d / self._rows.ravel()[self.row]
+        shares = d / self._rows[self.row]
+        inverse_rows = (1 / self._rows).reshape(self.n, self.points).sum(axis=0)
         H = np.diag(1 / dw)
         if self.B is None:
-            H[np.diag_indices(self.points)] += (1 / self._rows).sum(axis=0)
+            H[np.diag_indices(self.points)] += inverse_rows
         else:
-            H += (self.B * (1 / self._rows).sum(axis=0)) @ self.B.T
-        self._scaled, self._inverse = [], []
-        for i in range(self.n):
-            W, R = self._matrix(d, i, i + 1), self._matrix(shares, i, i + 1)
-            inverse = _grounded_inverse(columns[self.support[i]], (R @ W.T).toarray(), self._ground[i])
+            H += (self.B * inverse_rows) @ self.B.T
+        self._inverse = []
+        for i, own in enumerate(self.support):
+            products = self._matrix(shares, i, i + 1) @ self._matrix(d, i, i + 1).T
+            inverse = _grounded_inverse(columns[own], products.toarray(), self._ground[i])
             if inverse is None:
                 return False
-            self._scaled.append(W)
             self._inverse.append(inverse)
         for start, stop in self._groups:
             R = self._matrix(shares, start, stop)
@@ -232,21 +252,20 @@ class InteriorPoint:
 
     def _solve(self, right: Dual) -> Dual:
         """Solve the normal equations by the factors."""
-        alone = sum(self._solve_one(i, right.u[i], right.v[own])[0] for i, own in enumerate(self.support))
+        alone = self._solve_fixed(right.u, right.v)[0].sum(axis=0)
         sides = np.stack([-alone if self.B is None else -self.B @ alone, np.ones(len(self._H))], axis=1)
         first, ones = lapack.dpotrs(self._H, sides, lower=1)[0].T
         theta = (right.theta - first.sum()) / ones.sum()
         q = first + theta * ones
-        mixed = q if self.B is None else q @ self.B
-        u, v = np.empty_like(right.u), np.empty_like(right.v)
-        for i, own in enumerate(self.support):
-            u[i], v[own] = self._solve_one(i, right.u[i] + mixed, right.v[own])
-        return Dual(u, v, float(theta))
+        return Dual(*self._solve_fixed(right.u + (q if self.B is None else q @ self.B), right.v), float(theta))
 
-    def _solve_one(self, i: int, r: Array, s: Array) -> tuple[Array, Array]:
-        """Solve the equations of one measure."""
-        v = self._inverse[i] @ (s - self._scaled[i] @ (r / self._rows[i]))
-        return (r - self._scaled[i].T @ v) / self._rows[i], v
+    def _solve_fixed(self, u: Array, v: Array) -> tuple[Array, Array]:
+        """Solve the equations of each measure, for fixed weights."""
+        r = u.ravel()
+        s = v - np.bincount(self.column, self._d * (r / self._rows)[self.row], len(v))
+        found = np.concatenate([one @ s[own] for one, own in zip(self._inverse, self.support, strict=True)])
+        r = (r - np.bincount(self.row, self._d * found[self.column], len(r))) / self._rows
+        return r.reshape(u.shape), found
 
 
 def _grounded_inverse(diagonal: Array, products: Array, ground: int) -> Array | None:
@@ -277,5 +296,9 @@ def _dot(x: Dual, y: Dual) -> float:
 
 def _longest(x: Array, dx: Array) -> float:
     """Return the longest step up to one that keeps x nonnegative."""
-    falling = dx < 0
-    return min(1.0, float((x[falling] / -dx[falling]).min(initial=np.inf)))
+    return 1 / max(1.0, float((-dx / x).max()))
+
+
+def _outliers(products: Array, centre: float) -> Array:
+    """Return what brings products to between a tenth of the centre and ten times it, of limited size."""
+    return np.maximum(np.clip(products, 0.1 * centre, 10 * centre) - products, -10 * centre)

@@ -33,9 +33,11 @@ _SIMPLEX_ARCS = 40_000  # up to so many, if they are all, a simplex solves the p
 _ROW_ARCS, _COLUMN_ARCS = (4, 8), (5, 8)  # of each point and of each target: for a barycenter, and for a mixture
 _REACH, _NEAR = 1.0, 3.0  # points whose reduced cost is at most so many gaps may carry mass: at first, and later
 _CLOSE = 0.1  # relative gap of the interior point from which bounds are computed
+_AGAIN = 0.1, 0.6  # relative gap of the interior point at which arcs are added for once: barycenter, and mixture
 _PRICED = 1e-2  # relative gap of the interior point from which arcs are added
 _SHARE = 0.3  # of what missing arcs are worth: below this gap they are added
 _BACK = 30.0  # times what missing arcs are worth: to this gap the interior point goes back when arcs are added
+_NEW = 0.1  # share of its target's mass that a new arc has at most, whatever its reduced cost
 _STALL = 0.1  # share of the gap that is wanted, by which a step must raise the bound when rounding spoils masses
 _FINE = 1e-9  # relative gap at which the interior point ends, and HiGHS finishes
 _TRY = 3.0  # times the gap that is wanted: from there the objective is computed exactly
@@ -122,6 +124,7 @@ class _Rounds:
         self.wanted = max(gap, RELATIVE_GAP if self.free else _MIXTURE_GAP)
         self.filled = np.flatnonzero(problem.X.ravel())  # the targets of all measures
         self.warm: Start | None = None
+        self.again = _AGAIN[not self.free] if not problem.small else 0.0
 
     def stages(self, L: Array | None, w: Array | None, estimate: float) -> Iterator[Optimum]:
         """Choose arcs and solve the programme on them until the gap is reached."""
@@ -250,6 +253,10 @@ class _Rounds:
         for it in self.engine.iterates(self.warm):
             if self.budget.spent:
                 break
+            if it.gap <= self.again * it.primal:
+                self.again = 0.0
+                if self._price([it], 0.0, _REACH):
+                    return None, True
             if it.gap > _CLOSE * it.primal:
                 continue
             dual = self.problem.bound(self._potentials(it.at.dual.v))
@@ -283,10 +290,10 @@ class _Rounds:
         """Return a value of the objective as one of the programme."""
         return (value - self.problem.least) / self.scale
 
-    def _price(self, history: list[Iterate], missing: float) -> bool:
+    def _price(self, history: list[Iterate], missing: float, reach: float = _NEAR) -> bool:
         """Add points that may carry mass by the last iterate, with their arcs; return whether there are new ones."""
         last = history[-1]
-        fresh = self._within(last.at.dual.v, last.at.dual.theta + _NEAR * last.gap)
+        fresh = self._within(last.at.dual.v, last.at.dual.theta + reach * last.gap)
         keys = np.union1d(self.keys, fresh)
         if len(keys) == len(self.keys):
             return False
@@ -315,7 +322,7 @@ class _Rounds:
         np.minimum.at(u, new.row, reduced)
         u = u.reshape(new.n, new.points) - least
         u[:, old] = factor * at.dual.u
-        z = np.maximum(reduced - u.ravel()[new.row], least)
+        z = np.maximum(reduced - u.ravel()[new.row], mu / (_NEW * new.b[new.column]))
         x, known = mu / z, np.searchsorted(self.keys, keys)
         x[known], z[known] = at.x, factor * at.z
         if not self.free:
