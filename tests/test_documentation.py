@@ -51,6 +51,21 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     run_page.run(page)
 
 
+def test_printed_outputs_of_a_page_are_compared(tmp_path):
+    page = tmp_path / "page.md"
+    text = "```python\nx = 2\nprint(x)\nx + 1\n```\n\n```text\n2\n{}\n```\n\n```python\nx = 3\n```\n"
+    for right in ("3", "..."):
+        page.write_text(text.format(right))
+        run_page.run(page)
+    page.write_text(text.format("4"))
+    with pytest.raises(AssertionError, match=r"the page has\n2\n4\nand the block prints\n2\n3\n"):
+        run_page.run(page)
+
+
+def test_pages_show_what_they_print():
+    assert sum(bool(expected) for page in WITH_CODE for _, expected in run_page.blocks(page)) >= 14
+
+
 def api_objects():
     """Yield the names of the API pages, with their objects and the methods of classes."""
     module = ""
