@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import ot
 import pytest
@@ -420,3 +422,35 @@ def test_bad_data(value):
     X[0, 3] = value
     with pytest.raises(ValueError, match="X"):
         short().fit(X)
+
+
+def test_an_input_is_a_candidate_without_the_linear_programme():
+    """One measure, or equal ones, are their barycenter; a short descent is no worse than the heaviest measure."""
+    X = bumps(4, 15)
+    for same in (X[:1], X[[0, 0, 0]]):
+        model = short().fit(same)
+        assert (model.status_, model.objective_, model.n_iter_) == ("optimal", 0.0, 1)
+        np.testing.assert_allclose(model.barycenter_, X[0], rtol=1e-15)
+    weights = np.array([2.0**-10, 1.0])  # that are not rounded
+    for stop in ({"max_epochs": 1}, {"callbacks": [lambda _: True]}, {"max_seconds": 1e-9}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = short(**stop).fit(X, sample_weight=weights)
+        assert model.n_iter_ == 1
+        np.testing.assert_allclose(model.barycenter_, X[1], rtol=1e-15)
+        assert model.objective_ == pytest.approx(objective(X[1], X, weights), rel=1e-5)
+        assert 0 <= model.lower_bound_ <= best(X, weights) * (1 + 1e-9)
+        assert 0 < model.gap_ <= 1
+
+
+@pytest.mark.parametrize("cost", ["line", M])
+@pytest.mark.parametrize("gap", [0.0, 1e-3])
+def test_the_status_in_single_precision(cost, gap):
+    """It is that before weights are rounded: a budget is not spent, and no callback has stopped the fit."""
+    counts = (40 * bumps(4, 9, 15)).round().astype(np.float32)
+    for X in (counts[:1], counts):
+        model = WassersteinBarycenter(cost, gap=gap, random_state=0).fit(X)
+        assert model.status_ == "optimal"
+        assert model.barycenter_.dtype == np.float32
+        assert model.objective_ == pytest.approx(objective(model.barycenter_, X), rel=1e-5, abs=1e-9)
+        assert model.gap_ == pytest.approx((model.objective_ - model.lower_bound_) / model.objective_)

@@ -449,3 +449,26 @@ def test_classes_that_a_fold_lacks():
     assert set(model.predict(X)) <= {"low", "medium", "high"}
     with pytest.raises(ValueError, match="classes: expected 3 names, one for each column of y"):
         estimator(classes=["low", "high"]).fit(X, np.eye(3)[y])
+    with pytest.raises(ValueError, match=r"classes: \['low', 'low', 'high'\] has a name twice"):
+        estimator(classes=["low", "low", "high"]).fit(X, np.eye(3)[y])
+
+
+def test_masks_and_weights_that_are_not_valid():
+    X, y = ordinal(40)
+    with pytest.raises(ValueError, match="X: has masked entries"):
+        estimator().fit(np.ma.masked_less(X, 0), y)
+    with pytest.raises(ValueError, match="y: has masked entries"):
+        estimator().fit(X, np.ma.masked_less(y, 1))
+    for weight in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"class_weight: expected finite weights >= 0, got \{0: "):
+            estimator(class_weight={0: weight}).fit(X, y)
+    model, Y = estimator().fit(X, y), np.eye(3)[y]
+    with pytest.raises(ValueError, match="X: has masked entries"):
+        model.predict(np.ma.masked_less(X, 0))
+    for weights, message in (
+        (np.ones(3), "expected one for each of the 40"),
+        (-np.ones(40), "has negative weights"),
+        (np.zeros(40), "is zero for every sample"),
+    ):
+        with pytest.raises(ValueError, match=f"sample_weight: {message}"):
+            model.score(X, Y, sample_weight=weights)

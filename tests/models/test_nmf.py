@@ -740,7 +740,7 @@ def test_the_papers_cooling_ends_at_the_lowest_temperature():
     ("options", "message"),
     [
         ({"init": "nmf"}, "init: algorithm='paper' sets it to 'random'; expected None, got 'nmf'"),
-        ({"init": (BUMPS, BUMPS)}, "init: algorithm='paper' sets it to 'random'"),
+        ({"init": (BUMPS, BUMPS)}, "init: algorithm='paper' sets it to 'random'; expected None, got a pair$"),
         ({"step_size": (20.0, 2.0)}, "step_size: algorithm='paper' sets it to 2.0"),
         ({"step_size": 3}, "step_size: algorithm='paper' sets it to 2.0; expected None, got 3"),
     ],
@@ -1046,3 +1046,15 @@ def test_a_model_that_has_not_been_fitted(method, tmp_path):
 def test_stacks_of_images_are_to_be_flattened():
     with pytest.raises(ValueError, match=r"X: has shape \(5, 4, 4\); expected measures as rows.*reshape"):
         WassersteinNMF(2, cost=GridCost((4, 4))).fit(np.ones((5, 4, 4)))
+
+
+def test_the_number_of_components_stays():
+    """What continues to learn has its components; another number of them was ignored."""
+    model = WassersteinNMF(3, cost="line", max_epochs=2, tau=5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(BUMPS)
+    model.n_components = 4
+    for learn in (model.resume, model.partial_fit):
+        with pytest.raises(ValueError, match="n_components: expected 3, as the model has already, got 4"):
+            learn(BUMPS)

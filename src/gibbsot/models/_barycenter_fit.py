@@ -69,6 +69,8 @@ class Fit:
         Whether the linear programme has turned out to need too much memory.
     ended : str
         Why the stages ended.
+    proved : float
+        The gap before the weights are rounded to the type of the data.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Fit:
         self.objective = Objective(shards, self.units.single().cost)
         self.run = Run(model.max_seconds or np.inf, model.max_memory or _BYTES)
         self.p, self.lower, self.upper, self.ended = np.full(self.cost.shape[0], 1.0), -np.inf, np.inf, "stopped"
+        self.proved = np.inf
         self.descent: Descent | None = None
         self.level: LevelMethod | None = None
         self.too_large, self.steps = False, 0
@@ -126,7 +129,9 @@ class Fit:
         problem = self._programme()
         geometry = self.cost.geometry()
         if problem is not None and geometry is not None and geometry.X.shape[1] == 1:
-            yield self._record(line_barycenter(problem.targets, problem.weights, geometry))
+            best = line_barycenter(problem.targets, problem.weights, geometry)
+            yield self._record(best)
+            self.ended = best.ended
         elif problem is not None and problem.small:
             yield from self._rounds(linear_programme.stages(problem, self.model.gap, run=self.run))
         else:
@@ -148,6 +153,13 @@ class Fit:
         if self.descent is None:
             self.descent = Descent(self.model, self.objective, self.units.single())
         descent, most = self.descent, self.model.max_epochs
+        if problem is None and not self.history:
+            self.lower = self.units.lower(0.0)
+            self._offer_input()
+            if relative_gap(self.lower, self.upper) <= self.model.gap:
+                yield self._exact_record("an input")
+            else:
+                self.upper = np.inf  # that of the descent is not known
         while not (self.history and self._finished()):
             if problem is not None and descent.done >= min(_ENOUGH, most):
                 yield from self._rounds(linear_programme.stages(problem, self.model.gap, *self._start(), self.run))
@@ -183,7 +195,14 @@ class Fit:
 
     def _follow(self, descent: Descent) -> None:
         """Take over weights and lower bound of the descent."""
-        self.p, self.lower = _without_negligible(descent.average), self.units.lower(descent.lower)
+        self.p, self.lower = _without_negligible(descent.average), self.units.lower(max(descent.lower, 0.0))
+
+    def _offer_input(self) -> None:
+        """Take the measure of the largest weight if its objective is better."""
+        shards, heaviest = self.objective.shards, 0 if self.weights is None else int(self.weights.argmax())
+        x = sparse.vstack(shards.collect(BarycenterShard.targets, np.array([heaviest])), format="csr").toarray()[0]
+        if (upper := self.units.upper(self.objective.value(x))) < self.upper:
+            self.p, self.upper = x, upper
 
     def _finished(self) -> bool:
         """Return whether the gap is reached or time is over, and note it."""
@@ -218,7 +237,10 @@ class Fit:
         if self.level is None:
             self.lower = max(self.lower, self.units.lower(self.objective.lower_bound(_ROUNDS[1])))
         while descent.done + self.steps < self.model.max_epochs and not self._finished():
-            self.level = level = self.level or LevelMethod(_with_all_points(descent.average))
+            if self.level is None:
+                self.level = LevelMethod(_with_all_points(descent.average))
+                self._offer_input()
+            level = self.level
             p = _without_negligible(np.exp(level.log_p))
             value, cut = self.objective.exact(p)
             if (upper := self.units.upper(value)) < self.upper:
@@ -236,18 +258,27 @@ class Fit:
         if not self._finished():
             self.ended = "epochs"
 
-    def complete(self, p: Array) -> None:
-        """Compute the exact objective of published weights, where it is not that of the best ones."""
-        if self.upper == np.inf or p.dtype != np.float64:
+    def complete(self) -> None:
+        """Compute the bounds of a descent that has ended, and take an input if it is better."""
+        if self.upper == np.inf:
+            self.upper = self.units.upper(self.objective.value(self.p / self.p.sum()))
+            if relative_gap(self.lower, self.upper) > self.model.gap:
+                self.lower = max(self.lower, self.units.lower(self.objective.lower_bound(_ROUNDS[0])))
+                self._offer_input()
+        self.proved = relative_gap(self.lower, self.upper)
+
+    def complete_rounded(self, p: Array) -> None:
+        """Compute the exact objective of published weights, where they are rounded to single precision."""
+        if p.dtype != np.float64:
             exact = p.astype(np.float64)
             self.upper = self.units.upper(self.objective.value(exact / exact.sum()))
 
     def status(self) -> str:
         """Return the status of the fit, and warn if the gap stays open."""
         gap, wanted = relative_gap(self.lower, self.upper), self.model.gap
-        if gap <= RELATIVE_GAP or (self.ended == "gap reached" and wanted == 0):
+        if self.proved <= RELATIVE_GAP or (self.ended == "gap reached" and wanted == 0):
             return "optimal"
-        if gap <= wanted:
+        if self.proved <= wanted:
             return "gap reached"
         if self.ended == "stopped":
             return "stopped"

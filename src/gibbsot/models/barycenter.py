@@ -36,7 +36,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     ``solvers.linear_programme``). On a line the barycenter has a closed form. Where the programme is too large for the
     memory, the descent goes on to the end: when neither V(z) falls nor the certified lower bound rises, the chains are
     cooled, and the descent continues from the average of the last models with shorter steps. Then follows a level
-    method with exact values and subgradients (see ``solvers.level_method``).
+    method with exact values and subgradients (see ``solvers.level_method``). Without the programme, the measure of the
+    largest weight is a candidate too.
 
     Parameters
     ----------
@@ -93,7 +94,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
         ``(objective_ - lower_bound_) / |objective_|``, which bounds the relative suboptimality of the barycenter.
     status_ : str
         "optimal" (a gap of at most 1e-10), "gap reached", "budget spent", with a `ConvergenceWarning`, or "stopped" by
-        a callback; "running" during the fit and after an interrupt.
+        a callback; "running" during the fit and after an interrupt. It is that before the weights are rounded to the
+        type of the data; ``objective_`` and ``gap_`` are of the rounded ones.
     n_iter_ : int
         The number of epochs and rounds.
     history_ : list of Epoch
@@ -258,7 +260,9 @@ class WassersteinBarycenter(_base.ClientEstimator):
         publish = partial(self._publish, fit)
         publish()
         run_epochs("Wasserstein barycenter", self, fit.stages(), fit.history, publish, started, timed)
-        fit.complete(self.barycenter_)
+        fit.complete()
+        publish()
+        fit.complete_rounded(self.barycenter_)
         self._publish_bounds(fit)
         last = fit.history[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
         self.history_ = [*fit.history[:-1], last]

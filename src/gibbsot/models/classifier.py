@@ -37,6 +37,7 @@ _COOLING = PlateauCooling(window=5, cooling=0.5, damping=0.5, max_stalls=6)  # t
 # higher temperatures chains ignore the weights of the labels, and predictions tend to a single label, where the softmax
 # has no gradient.
 _INITIAL_BIAS = 0.01
+_NO_WEIGHT = "sample_weight: is zero for every sample; expected a positive one"
 
 
 class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[misc]
@@ -198,7 +199,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
         started = time.perf_counter()
         _base.check_parameters(self)
         validation.positive(self.step_size, "step_size")
-        X, y = validation.checked_structure(X, "X"), validation.checked_structure(y, "y")
+        X, y = _checked(X, "X"), _checked(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
@@ -247,7 +248,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
         array of shape (n, K)
         """
         check_is_fitted(self)
-        X = validation.checked_structure(X, "X")
+        X = _checked(X, "X")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return softmax(X @ self.coef_.T + self.intercept_, axis=1)
 
@@ -306,11 +307,13 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
         if len(np.shape(y)) != 2 or np.shape(y)[1] == 1:
             return float(super().score(X, y, sample_weight))
         P = self.predict_proba(X)
-        Y = self._histograms(check_array(validation.checked_structure(y, "y"), accept_sparse="csr", input_name="y"))
+        Y = self._histograms(check_array(_checked(y, "y"), accept_sparse="csr", input_name="y"))
         if len(P) != len(Y):
             raise ValueError(f"y: expected {len(P)} histograms, one for each row of X; got {len(Y)}")
         P = np.where(P < evaluation.WEIGHT_THRESHOLD, 0, P)
-        share = None if sample_weight is None else validation.real(sample_weight, "sample_weight")
+        share = None if sample_weight is None else validation.sample_weight(sample_weight, len(P))
+        if share is not None and not share.any():
+            raise ValueError(_NO_WEIGHT)
         options = {name: getattr(self, name) for name in ("max_seconds", "max_memory", "n_jobs")}
         value, open_gaps = _base.mean_cost(P, Y, self.cost_.astype(np.float64), share, **options)
         if open_gaps:
@@ -325,9 +328,12 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
             return None
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if self.class_weight is not None:
-            weights = weights * compute_sample_weight(self.class_weight, y)
+            of_labels = compute_sample_weight(self.class_weight, y)
+            if not (np.isfinite(of_labels) & (of_labels >= 0)).all():
+                raise ValueError(f"class_weight: expected finite weights >= 0, got {self.class_weight!r}")
+            weights = weights * of_labels
         if not weights.any():
-            raise ValueError("sample_weight: is zero for every sample; expected a positive one")
+            raise ValueError(_NO_WEIGHT)
         return np.asarray(weights / weights.mean())
 
     def _histograms(self, y: Any) -> Array:
@@ -461,6 +467,12 @@ def _divergence(Y: Array, P: Array) -> Array:
     return rel_entr(Y, np.maximum(P, np.finfo(np.float64).tiny)).sum(axis=1)
 
 
+def _checked(x: Any, name: str) -> Any:
+    """Return data whose structure and mask have been checked, for checks by scikit-learn."""
+    validation.check_mask(x, name)
+    return validation.checked_structure(x, name)
+
+
 def _labels(y: Any, classes: ArrayLike | None) -> NDArray[Any]:
     """Return the labels in the order of the cost."""
     if classes is None:
@@ -469,6 +481,8 @@ def _labels(y: Any, classes: ArrayLike | None) -> NDArray[Any]:
     if y.ndim == 2:
         if given.shape != (y.shape[1],):
             raise ValueError(f"classes: expected {y.shape[1]} names, one for each column of y; got shape {given.shape}")
+        if len(np.unique(given)) < len(given):
+            raise ValueError(f"classes: {given.tolist()} has a name twice; expected different names of the columns")
         return given
     ordered = np.unique(given)
     if given.shape != ordered.shape or (given != ordered).any():

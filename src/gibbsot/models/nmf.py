@@ -291,6 +291,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             )
         if self.algorithm != run.algorithm:
             raise ValueError(f"algorithm: expected that of the fit, {run.algorithm!r}, got {self.algorithm!r}")
+        self._check_count()
         cost = self.cost_
         if self.cost is not None:
             cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
@@ -332,6 +333,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         self._check_parameters()
         first = not hasattr(self, "components_")
         X = _base.measures(self, X, reset=first)
+        if not first:
+            self._check_count()
         if first:
             self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors)
             self.seed_, self.n_seen_, self._stream = _base.seed(self.random_state), 0, None
@@ -509,7 +512,13 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             for name in ("step_size", "init"):
                 given, value = getattr(self, name), _DEFAULTS["paper"][name]
                 if given is not None and not (isinstance(given, str | Real) and given == value):
-                    raise ValueError(f"{name}: algorithm='paper' sets it to {value!r}; expected None, got {given!r}")
+                    got = repr(given) if isinstance(given, str | Real) else "a pair"
+                    raise ValueError(f"{name}: algorithm='paper' sets it to {value!r}; expected None, got {got}")
+
+    def _check_count(self) -> None:
+        """Check that a model that continues to learn has as many components as before."""
+        if self.n_components != (K := len(self.components_)):
+            raise ValueError(f"n_components: expected {K}, as the model has already, got {self.n_components}")
 
     def _resolved(self, name: str) -> Any:
         """Return a parameter, or its default for the algorithm."""
