@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -65,8 +63,7 @@ def gradients(
     weighted = fixed_point.quantise(W * weights[:, None], 2.0**-precision.bits)
     found = oracle.mixture_gradients(_mixtures(W, D, weighted, precision), temperature, first)
     value = int(fixed_point.quantise(found.values * weights, precision.value).astype(np.int64).sum())
-    sums: Any = found.components
-    return _scaled(found, precision), EpochSums(sums, value, int(found.sweeps.sum()))
+    return _scaled(found, precision), EpochSums(found.components, value, int(found.sweeps.sum()))
 
 
 def _mixtures(W: Array, D: NDArray[np.int32], weighted: Array | None, precision: Precision) -> Mixtures:

@@ -59,16 +59,17 @@ class Mixtures(NamedTuple):
         P = self.memberships @ self.components.astype(np.float64)
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
-    def gradients(self, U: NDArray[np.floating]) -> tuple[Array, NDArray[np.int64] | None]:
+    def gradients(self, U: NDArray[np.floating]) -> tuple[Array, NDArray[np.int64]]:
         """Return the gradients for the memberships, ``U @ D.T``, and the sum of those for the components."""
-        rounded = np.rint(U.astype(np.float64) / self.quantum)
-        of_memberships = rounded @ self.components.T.astype(np.float64)
-        if self.weighted is None:
-            return of_memberships, None
-        total, size = np.zeros(self.components.shape, np.int64), self.most_rows
-        for start in range(0, len(U), size):
-            total += (self.weighted[start : start + size].T @ rounded[start : start + size]).astype(np.int64)
-        return of_memberships, total
+        rounded, total, size = np.rint(U.astype(np.float64) / self.quantum), self.no_sums(), self.most_rows
+        if self.weighted is not None:
+            for start in range(0, len(U), size):
+                total += (self.weighted[start : start + size].T @ rounded[start : start + size]).astype(np.int64)
+        return rounded @ self.components.T.astype(np.float64), total
+
+    def no_sums(self) -> NDArray[np.int64]:
+        """Return the sum of the gradients for the components over no measures."""
+        return np.zeros((0, 0) if self.weighted is None else self.components.shape, np.int64)
 
 
 class Gradients(NamedTuple):
@@ -80,15 +81,15 @@ class Gradients(NamedTuple):
         V(z) of each chain.
     memberships : array of shape (n, K)
         The gradients for the memberships.
-    components : array of int64, shape (K, m), or None
-        The sum of the gradients for the components over the measures.
+    components : array of int64, shape (K, m)
+        The sum of the gradients for the components over the measures; of shape (0, 0) without ``weighted``.
     sweeps : array of int64, shape (n,)
         The number of sweeps of each chain.
     """
 
     values: Array
     memberships: Array
-    components: NDArray[np.int64] | None
+    components: NDArray[np.int64]
     sweeps: NDArray[np.int64]
 
     @classmethod
@@ -97,7 +98,7 @@ class Gradients(NamedTuple):
         if len(parts) == 1:
             return parts[0]
         values, memberships, components, sweeps = zip(*parts, strict=True)
-        total = None if components[0] is None else np.sum(components, axis=0)
+        total = np.sum(components, axis=0)
         return cls(np.concatenate(values), np.concatenate(memberships), total, np.concatenate(sweeps))
 
 
@@ -146,8 +147,7 @@ def run(
         return None
     sampler.check_sweeps(sweep, max_sweeps)
     D, W, weighted = mixtures.components, mixtures.memberships, mixtures.weighted
-    sums = np.zeros((0, 0) if weighted is None else D.shape, np.int64)
-    values, gradients, before = np.empty(len(W)), np.empty(W.shape), sweep.copy()
+    values, gradients, sums, before = np.empty(len(W)), np.empty(W.shape), mixtures.no_sums(), sweep.copy()
     (kind, operand), (starts, columns, weights) = found, targets
     getattr(kernels, f"run_mixtures_{kind}")(
         operand,
@@ -171,4 +171,4 @@ def run(
         sums=sums,
         **options,
     )
-    return Gradients(values, gradients, None if weighted is None else sums, sweep - before)
+    return Gradients(values, gradients, sums, sweep - before)
