@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from .. import plots
-from ..core.costs import GridCost, mean_cost
+from ..core.costs import GridCost
 from ..models.nmf import WassersteinNMF
 from ..solvers.solve import solve_batch
 from .outcome import Claim, Run
@@ -30,7 +30,6 @@ PAPER, OURS, RANDOM, PLAIN = (
 )
 _EPOCHS = {PAPER: 400, OURS: 200, RANDOM: 200, PLAIN: 400}
 IMAGES = 40  # images, evenly spread, over which the curves are
-_TEMPERATURE = 0.006  # the first, relative to the mean cost, of the paper's algorithm: its text has none for NMF
 _POINTS = 1.25  # factor between the epochs that are evaluated
 _STYLES = {
     PAPER: (plots.DARK_GREY, "-"),
@@ -103,7 +102,7 @@ def fit(run: Run, name: str, X: Array, cost: GridCost, K: int, init: Any) -> Fit
     watch = _Watch(X, cost, run.n_jobs)
     epochs = _EPOCHS[name] // 5 if run.quick else _EPOCHS[name]
     options: Mapping[str, Any] = {
-        PAPER: {"algorithm": "paper", "temperature": _TEMPERATURE * mean_cost(cost)},
+        PAPER: {"algorithm": "paper"},
         OURS: {"init": init},
         RANDOM: {"init": "random"},
         PLAIN: {"init": "random", "step_size": 2.0, "tau": 5},

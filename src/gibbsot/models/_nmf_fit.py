@@ -16,6 +16,7 @@ from ..distributed import fixed_point
 from ..distributed.shard import Array, Sample, precision
 from ..distributed.shards import Shards
 from ..sampling import temperature
+from ..sampling.annealing import paper
 from ..sampling.annealing.adaptive import AdaptiveCooling, ModelCooling, ModelState
 from ..sampling.annealing.paper import EpochDecay
 from ..solvers import evaluation
@@ -284,9 +285,11 @@ def start(
     initial = shards.reduce(MixtureShard.initial_temperatures, sample)
     T = None if initial_temperature is None else initial_temperature / units.unit
     value, automatic = map(evaluated.mean, initial)
-    policy = EpochDecay() if algorithm == "paper" else AdaptiveCooling()
-    control = policy.init(value, automatic, temperature.minimum(units.cost), T)
+    policy: ModelCooling = AdaptiveCooling()
     support = shards.reduce(MixtureShard.support_size) / n
+    if algorithm == "paper":
+        policy, automatic = EpochDecay(), paper.initial_temperature(costs.mean_cost(units.cost), support)
+    control = policy.init(value, automatic, temperature.minimum(units.cost), T)
     dtype = np.result_type(*(one.dtype for one in shards.metadata)).str
     return FitState(shards, n, support, dtype, units, log_D, np.exp(log_D), log_D, control, weights, algorithm)
 

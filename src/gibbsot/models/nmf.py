@@ -81,7 +81,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         the algorithm multiplies by a factor. `partial_fit` uses only that of the components.
     temperature : "auto" or float
         The initial temperature. "auto" is the one at which, by the theory's bound, the relative bias
-        (V(z) - W) / W is about a third.
+        (V(z) - W) / W is about a third; for the paper's algorithm, where a fifth of the mean cost is the mean of the
+        noise at a point of mean weight.
     batch_size : int
         The number of measures whose memberships are updated together.
     update : {"online", "full"}

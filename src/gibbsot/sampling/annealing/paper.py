@@ -9,6 +9,26 @@ from .adaptive import ModelCooling, ModelState
 
 STEP = 2.0  # gamma, relative to the mean cost, of components and memberships
 TAU = 5  # of the mixing test
+_NOISE = 0.2  # that a point of mean weight has at the first temperature, relative to the mean cost
+
+
+def initial_temperature(mean_cost: float, m_bar: float) -> float:
+    """Return the first temperature for NMF, of which the paper says nothing.
+
+    It is that at which T / q, the mean of the noise of h at a point of weight q, is a fifth of the mean cost.
+
+    Parameters
+    ----------
+    mean_cost : float
+        The mean cost between points.
+    m_bar : float
+        The mean number of points of the data's measures.
+
+    Returns
+    -------
+    float
+    """
+    return _NOISE * mean_cost / m_bar
 
 
 @dataclass(frozen=True)
