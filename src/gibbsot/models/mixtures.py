@@ -211,7 +211,7 @@ class MembershipSolver:
         optima = cross(Problem(P, targets.toarray(), self.exact_cost), n_jobs=n_jobs, run=run)
 
         def work(row: int) -> Optimum:
-            problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, n_jobs=1)
+            problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, 1, [optima[row]])
             stages = linear_programme.stages(problem, gap, -optima[row].g[None], start[row], run=run)
             return deque(stages, 1)[0]
 

@@ -12,6 +12,7 @@ from scipy import sparse
 from ..core.costs import Cost
 from ..core.problems import Problem
 from .exact import cross
+from .solution import Solution
 
 Array = NDArray[np.float64]
 
@@ -92,6 +93,8 @@ class FreeMeasure:
         The rows of B, with sum one; by default the identity.
     n_jobs : int, optional
         Threads over the measures.
+    solutions : list of Solution, optional
+        Those of the targets with some measure, whose bases are a start.
 
     Examples
     --------
@@ -111,9 +114,11 @@ class FreeMeasure:
         cost: Cost,
         components: Array | None = None,
         n_jobs: int | None = None,
+        solutions: list[Solution] | None = None,
     ) -> None:
         self.targets, self.weights, self.cost = targets, weights, cost.astype(np.float64)
         self.components, self.n_jobs, self.least = components, n_jobs, cost.least()
+        self.solutions = solutions
         self.X = targets.toarray()
         self.supports = [np.flatnonzero(x) for x in self.X]
 
@@ -125,12 +130,12 @@ class FreeMeasure:
         """Return the measure of weights."""
         return w if self.components is None else np.asarray(w @ self.components)
 
-    def upper(self, w: Array) -> tuple[float, list[sparse.coo_array]]:
-        """Return the exact objective of weights, rounded up, and optimal plans."""
+    def upper(self, w: Array, near: list[Solution] | None = None) -> tuple[float, list[Solution]]:
+        """Return the exact objective of weights, rounded up, and the solutions; bases of other weights may help."""
         P = np.tile(self.model(w), (len(self.X), 1))
-        found = cross(Problem(P, self.X, self.cost), n_jobs=self.n_jobs)
+        found = cross(Problem(P, self.X, self.cost), n_jobs=self.n_jobs, warm_start=near)
         values = self.weights * [each.upper for each in found]
-        return float(values.sum() + len(found) * _ULP * np.abs(values).sum()), [each.plan.tocoo() for each in found]
+        return float(values.sum() + len(found) * _ULP * np.abs(values).sum()), found
 
     def bound(self, L: Array, rounds: int = _ASCENT) -> Bound:
         """Return the lower bound that potentials of the targets prove, improved by some rounds of c-transforms."""

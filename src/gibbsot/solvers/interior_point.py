@@ -18,17 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import lapack
+from scipy.linalg import get_lapack_funcs, lapack
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _TO_BOUNDARY = 0.995  # share of the longest step
 _CORRECTORS, _LONGER = 2, 0.3  # at most so many in a step, and by what each should lengthen it
-_PRECISION, _REFINEMENTS = 1e-8, 12  # of the conjugate gradients that refine a step
+_PRECISION, _REFINEMENTS = 1e-5, 12  # of the conjugate gradients that refine a step
 _FAILED = 1e-2  # relative residual of a step that rounding has spoilt
 _ENTRIES = 8_000_000  # of the largest intermediate matrix
-_RIDGE = 1e-14  # relative to the diagonal: nearly separate groups of points make blocks nearly singular
+_RIDGE = {np.float64: 1e-14, np.float32: 1e-6}  # relative to the diagonal: nearly separate groups of points exist
+_LARGE = 300  # support from which blocks are factorised in single precision, as long as few refinements suffice
+_FEW = 6
 
 
 class Arcs(NamedTuple):
@@ -101,6 +103,8 @@ class InteriorPoint:
         self.n, self.points, self.B = len(targets), n_points, components
         self._correctors = _CORRECTORS if components is None else 0  # for mixtures, they cost as much as they save
         self.b, self.c = np.concatenate(targets), arcs.cost
+        large = components is None and max(map(len, targets)) >= _LARGE
+        self._type: type[np.floating] = np.float32 if large else np.float64
         self.row, self.column = arcs.measure * n_points + arcs.point, arcs.target
         starts = np.cumsum([0, *map(len, targets)])
         self.support = [slice(*pair) for pair in pairwise(starts)]
@@ -124,6 +128,8 @@ class InteriorPoint:
             yield Iterate(Start(x, w, dual, z, zw), float(self.c @ x), value, residual)
             errors = self.c - a - z, -aw - zw
             if not self._factorise(x / z, w / zw):
+                if self._to_double():
+                    continue
                 return
             mu = (x @ z + w @ zw) / (len(x) + len(w))
             dx, dw, dz, dzw, _, _ = self._step(x, w, z, zw, missing, errors, -x * z, -w * zw)
@@ -133,6 +139,8 @@ class InteriorPoint:
             right = centre - x * z - dx * dz, centre - w * zw - dw * dzw
             dx, dw, dz, dzw, change, failed = self._step(x, w, z, zw, missing, errors, *right)
             if failed:
+                if self._to_double():
+                    continue
                 return
             primal, dual_step = min(_longest(x, dx), _longest(w, dw)), min(_longest(z, dz), _longest(zw, dzw))
             for _ in range(self._correctors):  # Gondzio's, which lengthen the step
@@ -152,7 +160,8 @@ class InteriorPoint:
     def _start(self) -> Start:
         """Return Mehrotra's first iterate: least squares, shifted inwards."""
         K = self.points if self.B is None else len(self.B)
-        self._factorise(np.ones(len(self.c)), np.ones(K))
+        if not self._factorise(np.ones(len(self.c)), np.ones(K)) and self._to_double():
+            self._factorise(np.ones(len(self.c)), np.ones(K))
         x, w = self._transposed(self._solve(Dual(np.zeros((self.n, self.points)), self.b, 1.0)))
         dual = self._solve(self._product(self.c, np.zeros(K)))
         a, aw = self._transposed(dual)
@@ -162,6 +171,11 @@ class InteriorPoint:
         inner = 0.5 * (x @ z + w @ zw)
         shifts = [max(inner / max(one.sum() + other.sum(), 1e-300), 1e-8) for one, other in ((z, zw), (x, w))]
         return Start(x + shifts[0], w + shifts[0], dual, z + shifts[1], zw + shifts[1])
+
+    def _to_double(self) -> bool:
+        """Factorise blocks in double precision from now on; return whether that is a change."""
+        before, self._type = self._type, np.float64
+        return before is not np.float64
 
     def _step(
         self,
@@ -197,6 +211,8 @@ class InteriorPoint:
             found = _add(found, product / curvature, direction)
             rest = _add(rest, -product / curvature, self._product(d * a, dw * aw))
             before = product
+            if k >= _FEW:
+                self._to_double()  # from the next step on
             if _dot(rest, rest) <= _PRECISION**2 * size:
                 break
         return found, not _dot(rest, rest) <= _FAILED**2 * size
@@ -227,15 +243,15 @@ class InteriorPoint:
         self._inverse = []
         for i, own in enumerate(self.support):
             products = self._matrix(shares, i, i + 1) @ self._matrix(d, i, i + 1).T
-            inverse = _grounded_inverse(columns[own], products.toarray(), self._ground[i])
+            inverse = _grounded_inverse(columns[own], products.toarray(), self._ground[i], self._type)
             if inverse is None:
                 return False
             self._inverse.append(inverse)
         for start, stop in self._groups:
-            R = self._matrix(shares, start, stop)
+            R = self._matrix(shares.astype(self._type, copy=False), start, stop)
             mixed: Any = R if self.B is None else R @ self.B.T
             first = self.support[start].start
-            middle = np.empty(mixed.shape)
+            middle = np.empty(mixed.shape, mixed.dtype)
             for i in range(start, stop):
                 own = slice(self.support[i].start - first, self.support[i].stop - first)
                 middle[own] = (mixed[own].T @ self._inverse[i]).T
@@ -263,20 +279,24 @@ class InteriorPoint:
         """Solve the equations of each measure, for fixed weights."""
         r = u.ravel()
         s = v - np.bincount(self.column, self._d * (r / self._rows)[self.row], len(v))
-        found = np.concatenate([one @ s[own] for one, own in zip(self._inverse, self.support, strict=True)])
+        t = s.astype(self._inverse[0].dtype, copy=False)
+        found = np.concatenate(
+            [one @ t[own] for one, own in zip(self._inverse, self.support, strict=True)], dtype=s.dtype
+        )
         r = (r - np.bincount(self.row, self._d * found[self.column], len(r))) / self._rows
         return r.reshape(u.shape), found
 
 
-def _grounded_inverse(diagonal: Array, products: Array, ground: int) -> Array | None:
+def _grounded_inverse(diagonal: Array, products: Array, ground: int, dtype: type[np.floating]) -> Any:
     """Return the inverse of ``diag - products`` without a row and column, which are zero in it; None if it fails."""
     C = -products
-    C[np.diag_indices(len(C))] += diagonal * (1 + _RIDGE)
+    C[np.diag_indices(len(C))] += diagonal * (1 + _RIDGE[dtype])
     C[ground], C[:, ground], C[ground, ground] = 0, 0, 1
-    factor, info = lapack.dpotrf(C.T, lower=1, overwrite_a=1)
+    potrf, potri = get_lapack_funcs(("potrf", "potri"), dtype=dtype)
+    factor, info = potrf(C.astype(dtype, copy=False).T, lower=1, overwrite_a=1)
     if info:
         return None
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)  # its upper half is zero
+    inverse, _ = potri(factor, lower=1, overwrite_c=1)  # its upper half is zero
     diagonal = inverse.diagonal().copy()
     inverse = inverse + inverse.T
     inverse[np.diag_indices(len(C))] = diagonal
