@@ -161,7 +161,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     given = {name: data for name in options.names if (data := found(name)) is not None}
     figure = Figure(figsize=(4.4 * len(given) + 1, 3.8), layout="constrained")
-    table = Table("data", "oracle", title="exact objective x 1000, of at most 40 measures, after so many CPU seconds")
+    table = Table("data", "oracle", title="exact objective x 1000 of at most 40 measures, by CPU seconds")
     times = options.seconds * np.array([0.03, 0.1, 0.3, 1.0])
     for seconds in times:
         table.add_column(f"{seconds:.2g} s", justify="right")
