@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 from gibbsot import DenseCost, GridCost, PointCost
 from gibbsot.core.costs import Cost
-from gibbsot.solvers import free_measure, linear_programme
+from gibbsot.solvers import free_measure, interior_point, linear_programme
 from gibbsot.solvers.free_measure import FreeMeasure, relative_gap
 from gibbsot.solvers.line_barycenter import line_barycenter
 from gibbsot.solvers.linear_programme import minimise
@@ -86,6 +86,29 @@ def test_chosen_arcs_and_the_interior_point(monkeypatch, kind, gap, mixture):
     assert optimum.lower <= expected + 1e-8 * abs(expected)
     assert stages[-1][1] == optimum.gap <= max(gap, 1e-9 if mixture else 1e-10)
     assert gap == 0 or all(stage.startswith("round") for stage, _ in stages)
+
+
+@pytest.mark.parametrize("gap", [1e-3, 0.0])
+@pytest.mark.parametrize("few", [0, 6, 12])
+def test_blocks_in_single_precision(monkeypatch, gap, few):
+    """The same optimum if blocks are factorised in single precision, for one step, a few, or while that works."""
+    monkeypatch.setattr(free_measure, "_ALL_ARCS", 0)
+    rng = np.random.default_rng(few)
+    m = 64
+    X, cost = measures(rng, 4, m), GridCost((8, 8))
+    problem = FreeMeasure(sparse.csr_array(X), np.full(4, 0.25), cost)
+    expected = minimise(problem, 0.0).upper
+    types = []
+    inverse = interior_point._grounded_inverse
+    monkeypatch.setattr(interior_point, "_grounded_inverse", lambda *args: types.append(args[-1]) or inverse(*args))
+    monkeypatch.setattr(interior_point, "_LARGE", 1)
+    monkeypatch.setattr(interior_point, "_FEW", few)
+    optimum = minimise(problem, gap)
+    assert optimum.ended == "gap reached"
+    assert optimum.lower <= expected * (1 + 1e-9)
+    assert optimum.upper == pytest.approx(expected, rel=max(gap, 1e-9))
+    assert np.float32 in types
+    assert few or np.float64 in types
 
 
 def test_budgets_and_degenerate_problems(monkeypatch):
