@@ -19,7 +19,6 @@ from ..solvers.free_measure import FreeMeasure, Optimum, relative_gap
 from ..solvers.level_method import LevelMethod
 from ..solvers.line_barycenter import line_barycenter
 from ..solvers.run import Run
-from ..solvers.solution import RELATIVE_GAP
 from ._barycenter_descent import Descent
 from ._barycenter_shard import BarycenterShard, Objective
 from ._loop import Epoch
@@ -276,7 +275,7 @@ class Fit:
     def status(self) -> str:
         """Return the status of the fit, and warn if the gap stays open."""
         gap, wanted = relative_gap(self.lower, self.upper), self.model.gap
-        if self.proved <= RELATIVE_GAP or (self.ended == "gap reached" and wanted == 0):
+        if self.proved <= linear_programme.OPTIMAL_GAP or (self.ended == "gap reached" and wanted == 0):
             return "optimal"
         if self.proved <= wanted:
             return "gap reached"

@@ -45,7 +45,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         The cost between bins, such as ``GridCost((64, 64))``, "line", or a metric such as "cosine" between the rows of
         ``feature_vectors`` or the columns of X, as for `WassersteinNMF`. None is "line", with a warning.
     gap : float
-        The certified relative gap at which the fit ends; 0 for the optimum, to a gap of 1e-10.
+        The certified relative gap at which the fit ends; 0 for the optimum, to a gap of 1e-9.
     max_epochs : int
         The largest number of passes over the measures: of the descent, and of the level method.
     step_size : float
@@ -93,7 +93,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
     gap_ : float
         ``(objective_ - lower_bound_) / |objective_|``, which bounds the relative suboptimality of the barycenter.
     status_ : str
-        "optimal" (a gap of at most 1e-10), "gap reached", "budget spent", with a `ConvergenceWarning`, or "stopped" by
+        "optimal" (a gap of at most 1e-9), "gap reached", "budget spent", with a `ConvergenceWarning`, or "stopped" by
         a callback; "running" during the fit and after an interrupt. It is that before the weights are rounded to the
         type of the data; ``objective_`` and ``gap_`` are of the rounded ones.
     n_iter_ : int

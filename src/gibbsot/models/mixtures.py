@@ -199,10 +199,10 @@ class MembershipSolver:
         """Return how large gaps are that stay open, and why."""
         spent = {"time", "memory"} & {each.ended for each in open_gaps}
         reason = f"the {' and '.join(sorted(spent))} allowed ended the work" if spent else "rounding leaves the rest"
-        return (
-            f"the memberships of {len(open_gaps)} measures have an open gap, the largest is "
-            f"{max(each.gap for each in open_gaps):.1e}, and gap={self.gap:g} was asked for: {reason}"
-        )
+        largest = max(each.gap for each in open_gaps)
+        size = f"the largest is {largest:.1e}" if largest < np.inf else "some have no bound yet"
+        what = f"the memberships of {len(open_gaps)} measures have an open gap, {size}"
+        return f"{what}, and gap={self.gap:g} was asked for: {reason}"
 
     def _minimise(self, targets: sparse.csr_array, gap: float, run: Run) -> list[Optimum]:
         """Return the memberships of targets to a certified gap."""

@@ -44,7 +44,7 @@ _TRY = 6.0  # times the gap that is wanted: from there the objective is computed
 _CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass
 _VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks
 _NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped
-_MIXTURE_GAP = 1e-9  # of an optimal mixture: HiGHS neglects weights of components below it
+OPTIMAL_GAP = 1e-9  # of an optimum: rounding may leave it, and HiGHS neglects weights of components below it
 _TOLERANCE = 1e-10  # the smallest that HiGHS takes
 _MOST_ROUNDS, _MOST_FINISHES = 20, 10
 
@@ -121,7 +121,7 @@ class _Rounds:
     def __init__(self, problem: FreeMeasure, gap: float, run: Run) -> None:
         self.problem, self.budget = problem, run
         self.m, self.free = problem.cost.shape[0], problem.components is None
-        self.wanted = max(gap, RELATIVE_GAP if self.free else _MIXTURE_GAP)
+        self.wanted = max(gap, RELATIVE_GAP if self.free else OPTIMAL_GAP)
         self.solutions = problem.solutions
         self.filled = np.flatnonzero(problem.X.ravel())  # the targets of all measures
         self.warm: Start | None = None
