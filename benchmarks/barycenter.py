@@ -43,7 +43,7 @@ THRESHOLD = 1e-12  # smaller weights of POT's are left out of exact objectives
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
-console = Console(width=120)
+console, progress = Console(width=120), Console(width=120, stderr=True)
 
 
 def ellipses(count: int = 10, side: int = 60, seed: int = 0) -> Array:
@@ -103,7 +103,7 @@ class Report:
         mark = [] if good is None else ["[green]yes" if good else "[red]no"]
         shown = f"{value:.9g}" if isinstance(value, float) else value
         self.table.add_row(what, shown, gap, f"{seconds:.3g} s", target, *mark)
-        console.print(f"{what}: {shown}, {gap}, {seconds:.3g} s", highlight=False, style="dim")  # the run takes minutes
+        progress.print(f"{what}: {shown}, {gap}, {seconds:.3g} s", highlight=False, style="dim")
 
     def ours(self, what: str, X: Array, cost: GridCost, gap: float, most: float = np.inf, **options: Any) -> float:
         model, seconds = fit(X, cost, gap, **options)
