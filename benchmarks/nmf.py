@@ -213,7 +213,7 @@ def by_sinkhorn(data: Data, epsilon: float, iterations: int) -> Duals:
 
 def best_steps(data: Data) -> dict[float, Steps]:
     """Return the best steps of exact duals for each level, by a sweep."""
-    table = Table("components", "memberships", title="exact duals: iterations to an objective, by step sizes")
+    table = Table("components", "memberships", title="exact duals: epochs to a level, by steps")
     for level in LEVELS:
         table.add_column(f"{level:.4f}", justify="right")
     needed, most = dict[Steps, list[float]](), 40
