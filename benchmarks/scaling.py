@@ -122,7 +122,7 @@ def empty_epoch(client: Any, X: Array, repeats: int = 40) -> float:
         for _ in range(repeats):
             begun = time.perf_counter()
             shards.reduce(MixtureShard.remember)
-            shards.reduce(MixtureShard.epoch, D, 1.0, 1.0, 1.0, 0, 0)
+            shards.reduce(MixtureShard.epoch, D, 1.0, 1.0, 1.0, 1.0, 0, 0)
             times.append(time.perf_counter() - begun)
     return float(np.median(times))
 

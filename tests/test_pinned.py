@@ -230,7 +230,7 @@ def nmf(update: str, algorithm: str) -> WassersteinNMF:
 
 def fit_nmf(update: str, algorithm: str, three: bool = False, **options: Any) -> WassersteinNMF:
     X = datasets.digits()[:IMAGES]
-    defaults = {"max_epochs": 70, "tau": 5, "batch_size": 10, "init": "random", "random_state": 0}
+    defaults = {"max_epochs": 100, "tau": 5, "batch_size": 10, "init": "random", "random_state": 0}
     model = WassersteinNMF(5, cost=GRID, update=update, algorithm=algorithm, **defaults | options)
     return model.fit(in_three(X) if three else X)
 

@@ -473,7 +473,7 @@ def test_the_client_is_killed(client, alone, tmp_path, damage, url):
 
 def test_checkpoints_in_one_process(tmp_path):
     folder = tmp_path / "run"
-    model = WassersteinNMF(**OPTIONS | {"max_epochs": 6}, checkpoint=folder, checkpoint_seconds=1e-3).fit(shards())
+    model = WassersteinNMF(**OPTIONS | {"max_epochs": 6}, checkpoint=folder, checkpoint_seconds=1e-6).fit(shards())
     assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000005", "epoch-00000006"]
     with pytest.raises(ValueError, match="has checkpoints of another fit"):
         WassersteinNMF(**OPTIONS, checkpoint=folder).fit(shards())

@@ -139,7 +139,7 @@ def test_a_shard_is_saved_and_loaded(tmp_path, accelerated):
     assert all(loaded.collect(Shard.has_data))
     loaded.attach(given)  # a check
     for one in (shards, loaded):
-        one.reduce(MixtureShard.epoch, D, 0.1, 2.0, 0.5, 0, 4)
+        one.reduce(MixtureShard.epoch, D, 0.1, 2.0, 0.5, 1.0, 0, 4)
         one.reduce(MixtureShard.keep_best)
     np.testing.assert_array_equal(*(one.concatenate(MixtureShard.means) for one in (shards, loaded)))
     np.testing.assert_array_equal(*(one.reduce(MixtureShard.estimate, sample, 0.1) for one in (shards, loaded)))

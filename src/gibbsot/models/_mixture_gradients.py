@@ -44,6 +44,7 @@ def gradients(
     precision: Precision,
     weights: Array,
     first: int = 0,
+    tau: int | None = None,
 ) -> tuple[Array, EpochSums]:
     """Advance the chains of some targets; return the gradients for the memberships, and the sums over the targets.
 
@@ -55,13 +56,15 @@ def gradients(
         The weights of the measures, at most one.
     first : int
         The first of the targets.
+    tau : int, optional
+        The lag of the mixing test, if it is not that of the oracle.
 
     Returns
     -------
     array of shape (n, K), EpochSums
     """
     weighted = fixed_point.quantise(W * weights[:, None], 2.0**-precision.bits)
-    found = oracle.mixture_gradients(_mixtures(W, D, weighted, precision), temperature, first)
+    found = oracle.mixture_gradients(_mixtures(W, D, weighted, precision), temperature, first, tau)
     value = int(fixed_point.quantise(found.values * weights, precision.value).astype(np.int64).sum())
     return _scaled(found, precision), EpochSums(found.components, value, int(found.sweeps.sum()))
 

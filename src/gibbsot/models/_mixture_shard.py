@@ -73,6 +73,7 @@ class MixtureShard(Shard[Mixture]):
         temperature: float,
         step: float,
         share: float,
+        lag: float,
         begin: int,
         end: int,
     ) -> EpochSums:
@@ -86,6 +87,8 @@ class MixtureShard(Shard[Mixture]):
             T, and the step of the memberships.
         share : float
             The share of the new memberships in their mean.
+        lag : float
+            That of the mixing test, relative to tau.
         begin, end : int
             The range of indices of the measures.
 
@@ -99,7 +102,8 @@ class MixtureShard(Shard[Mixture]):
 
         rows, W = slice(begin, end), np.exp(self.log_memberships[begin:end])
         precision = Precision(self.bits, self.quantum, self.value_quantum)
-        found, sums = gradients(self.oracle, W, D, temperature, precision, self.weights[rows], begin)
+        tau = max(1, round(lag * self.oracle.tau))
+        found, sums = gradients(self.oracle, W, D, temperature, precision, self.weights[rows], begin, tau)
         self._update(rows, found, step)
         mean = self.mean_memberships[rows]
         self.mean_memberships[rows] = mean + share * (np.exp(self.log_memberships[rows]) - mean)

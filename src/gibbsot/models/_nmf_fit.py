@@ -169,9 +169,10 @@ class FitState:
         D_step, W_step = (self.control.step * size / self.scale for size in settings.steps)
         size, weight = settings.batch_size if settings.online else n, self.weight / self._largest
         value, sweeps, changes, share = 0, 0, list[float](), settings.policy.share(self.control)
+        lag = settings.policy.lag(len(self.history))
         for begin in range(0, n, size):
             D = np.exp(self.log_components)
-            of_batch = self.control.T, W_step, share, begin, begin + size
+            of_batch = self.control.T, W_step, share, lag, begin, begin + size
             sums = self.shards.reduce(MixtureShard.epoch, fixed_point.components(D), *of_batch)
             value += sums.value
             sweeps += sums.sweeps

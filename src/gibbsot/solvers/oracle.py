@@ -167,7 +167,9 @@ class Oracle:
         with self._alone():
             return self._run(*self._pair(P, indices), temperature, bounds, self.n_jobs)
 
-    def mixture_gradients(self, models: Mixtures, temperature: float | ArrayLike, first: int = 0) -> Gradients:
+    def mixture_gradients(
+        self, models: Mixtures, temperature: float | ArrayLike, first: int = 0, tau: int | None = None
+    ) -> Gradients:
         """Advance chains whose models are mixtures of components; return values and gradients for both factors.
 
         An error or an interrupt leaves some chains as they are after the call.
@@ -180,6 +182,8 @@ class Oracle:
             The temperature, of all chains or of each.
         first : int
             The first of the targets.
+        tau : int, optional
+            The lag of the mixing test in this call; that of the oracle by default.
 
         Returns
         -------
@@ -194,17 +198,18 @@ class Oracle:
             parts = []
             for start in range(0, n, size):
                 own = T if len(T) == 1 else T[start : start + size]
-                parts.append(self._mixture_part(models.rows(start, start + size), own, first + start))
+                rows = models.rows(start, start + size)
+                parts.append(self._mixture_part(rows, own, first + start, self.tau if tau is None else tau))
         return Gradients.join(parts)
 
-    def _mixture_part(self, models: Mixtures, T: NDArray[np.float64], first: int) -> Gradients:
+    def _mixture_part(self, models: Mixtures, T: NDArray[np.float64], first: int, tau: int) -> Gradients:
         """Do what `mixture_gradients` does for a part that takes a fraction of a second."""
         rows = np.arange(first, first + len(models.memberships))
         starts = self.targets.indptr[first : first + len(rows) + 1]
         entries = slice(int(starts[0]), int(starts[-1]))
         targets = starts - starts[0], self.targets.indices[entries], self.targets.data[entries]
         h, sweep = self._h[entries].copy(), self.sweep[rows]
-        options: dict[str, Any] = {"tau": self.tau, "stride": self.stride, "max_sweeps": self.max_sweeps}
+        options: dict[str, Any] = {"tau": tau, "stride": self.stride, "max_sweeps": self.max_sweeps}
         options |= {"seed": self.seed, "ids": self.ids[rows], "n_jobs": self.n_jobs}
         found = mixtures.run(models, targets, self.cost, h, sweep, T, **options)
         if found is not None:
@@ -212,7 +217,7 @@ class Oracle:
             return found
         P, Q = models.models(), _dense(self.targets, rows)
         pair = Problem.checked(P, Q, self.cost, np.ones(len(rows)), p=P, q=Q)
-        values, U, info = self._run(rows, pair, T, False, self.n_jobs)
+        values, U, info = self._run(rows, pair, T, False, self.n_jobs, tau)
         return Gradients(values, *models.gradients(U), info.sweeps)
 
     @contextmanager
@@ -228,12 +233,19 @@ class Oracle:
             self._free.append(True)
 
     def _run(
-        self, rows: NDArray[np.intp], pair: Problem, temperature: float | ArrayLike, bounds: bool, n_jobs: int | None
+        self,
+        rows: NDArray[np.intp],
+        pair: Problem,
+        temperature: float | ArrayLike,
+        bounds: bool,
+        n_jobs: int | None,
+        tau: int | None = None,
     ) -> tuple[NDArray[np.float64], Array, OracleInfo]:
         """Do what a call does."""
+        tau = self.tau if tau is None else tau
         schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
         before = self._state(rows, pair)
-        state, info = sampler.run(before, pair, schedule, tau=self.tau, stride=self.stride, n_jobs=n_jobs)
+        state, info = sampler.run(before, pair, schedule, tau=tau, stride=self.stride, n_jobs=n_jobs)
         sweeps = state.sweep - before.sweep
         lower = upper = None
         if bounds:

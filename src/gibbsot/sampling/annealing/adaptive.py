@@ -181,6 +181,10 @@ class ModelCooling(ABC):
         """Return the share of the next epoch's model in the mean model, which is the one that is evaluated."""
         return 1.0
 
+    def lag(self, epoch: int) -> float:
+        """Return the lag of the mixing test after so many epochs, relative to tau."""
+        return 1.0
+
     def limit(self, change: float, value: float, variance: float) -> float:
         """Return a factor of the step of the components.
 
@@ -268,6 +272,9 @@ class AdaptiveCooling(ModelCooling):
         The same for steps that would shift components by more than this fraction of V(z). If logarithms of weights
         change by d times the standardised position, the mean moves by d standard deviations, at the cost of ``d**2``
         variances. Where measures differ little, as noise does, this is less than the change above.
+    early : pair of int and float
+        In so many first epochs, when the model moves far, the lag of the mixing test is this times tau: gradients need
+        not be as good then.
     """
 
     first_step: float = 2.0
@@ -276,6 +283,7 @@ class AdaptiveCooling(ModelCooling):
     damping: float = 0.6
     growth: float = 1.6
     short_step: float = 0.25
+    early: tuple[int, float] = (4, 0.5)
     cooling: float = 0.7
     stall: float = 0.003
     window: int = 3
@@ -292,6 +300,10 @@ class AdaptiveCooling(ModelCooling):
         if self.largest_shift * value < largest**2 * variance:
             largest = math.sqrt(max(self.largest_shift * value, 0.0) / variance)
         return 1.0 if change <= largest else largest / change
+
+    def lag(self, epoch: int) -> float:
+        epochs, factor = self.early
+        return factor if epoch < epochs else 1.0
 
     def share(self, state: ModelState) -> float:
         return newest_share(1, state.averaged + 1, self.memory)
