@@ -14,11 +14,13 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..sampling.mixtures import mix
+from ..sampling.mixtures import product as product
+
 Array = NDArray[np.float64]
 
 COMPONENT_BITS = 30  # bits of a component's weight
 _FACTOR_BITS = 22  # largest number of bits of a factor
-_FLOAT_BITS = 53  # bits of an integer that is exact as a float
 _INT_BITS = 62  # bits of an int64 that a sum may use
 
 
@@ -55,22 +57,6 @@ def quantise(x: ArrayLike, quantum: float) -> Array:
     return np.rint(np.asarray(x, np.float64) / quantum)
 
 
-def product(A: Array, B: Array, bits: int) -> NDArray[np.int64]:
-    """Return ``A.T @ B`` for integers of the given number of bits, over any number of rows.
-
-    Examples
-    --------
-    >>> A = np.array([[3.0], [1.0]])
-    >>> product(A, A, 2)
-    array([[10]])
-    """
-    total = np.zeros((A.shape[1], B.shape[1]), np.int64)
-    rows = 1 << (_FLOAT_BITS - 2 * bits)
-    for start in range(0, len(A), rows):
-        total += (A[start : start + rows].T @ B[start : start + rows]).astype(np.int64)
-    return total
-
-
 def components(D: ArrayLike) -> NDArray[np.int32]:
     """Return components, rows of weights with sum one, as multiples of ``2**-COMPONENT_BITS``."""
     return quantise(D, 2.0**-COMPONENT_BITS).astype(np.int32)
@@ -89,5 +75,4 @@ def mixtures(W: ArrayLike, D: NDArray[np.int32]) -> Array:
     >>> mixtures([[0.5, 0.5]], components([[1.0, 0.0], [0.5, 0.5]]))
     array([[0.75, 0.25]])
     """
-    P = memberships(W) @ D.astype(np.float64)
-    return np.asarray(P / P.sum(axis=1, keepdims=True))
+    return mix(memberships(W), D)

@@ -21,6 +21,32 @@ Array = NDArray[np.float64]
 _FLOAT_BITS = 53  # bits of an integer that is exact as a float
 
 
+def exact_rows(bits: int) -> int:
+    """Return over how many rows a sum of products of integers of so many bits is exact in double precision."""
+    return 1 << (_FLOAT_BITS - 2 * bits)
+
+
+def product(A: Array, B: Array, bits: int) -> NDArray[np.int64]:
+    """Return ``A.T @ B`` for integers of the given number of bits, over any number of rows.
+
+    Examples
+    --------
+    >>> A = np.array([[3.0], [1.0]])
+    >>> product(A, A, 2)
+    array([[10]])
+    """
+    total, rows = np.zeros((A.shape[1], B.shape[1]), np.int64), exact_rows(bits)
+    for start in range(0, len(A), rows):
+        total += (A[start : start + rows].T @ B[start : start + rows]).astype(np.int64)
+    return total
+
+
+def mix(memberships: Array, components: NDArray[np.int32]) -> Array:
+    """Return mixtures with sum one, of memberships and components in integers."""
+    P = memberships @ components.astype(np.float64)
+    return np.asarray(P / P.sum(axis=1, keepdims=True))
+
+
 class Mixtures(NamedTuple):
     """Mixtures of components, in integers.
 
@@ -44,11 +70,6 @@ class Mixtures(NamedTuple):
     bits: int
     quantum: float
 
-    @property
-    def most_rows(self) -> int:
-        """The number of measures over which a sum of products is exact in double precision."""
-        return 1 << (_FLOAT_BITS - 2 * self.bits)
-
     def rows(self, begin: int, end: int) -> Mixtures:
         """Return those of some measures."""
         weighted = None if self.weighted is None else self.weighted[begin:end]
@@ -56,15 +77,12 @@ class Mixtures(NamedTuple):
 
     def models(self) -> Array:
         """Return the mixtures, with sum one."""
-        P = self.memberships @ self.components.astype(np.float64)
-        return np.asarray(P / P.sum(axis=1, keepdims=True))
+        return mix(self.memberships, self.components)
 
     def gradients(self, U: NDArray[np.floating]) -> tuple[Array, NDArray[np.int64]]:
         """Return the gradients for the memberships, ``U @ D.T``, and the sum of those for the components."""
-        rounded, total, size = np.rint(U.astype(np.float64) / self.quantum), self.no_sums(), self.most_rows
-        if self.weighted is not None:
-            for start in range(0, len(U), size):
-                total += (self.weighted[start : start + size].T @ rounded[start : start + size]).astype(np.int64)
+        rounded = np.rint(U.astype(np.float64) / self.quantum)
+        total = self.no_sums() if self.weighted is None else product(self.weighted, rounded, self.bits)
         return rounded @ self.components.T.astype(np.float64), total
 
     def no_sums(self) -> NDArray[np.int64]:
@@ -162,7 +180,7 @@ def run(
         max_sweeps=max_sweeps,
         mixing_slope=sampler.MIXING_SLOPE,
         quantum=mixtures.quantum,
-        most=mixtures.most_rows,
+        most=exact_rows(mixtures.bits),
         n_threads=native.threads(n_jobs),
         h=h,
         sweep=sweep,
