@@ -1,39 +1,46 @@
-# Needs Python 3.10 or newer and make; with a C++ compiler the kernels are compiled. Everything is installed into .venv,
-# and each target installs only what it needs.
+# Needs Python 3.11 or newer and make; with a C++ compiler the kernels are compiled. Everything is installed into .venv, or
+# with PYTHON=python3.13 into .venv-python3.13, and each target installs only what it needs.
 PYTHON ?= python3
-VENV := .venv
+VENV := .venv$(if $(filter command environment,$(firstword $(origin PYTHON))),-$(notdir $(PYTHON)))
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUN := $(BIN)/python
+LINT := .venv-lint
+LINT_RUN := $(LINT)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*)
 MODULES := $(sort $(wildcard src/gibbsot/*.py src/gibbsot/*/*.py src/gibbsot/*/*/*.py))
 TORCH := torch==2.13.0
+PIP := -m pip install --quiet --disable-pip-version-check
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
 .PHONY: demo toys docs dist lint format test test-all test-minimum test-no-compiler fuzz faults nightly bench bench-nmf \
 	bench-models bench-scaling measurements sanitize clean FORCE
 
 demo: $(VENV)/package
-	$(RUN) examples/nmf.py --out demo
+	@echo "Fitting 200 handwritten fives (some seconds)"
+	@$(RUN) examples/nmf.py --out demo
 
 toys: $(VENV)/bench
 	$(RUN) examples/toys.py --out demo
 
-lint: $(VENV)/test
-	$(RUN) -m ruff check
-	$(RUN) -m ruff format --check
-	$(RUN) -m mypy
-	$(BIN)/lint-imports --no-cache
-	$(RUN) -m vulture
-	$(RUN) tools/check_docstrings.py
-
-format: $(VENV)/test
-	$(RUN) -m ruff check --fix
-	$(RUN) -m ruff format
-
-test: lint
+# the fast tests, and nothing else
+test: $(VENV)/test
 	$(PYTEST) -m "not slow"
 
-test-all: $(VENV)/test-all lint
+# the checks, which change nothing and see neither torch nor other extras: in an environment of their own
+lint: $(LINT)/done
+	$(LINT_RUN)/ruff check
+	$(LINT_RUN)/ruff format --check
+	$(LINT_RUN)/mypy
+	PYTHONPATH=src $(LINT_RUN)/lint-imports --no-cache
+	$(LINT_RUN)/vulture
+	PYTHONPATH=src $(LINT_RUN)/python -W ignore tools/check_docstrings.py
+
+format: $(LINT)/done
+	$(LINT_RUN)/ruff check --fix
+	$(LINT_RUN)/ruff format
+
+# all tests, with torch, JAX and the other extras, and a coverage figure
+test-all: $(VENV)/test-all
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
 # The fast tests in an environment of their own, with the lowest versions that pyproject.toml allows (which new versions
@@ -116,7 +123,7 @@ bench: $(VENV)/bench
 
 # every figure of README and site again, for hours; NAMES="solve topics" for some of them
 measurements: $(VENV)/bench $(VENV)/torch
-	$(RUN) -m pip install --quiet 'gibbsot[examples,scanpy,jax]'
+	$(RUN) $(PIP) 'gibbsot[examples,scanpy,jax]'
 	$(RUN) tools/measurements.py $(NAMES)
 
 bench-nmf: $(VENV)/bench
@@ -134,12 +141,24 @@ bench-scaling: $(VENV)/bench
 	$(RUN) benchmarks/scaling.py
 	$(RUN) benchmarks/stream.py
 
-# the package and its command line; the other stamps add packages and do not compile again
+# The package and its command line. Build tools are in the environment, so that a second build starts from the first.
+# Here only the kernels for the best instruction set of this machine are compiled.
+EDITABLE := $(PIP) --no-compile --no-build-isolation -C build-dir=$(VENV)/build --editable
 $(VENV)/package: $(SOURCES) $(VENV)/modules
-	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet --editable '.[cli]'
-	touch $@
+	@echo "Creating the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "Installing what the package needs"
+	@$(RUN) $(PIP) --no-compile 'scikit-build-core>=0.11,<2' 'nanobind>=2.4,<4' \
+		$$(command -v cmake >/dev/null || echo cmake) $$(command -v ninja make >/dev/null || echo ninja)
+	@echo "Compiling the kernels (about a minute with two cores)"
+	@$(RUN) $(EDITABLE) '.[cli]' -C cmake.define.GIBBSOT_KERNELS=best
+	@touch $@
+
+# the kernels of all instruction sets, which the tests compare
+$(VENV)/kernels: $(VENV)/package
+	@echo "Compiling the kernels of the other instruction sets (about a minute with two cores)"
+	@$(RUN) $(EDITABLE) . --no-deps -C cmake.define.GIBBSOT_KERNELS=all
+	@touch $@
 
 # An editable installation keeps the paths of its modules: it is made again when one is added, moved or removed.
 # The stamp is written only if the list differs.
@@ -147,31 +166,38 @@ $(VENV)/modules: FORCE
 	@mkdir -p $(VENV)
 	@echo '$(MODULES)' | cmp -s - $@ || echo '$(MODULES)' > $@
 
-$(VENV)/test: $(VENV)/package
-	$(RUN) -m pip install --quiet 'gibbsot[test,lint]'
-	touch $@
+$(VENV)/test: $(VENV)/kernels
+	@echo "Installing what the tests need"
+	@$(RUN) $(PIP) 'gibbsot[test]'
+	@touch $@
+
+$(LINT)/done: tools/lint-requirements.txt
+	@echo "Creating the environment $(LINT)"
+	@$(PYTHON) -m venv $(LINT)
+	@$(LINT_RUN)/python $(PIP) -r tools/lint-requirements.txt
+	@touch $@
 
 $(VENV)/docs: $(VENV)/test
-	$(RUN) -m pip install --quiet 'gibbsot[docs]'
+	$(RUN) $(PIP) 'gibbsot[docs]'
 	touch $@
 
 $(VENV)/dist: $(VENV)/package
-	$(RUN) -m pip install --quiet build twine
+	$(RUN) $(PIP) build twine
 	touch $@
 
 $(VENV)/bench: $(VENV)/package
-	$(RUN) -m pip install --quiet 'gibbsot[bench]'
+	$(RUN) $(PIP) 'gibbsot[bench]'
 	touch $@
 
 $(VENV)/test-all: $(VENV)/test $(VENV)/torch
-	$(RUN) -m pip install --quiet 'gibbsot[test-all]'
+	$(RUN) $(PIP) 'gibbsot[test-all]'
 	touch $@
 
 # wheels of this version exist for Python 3.11 on most machines; elsewhere the tests of torch may be skipped
 $(VENV)/torch: $(VENV)/package
-	$(RUN) -m pip install --quiet '$(TORCH)' || { echo "$(TORCH) could not be installed: its tests are skipped"; \
+	$(RUN) $(PIP) '$(TORCH)' || { echo "$(TORCH) could not be installed: its tests are skipped"; \
 		$(RUN) -c 'import sys; sys.exit(sys.version_info[:2] == (3, 11))'; }
 	touch $@
 
 clean:
-	rm -rf $(VENV) build demo dist docs/_build docs/gallery docs/api/generated .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv* build demo dist docs/_build docs/gallery docs/api/generated .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -101,7 +101,7 @@ class Task:
         M = self.cost.matrix()
 
         def loss(logits: Tensor, Q: Tensor, _: Tensor) -> Tensor:
-            return ExactLoss.apply(torch.softmax(logits, dim=1), Q, M)  # type: ignore[no-untyped-call]
+            return ExactLoss.apply(torch.softmax(logits, dim=1), Q, M)
 
         return self.train([(loss, epochs)], rate)
 

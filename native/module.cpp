@@ -1,39 +1,9 @@
 // The Python module of the kernels. It is built once per instruction set, each time under its own name.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include "bindings.hpp"
 
-#if defined(_MSC_VER) && defined(_M_X64)
-#include <intrin.h>
-#endif
-
-namespace {
-
-// The widest instruction set that this processor and its operating system support.
-std::string best_instruction_set() {
-#if defined(__GNUC__) && defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
-        return "avx512";
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "avx2";
-#elif defined(_MSC_VER) && defined(_M_X64)
-    int leaf1[4], leaf7[4];
-    __cpuid(leaf1, 1);
-    __cpuidex(leaf7, 7, 0);
-    const unsigned long long enabled = (leaf1[2] >> 27) & 1 ? _xgetbv(0) : 0;
-    const unsigned wide = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31);
-    if ((enabled & 0xE6) == 0xE6 && (static_cast<unsigned>(leaf7[1]) & wide) == wide) return "avx512";
-    if ((enabled & 0x6) == 0x6 && (leaf7[1] >> 5) & 1 && (leaf1[2] >> 12) & 1) return "avx2";
-#endif
-    return "baseline";
-}
-
-}  // namespace
-
 NB_MODULE(GIBBSOT_MODULE, m) {
-    m.def("best_instruction_set", &best_instruction_set);
     gibbsot::bind_costs(m);
     gibbsot::bind_sampler(m);
     gibbsot::bind_exact(m);

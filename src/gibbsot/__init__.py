@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .models.nmf import WassersteinNMF
     from .models.pca import WassersteinPCA
 
-__version__ = "0.2.0"
+__version__ = "0.1.0"
 # Names and modules that are loaded when they are first used, as scikit-learn and the extras are slow to import.
 _LAZY = {
     "WassersteinBarycenter": ".models.barycenter",

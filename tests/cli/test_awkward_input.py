@@ -254,11 +254,6 @@ def test_long_lines_need_no_matrix(capfd):
     assert succeeds(capfd, "ot", "a.npy", "b.npy", "--power", "1")["status"] == "optimal"
 
 
-def test_removed_options_name_what_replaces_them(capfd):
-    np.save("a.npy", np.ones(3))
-    assert "--exact: was removed; costs are exact by default" in fails(capfd, "ot", "a.npy", "a.npy", "--exact")
-
-
 def test_weights_with_a_cost_matrix_have_no_place(capfd):
     np.save("a.npy", np.ones(2))
     np.save("M.npy", np.array([[0.0, 1.0], [1.0, 0.0]]))

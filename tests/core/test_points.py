@@ -189,9 +189,6 @@ def test_points_in_files(metric, dtype):
         again = from_arrays(cost.arrays())
         assert (again.dtype, again.metric, again.shape) == (cost.dtype, metric, cost.shape)
         np.testing.assert_array_equal(again.matrix(), cost.matrix())
-    old = from_arrays({"M": cost.matrix()})  # files of earlier versions have the matrix
-    assert isinstance(old, DenseCost)
-    np.testing.assert_array_equal(old.matrix(), cost.matrix())
 
 
 @pytest.mark.parametrize(

@@ -234,11 +234,6 @@ def test_budgets():
     assert model.lower_bound_ <= best(X, cost=cost.matrix()) <= model.objective_ * (1 + 1e-9)
 
 
-def test_weights_have_moved():
-    with pytest.raises(TypeError, match="weights: was removed; expected fit"):
-        WassersteinBarycenter("line", weights=[1, 2])
-
-
 @pytest.mark.parametrize("scale", [0.0, 0.01, 1.0, 100.0])
 def test_lower_bound_holds_for_any_potentials(scale):
     """And never falls from round to round."""

@@ -531,17 +531,6 @@ def test_state_dict_goes_on_to_the_bit(temperature, begun):
         torch.testing.assert_close(loss(p, q, number), other(p, q, number), rtol=0, atol=0)
 
 
-def test_a_state_dict_of_an_earlier_version_loads():
-    p, q = batch()
-    loss, other = gibbs_loss(GRID), gibbs_loss(GRID)
-    loss(p, q, torch.arange(6))
-    state = loss.state_dict()
-    state["_extra_state"]["names"] = state["_extra_state"].pop("ids")
-    assert set(state["_extra_state"]) == {"names", "h", "sweep", "cooling", "_follows", "_T", "_fresh"}
-    other.load_state_dict(state)
-    same(states(loss), states(other))
-
-
 def test_state_dict_is_a_copy_and_of_this_cost():
     p, q = batch()
     loss = gibbs_loss(GRID)

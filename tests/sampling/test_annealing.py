@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gibbsot import GridCost
-from gibbsot.io import npz, schemas
 from gibbsot.sampling import schedules, temperature
 from gibbsot.sampling.annealing.adaptive import AdaptiveCooling, ModelState
 from gibbsot.sampling.annealing.paper import EpochDecay
@@ -226,19 +225,6 @@ def test_states_survive_files(values):
         descent = PLATEAU.update(descent, PLATEAU.trend(descent, 0.1))
     assert ModelState.from_arrays(arrays(model)) == model
     assert PlateauState.from_arrays(arrays(descent)) == descent
-
-
-def test_states_of_earlier_files_load():
-    state = stalls(0.2, 0.0, 4)
-    names = ("T", "coldest", "heat", "unit", "step", "longest", "best", "calm", "looked", "worse", "past", "levels")
-    later = {"averaged": 0}  # a field that earlier files do not have
-    state = replace(state, **later)
-    old = dict(zip((*names, "finished", *later), arrays(state).values(), strict=True))
-    new = npz.with_prefix({schemas.NMF.current_key(f"control_{name}"): x for name, x in old.items()}, "control_")
-    assert ModelState.from_arrays(new) == state
-    del new["T_min"]
-    with pytest.raises(KeyError, match="T_min"):
-        ModelState.from_arrays(new)
 
 
 # plateaus

@@ -295,13 +295,6 @@ def test_large_grids_never_form_their_matrix(monkeypatch):
         assert solve(p, q, GridCost((40, 39), power=power)).status == "optimal"
 
 
-def test_removed_options_name_what_replaces_them():
-    with pytest.raises(TypeError, match=r"exact: was removed; .* method='gibbs'"):
-        solve([1.0], [1.0], [[1.0]], exact=True)
-    with pytest.raises(TypeError, match="sweeps: is no argument"):
-        solve_batch([1.0], [1.0], [[1.0]], sweeps=3)
-
-
 def test_a_certified_gap():
     pair = batch("grid2", n=3, zeros=0.0)
     result = solve_batch(pair.p, pair.q, pair.cost, gap=1e-2)

@@ -13,34 +13,10 @@ P, Q, M = *RNG.dirichlet(np.ones(12), size=2), RNG.random((12, 12))
 W = solve(P, Q, M).value
 
 
-@pytest.mark.parametrize("value", [True, False, None])
-@pytest.mark.parametrize("call", [solve, solve_batch])
-@pytest.mark.parametrize(
-    ("name", "replacement"),
-    [("exact", "method='gibbs'"), ("converged", "status and mixed"), ("coupling", "plan"), ("other", "no argument")],
-)
-def test_removed_arguments_name_what_replaces_them_whatever_their_value(call, name, replacement, value):
-    with pytest.raises(TypeError, match=f"^{name}: .*{replacement}"):
-        call(P, Q, M, **{name: value})
-
-
 @pytest.mark.parametrize("call", [solve, solve_batch])
 def test_signatures_have_named_arguments_only(call):
     kinds = {parameter.kind for parameter in inspect.signature(call).parameters.values()}
     assert kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-
-
-def test_ids_belong_to_batches():
-    with pytest.raises(TypeError, match="ids: is an argument of solve_batch"):
-        solve(P, Q, M, method="gibbs", ids=[3])
-
-
-@pytest.mark.parametrize("name", ["coupling", "converged"])
-def test_removed_attributes_are_type_errors_and_absent(name):
-    result = solve(P, Q, M)
-    with pytest.raises(TypeError, match=f"{name} was removed"):
-        getattr(result, name)
-    assert not hasattr(result, name)
 
 
 def test_masks_in_lists_are_refused():

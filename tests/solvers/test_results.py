@@ -121,12 +121,6 @@ def test_an_exact_result_is_made_of_its_solutions():
     assert result[1].status == "optimal"
 
 
-@pytest.mark.parametrize(("name", "other"), [("coupling", "plan"), ("converged", "mixed"), ("crossings", "solutions")])
-def test_removed_attributes_name_what_replaces_them(many, name, other):
-    with pytest.raises(AttributeError, match=f"{name} was removed; use `{other}`"):
-        getattr(many, name)
-
-
 def test_an_exact_result_has_no_chains():
     result = solve([1.0], [1.0], [[3.0]])
     for name in ("mixed", "n_sweeps", "temperature", "history", "state", "info", "diagnostics"):

@@ -18,8 +18,6 @@ _SUBCOMMANDS = ("ot", "nmf", "distances", "geodesics", "reproduce", "info")
 # The first words of functions of the library and of POT, and the commands that do the same.
 _FUNCTIONS = {"solve": "ot", "emd": "ot", "emd2": "ot", "sinkhorn": "ot", "fit": "nmf", "pca": "geodesics"}
 
-_REMOVED = {"--exact": "--exact: was removed; costs are exact by default, and --method gibbs gives the estimate"}
-
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line.
@@ -71,8 +69,7 @@ def _run(args: Sequence[str] | None) -> int:
                 return 130
             if not hasattr(error, "format_message"):  # not an error of typer about the arguments
                 raise
-            removed = _REMOVED.get(getattr(error, "option_name", ""))
-            return _fail(removed or _with_commands(error.format_message()))
+            return _fail(_with_commands(error.format_message()))
     return int(code or 0)
 
 

@@ -47,7 +47,7 @@ def available() -> tuple[str, ...]:
     'numpy'
     """
     try:
-        best = _load("baseline").best_instruction_set()
+        best = importlib.import_module("gibbsot.core._cpu").best_instruction_set()
     except ImportError:
         return ("numpy",)
     built = [level for level in LEVELS[LEVELS.index(best) :] if find_spec(f"gibbsot.core._native_{level}") is not None]

@@ -344,11 +344,7 @@ class Shard(ABC, Generic[M]):
     @classmethod
     def load(cls, folder: str, number: int, checksum: str) -> Self:
         """Return the shard that was saved, after a check of its file, without its data."""
-        try:
-            arrays = npz.load(f"{folder}/shard-{number:05d}.npz", cls.schema, checksum)
-        except FileNotFoundError:  # the name before version 2 of the format
-            arrays = npz.load(f"{folder}/part-{number:05d}.npz", cls.schema, checksum)
-        return cls.from_arrays(arrays)
+        return cls.from_arrays(npz.load(f"{folder}/shard-{number:05d}.npz", cls.schema, checksum))
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
@@ -362,10 +358,7 @@ class Shard(ABC, Generic[M]):
             shard.oracle = Oracle.from_arrays(chains)
         elif chains:
             shard._chains = chains
-        if "data_checksum" in arrays:
-            shard.data_checksum = str(arrays["data_checksum"])
-        else:  # files of earlier versions have the data
-            shard.data_checksum = shard._checksum_of(shard.oracle.targets if chains else None)
+        shard.data_checksum = str(arrays["data_checksum"])
         return shard
 
     def local(self, indices: Indices) -> tuple[Indices, Indices]:

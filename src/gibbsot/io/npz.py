@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str], schema: Schema, checksum: str | None = No
     path : path or URL
         The file.
     schema : Schema
-        The format that the file must have; keys of earlier versions are translated.
+        The format that the file must have.
     checksum : str, optional
         The SHA-256 checksum that it must have.
 
@@ -107,15 +107,13 @@ def load(path: str | os.PathLike[str], schema: Schema, checksum: str | None = No
             entries = archive.namelist()
             found = str(read_entry(archive, FORMAT, LONGEST_FORMAT)) if FORMAT in entries else "no format"
             arrays = {}
-            if found == schema.identifier or found in schema.earlier:  # nothing else of other files is unpacked
+            if found == schema.identifier:  # nothing else of other files is unpacked
                 entries.remove(FORMAT)
                 arrays = {entry.removesuffix(".npy"): read_entry(archive, entry) for entry in entries}
     except FileNotFoundError:
         raise
     except READ_ERRORS as error:
         raise ValueError(f"path: {os.fspath(path)} is damaged or not a gibbsot file ({error})") from None
-    if found in schema.earlier:
-        return {schema.current_key(key): x for key, x in arrays.items()}
     if found != schema.identifier:
         raise ValueError(f"path: {os.fspath(path)} holds {found!r}; expected {schema.identifier!r}")
     return arrays

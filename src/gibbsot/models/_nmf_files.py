@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import costs
-from ..core.costs import Units
-from ..core.warn import warn
 from ..distributed import checkpoints
 from ..distributed.shards import LocalShards, Shards, load_shards
 from ..io import npz, schemas
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from .nmf import WassersteinNMF
 
 _SAVED = ("n", "support", "dtype", "log_components", "best_components")  # fields of a fit's state, as they are
-_NEW = {"averaged": np.asarray(ModelState.averaged)}  # since then
 
 
 def save(model: WassersteinNMF, path: str | os.PathLike[str]) -> None:
@@ -93,7 +90,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
         arrays |= {f"stream_{name}": value for name, value in model._stream.to_arrays().items()}
         arrays["stream_components"] = model._last_components
     if state is not None:
-        arrays |= {"n_shards": len(state.shards), "run_unit": state.units.unit}
+        arrays |= {"n_shards": len(state.shards)}
         arrays |= {f"run_{name}": getattr(state, name) for name in _SAVED}
         arrays |= {f"control_{name}": value for name, value in state.control.to_arrays().items()}
         if state.weights is not None:
@@ -112,19 +109,16 @@ def _model(
     cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
     given = npz.with_prefix(arrays, "parameter_")
     parameters: dict[str, Any] = {name: tuple(x.tolist()) if x.ndim else x.item() for name, x in given.items()}
-    if parameters.pop("cooling", "adaptive") == "paper":  # a parameter of older versions
-        message = "cooling='paper' no longer exists: a resume cools adaptively; see algorithm='paper'"
-        warn(f"path: the file is of an older version, and {message}")
     model = kind(cost=cost, **parameters)
     model._check_parameters()
     model.components_, model.cost_, model.seed_ = arrays["components"], cost, int(arrays["seed"])
     model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
     if cost.shape[0] != model.n_features_in_:
         raise KeyError("an axis of the cost")
-    stream = npz.with_prefix(arrays, "stream_")  # none after a fit, and in older files
+    stream = npz.with_prefix(arrays, "stream_")  # none after a fit
     model._run, model._stream = None, StreamState.from_arrays(stream) if stream else None
     if stream:
-        model._last_components = stream.get("components", model.components_)
+        model._last_components = stream["components"]
     if not arrays["n_shards"]:
         return model
     if shards is None:
@@ -132,14 +126,11 @@ def _model(
         shards = LocalShards([MixtureShard.from_arrays(npz.with_prefix(arrays, f"shard{k}_")) for k in numbers])
     saved = npz.with_prefix(arrays, "run_")
     values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _SAVED}
-    control = ModelState.from_arrays(_NEW | npz.with_prefix(arrays, "control_"))
+    control = ModelState.from_arrays(npz.with_prefix(arrays, "control_"))
     history = [Epoch(*row) for row in saved["history"].tolist()]
-    # before there were units, chains had the cost as it is
-    units = costs.in_units(cost) if "unit" in saved else Units(cost, 0.0, 1.0)
-    final = Final(*saved["final"].tolist()) if len(saved.get("final", ())) else None
-    values["mean_components"] = saved.get("mean_components", np.exp(values["log_components"]))  # older files have none
-    values |= {"weights": saved.get("weights"), "algorithm": str(saved.get("algorithm", "adaptive"))}
-    values |= {"history": history, "final": final}
-    model._run = FitState(shards, units=units.single(), control=control, **values)
+    final = Final(*saved["final"].tolist()) if len(saved["final"]) else None
+    values |= {"mean_components": saved["mean_components"], "algorithm": str(saved["algorithm"])}
+    values |= {"weights": saved.get("weights"), "history": history, "final": final}
+    model._run = FitState(shards, units=costs.in_units(cost).single(), control=control, **values)
     model._publish(model._run)
     return model

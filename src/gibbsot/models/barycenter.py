@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -114,11 +113,6 @@ class WassersteinBarycenter(_base.ClientEstimator):
     >>> int(model.barycenter_.argmax()), model.status_
     (9, 'optimal')
     """
-
-    def __new__(cls, *_: Any, **parameters: Any) -> WassersteinBarycenter:
-        if "weights" in parameters:
-            raise TypeError("weights: was removed; expected fit(X, sample_weight=...)")
-        return super().__new__(cls)
 
     def __init__(
         self,
@@ -278,9 +272,3 @@ class WassersteinBarycenter(_base.ClientEstimator):
 
     def _publish_bounds(self, fit: Fit) -> None:
         self.objective_, self.lower_bound_, self.gap_ = fit.upper, fit.lower, relative_gap(fit.lower, fit.upper)
-
-
-# what help shows: __new__ only refuses a parameter that was removed
-WassersteinBarycenter.__signature__ = inspect.signature(WassersteinBarycenter.__init__).replace(
-    parameters=list(inspect.signature(WassersteinBarycenter.__init__).parameters.values())[1:]
-)

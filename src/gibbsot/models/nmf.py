@@ -428,7 +428,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             raise ValueError(f"W: expected shape (n, {len(self.components_)}), got {memberships.shape}")
         return memberships @ self.components_
 
-    def score(self, X: Any, y: Any = None, **removed: Any) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """Return minus the mean transport cost of measures to their mixtures.
 
         The mean is over all rows of X that have mass. The cost of each to its mixture, by `transform`, is exact and
@@ -441,17 +441,12 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             Measures as rows.
         y : None
             Ignored.
-        **removed
-            Arguments of earlier versions, which are refused.
 
         Returns
         -------
         float
             The score.
         """
-        for name in removed:
-            advice = "was removed; the score is always exact" if name == "exact" else "is no argument of score"
-            raise TypeError(f"{name}: {advice}")
         check_is_fitted(self)
         X, solver = _base.measures(self, X), self._membership_solver()
         run, mass = Run(**solver.limits), validation.masses(X)

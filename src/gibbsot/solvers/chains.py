@@ -122,14 +122,14 @@ class Chains:
         Parameters
         ----------
         arrays : mapping
-            What `arrays` returned; earlier versions named the ids ``names``.
+            What `arrays` returned.
 
         Raises
         ------
         ValueError
             If the arrays have other shapes than the cost implies; the chains are then left as they were.
         """
-        ids, h, sweep = arrays["ids" if "ids" in arrays else "names"], arrays["h"], arrays["sweep"]
+        ids, h, sweep = arrays["ids"], arrays["h"], arrays["sweep"]
         if h.shape != (len(ids), self.cost.shape[1]) or sweep.shape != ids.shape:
             raise ValueError(f"chains: have h of shape {h.shape}; expected {(len(ids), self.cost.shape[1])}")
         self._rows.clear()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,15 +23,6 @@ from .partial import PartialResult, is_large, partial_problem
 from .results import OTResult, OTResultList
 from .run import Run, reported_run
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_REMOVED = {
-    "exact": "was removed; exact solutions are the default, and method='gibbs' gives the sampler's estimate",
-    "converged": "was removed; the result has status and mixed",
-    "coupling": "was removed; plan of the result is a coupling",
-    "ids": "is an argument of solve_batch",
-}
 _CHAINS = ("n_sweeps", "schedule", "pinned", "diagnostics", "tau", "seed", "ids")
 
 
@@ -190,20 +179,6 @@ class Options:
                 f"max_memory: this takes about {needed:.2g} bytes, more than the {self.max_memory:.2g} allowed; "
                 "expected more memory, fewer points or fewer n_jobs"
             )
-
-
-def explained(function: Callable[P, T]) -> Callable[P, T]:
-    """Let `solve` or `solve_batch` say what to use instead of an argument that there is not or no longer."""
-    names = inspect.signature(function).parameters.keys()
-
-    @wraps(function)
-    def call(*args: P.args, **options: P.kwargs) -> T:
-        for name in options:
-            if name not in names:
-                raise TypeError(f"{name}: {_REMOVED.get(name, 'is no argument of solve or solve_batch')}")
-        return function(*args, **options)
-
-    return call
 
 
 _DEFAULTS = [(name, x.default) for name, x in Options.__dataclass_fields__.items() if x.init]

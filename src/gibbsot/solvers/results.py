@@ -27,19 +27,6 @@ Array = NDArray[np.floating]
 _WHEN_READ = "computed when read"  # the bounds of an estimate take time, and nothing is computed to show a result
 
 
-class RemovedError(AttributeError, TypeError):
-    """An attribute of an earlier version was used."""
-
-
-def _removed(name: str, instead: str) -> property:
-    """Return an attribute that says what replaces it."""
-
-    def refuse(_: OTResult) -> None:
-        raise RemovedError(f"{name} was removed; use {instead}")
-
-    return property(refuse)
-
-
 def _product(mass: float, bound: float, towards: float) -> float:
     """Return the product of a correctly rounded mass and a bound, rounded outwards: two units in the last place."""
     return math.nextafter(math.nextafter(mass * bound, towards), towards) if bound else bound
@@ -311,10 +298,6 @@ class OTResult:
     def temperature(self) -> Any:
         """The last temperature."""
         return self._one_or_all(self._chains("temperature"))
-
-    coupling = _removed("coupling", "`plan`, which is a coupling")
-    converged = _removed("converged", "`mixed`, the paper's mixing test, or `status`")
-    crossings = _removed("crossings", "`solutions`")
 
     @property
     def history(self) -> NDArray[np.float64]:

@@ -15,12 +15,11 @@ from ..core.costs import Cost, as_cost
 from ..core.problems import Problem
 from ..core.warn import warn
 from ..sampling.schedules import Schedule
-from .options import Options, explained
+from .options import Options
 from .results import OTResult, OTResultList
 from .solution import PROVED, warn_of_open_gaps
 
 
-@explained
 def solve(
     p: Any,
     q: Any,
@@ -138,8 +137,7 @@ def solve(
 def solve_batch(P: Any, Q: Any, cost: Sequence[Cost], **options: Any) -> OTResultList: ...
 @overload
 def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike, **options: Any) -> OTResult: ...
-@explained  # type: ignore[misc]  # the options have their names below only
-def solve_batch(
+def solve_batch(  # type: ignore[misc]  # the options have their names here only
     P: Any,
     Q: Any,
     cost: Cost | ArrayLike | Sequence[Cost],

@@ -89,7 +89,7 @@ class ChainSampler:
         return {**{name: getattr(self, name) for name in _NUMBERS}, **self.chains.arrays()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load temperature and chains that `arrays` returned, in this or an earlier version."""
+        """Load temperature and chains that `arrays` returned."""
         self.chains.load_state({name: x for name, x in state.items() if name not in _NUMBERS})
         for name in _NUMBERS:
             setattr(self, name, state[name])

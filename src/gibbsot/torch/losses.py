@@ -174,7 +174,7 @@ class WassersteinLoss(torch.nn.Module):
         self._handles = self._exact.handle, self._kept.handle
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        super().__setstate__(state)
         self._handles = self._exact.handle, self._kept.handle  # a copy keeps its own duals or chains
 
     @property
@@ -274,7 +274,7 @@ class WassersteinLoss(torch.nn.Module):
         Parameters
         ----------
         state : dict
-            What `get_extra_state` returned, in this or an earlier version.
+            What `get_extra_state` returned.
         """
         self._kept.load_state({name: x.cpu().numpy() if isinstance(x, Tensor) else x for name, x in state.items()})
 

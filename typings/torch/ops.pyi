@@ -1,0 +1,3 @@
+from typing import Any
+
+gibbsot: Any  # operators that the package registers
