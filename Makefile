@@ -12,7 +12,7 @@ TORCH := torch==2.13.0
 PIP := -m pip install --quiet --disable-pip-version-check
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys docs dist lint format test test-all test-minimum test-no-compiler fuzz faults nightly bench bench-nmf \
+.PHONY: demo toys docs dist lint format test test-all test-warnings test-minimum test-no-compiler fuzz faults nightly bench bench-nmf \
 	bench-models bench-scaling measurements sanitize clean FORCE
 
 demo: $(VENV)/package
@@ -38,6 +38,11 @@ lint: $(LINT)/done
 format: $(LINT)/done
 	$(LINT_RUN)/ruff check --fix
 	$(LINT_RUN)/ruff format
+
+# the fast tests with the newest packages, where deprecations of others are errors, too
+test-warnings: $(VENV)/test
+	$(RUN) $(PIP) --upgrade --upgrade-strategy eager 'gibbsot[test]'
+	$(PYTEST) -m "not slow" -W error::DeprecationWarning -W error::PendingDeprecationWarning -W error::FutureWarning
 
 # all tests, with torch, JAX and the other extras, and a coverage figure
 test-all: $(VENV)/test-all
@@ -143,21 +148,22 @@ bench-scaling: $(VENV)/bench
 
 # The package and its command line. Build tools are in the environment, so that a second build starts from the first.
 # Here only the kernels for the best instruction set of this machine are compiled.
-EDITABLE := $(PIP) --no-compile --no-build-isolation -C build-dir=$(VENV)/build --editable
+EDITABLE := -m pip install --verbose --no-compile --no-build-isolation -C build-dir=$(VENV)/build --editable
+LOGGED := >> $(VENV)/compile.log 2>&1 || { tail -n 40 $(VENV)/compile.log; exit 1; }
 $(VENV)/package: $(SOURCES) $(VENV)/modules
 	@echo "Creating the environment $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) && rm -f $(VENV)/compile.log
 	@echo "Installing what the package needs"
 	@$(RUN) $(PIP) --no-compile 'scikit-build-core>=0.11,<2' 'nanobind>=2.4,<4' \
 		$$(command -v cmake >/dev/null || echo cmake) $$(command -v ninja make >/dev/null || echo ninja)
 	@echo "Compiling the kernels (about a minute with two cores)"
-	@$(RUN) $(EDITABLE) '.[cli]' -C cmake.define.GIBBSOT_KERNELS=best
+	@$(RUN) $(EDITABLE) '.[cli]' -C cmake.define.GIBBSOT_KERNELS=best $(LOGGED)
 	@touch $@
 
 # the kernels of all instruction sets, which the tests compare
 $(VENV)/kernels: $(VENV)/package
 	@echo "Compiling the kernels of the other instruction sets (about a minute with two cores)"
-	@$(RUN) $(EDITABLE) . --no-deps -C cmake.define.GIBBSOT_KERNELS=all
+	@$(RUN) $(EDITABLE) . --no-deps -C cmake.define.GIBBSOT_KERNELS=all $(LOGGED)
 	@touch $@
 
 # An editable installation keeps the paths of its modules: it is made again when one is added, moved or removed.

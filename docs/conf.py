@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tools")]
 import _command_line  # noqa: E402
 import inventories  # noqa: E402
+import long_description  # noqa: E402
 
 os.environ.setdefault("MPLBACKEND", "agg")
 
@@ -83,7 +84,6 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "gibbsot"
 html_theme_options = {
-    "github_url": "https://github.com/gibbsot/gibbsot",
     "navbar_align": "left",
     "show_prev_next": False,
     "header_links_before_dropdown": 6,
@@ -91,6 +91,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+if source := long_description.urls().get("Source"):  # the repository, once it is public
+    html_theme_options["icon_links"] = [{"name": "Source", "url": source, "icon": "fa-brands fa-git-alt"}]
 html_sidebars = {"index": [], "installation": [], "quickstart": []}
 html_show_sourcelink = False
 html_static_path = ["_static"]

@@ -130,7 +130,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
             start -= model.history_[-1].seconds
             model.resume(X)
         else:
-            model = WassersteinNMF(args.components, cost=cost, random_state=0, n_jobs=-1, **changed).fit(X)
+            model = WassersteinNMF(args.components, cost=cost, random_state=0, n_jobs=-1, **changed)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "max_epochs", ConvergenceWarning)  # the table says it
+                model.fit(X)
         seconds = time.perf_counter() - start
         model.save(path)
     if received:
@@ -143,23 +146,42 @@ def run(args: argparse.Namespace, console: Console) -> int:
         return 130
 
     table = Table(title=f"{len(X)} images of {shape[0]} x {shape[1]} as mixtures, kernels: {native.name()}")
-    for column in ("", "exact mean cost", "pixels a component", "epochs", "time"):
+    for column in ("", "exact cost", "pixels per component", "epochs", "time"):
         table.add_column(column, justify="right" if column else "left")
     K, start = len(model.components_), time.perf_counter()
     D, W, iterations = plain(X, K)
     rows = {
-        "scikit-learn's NMF": (D, W, iterations, time.perf_counter() - start),
-        "Wasserstein NMF": (model.components_, model.memberships_, model.n_iter_, seconds),
+        "scikit-learn NMF": (D, W, str(iterations), time.perf_counter() - start),
+        "Wasserstein NMF": (model.components_, model.memberships_, _end(model), seconds),
     }
-    for name, (D, W, epochs, spent) in rows.items():
+    for name, (D, W, end, spent) in rows.items():
         exact = solve_batch(W @ D, X, cost, normalize=True, n_jobs=-1).value.mean()
         pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
-        table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", str(epochs), f"{spent:.1f} s")
+        table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", end, f"{spent:.1f} s")
     draw(model, X, shape, args.out)
     console.print(table)
-    files = "components.png, reconstruction.png, convergence.png, model.npz"
-    console.print(f"in {args.out}: {files}", highlight=False, soft_wrap=True)
+    pictures = ", ".join(str(args.out / name) for name in ("components.png", "reconstruction.png", "convergence.png"))
+    console.print(f"Pictures: {pictures}\nModel: {path}", highlight=False, soft_wrap=True)
+    if args.data is None and not args.quick and (command := Path(sys.executable).with_name("gibbsot")).exists():
+        fives, picture = Path(datasets.__file__).parent / "data" / "fives.npz", args.out / "plan.png"
+        words = [str(command), "ot", str(fives), str(fives), "--rows", "0", "1", "--plan-picture", str(picture)]
+        console.print(
+            f"Try next, the exact transport between two fives:\n  {shlex.join(map(_short, words))}",
+            highlight=False,
+            soft_wrap=True,
+        )
     return 0
+
+
+def _end(model: WassersteinNMF) -> str:
+    """Return the epochs of a fit, and whether it ended because there were no more."""
+    return str(model.n_iter_) if model.converged_ else f"{model.n_iter_} (limit)"
+
+
+def _short(word: str) -> str:
+    """Return a path below the current folder without that."""
+    path = Path(word)
+    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else word
 
 
 def main() -> int:

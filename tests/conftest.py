@@ -24,12 +24,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which tests need a package that is not installed."""
-    if importlib.util.find_spec("torch") is None:
-        terminalreporter.write_line(
-            "torch is not installed: tests of gibbsot.torch were skipped; make test-all has them"
-        )
+# Packages that the tests below need, and the target that installs them.
+_TARGETS = {
+    "anndata": "make test-all",
+    "jax": "make test-all",
+    "lda": "make test-all",
+    "mlxtend": "make test-all",
+    "playwright": "make docs",
+    "pyLDAvis": "pip install pyLDAvis",
+    "torch": "make test-all",
+}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was left out, and which target has it."""
+    lines = list[str]()
+    if config.option.markexpr == "not slow":
+        lines.append("slow tests (clusters, killed processes, long fits): make test-all")
+    for package, target in _TARGETS.items():
+        if importlib.util.find_spec(package) is None:
+            lines.append(f"tests that need {package}: {target}")
+    if native.name() == "numpy":
+        lines.append("tests of the compiled kernels: install a C++20 compiler, then make clean and make test")
+    if lines:
+        terminalreporter.section("left out here")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

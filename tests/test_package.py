@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from email.message import Message
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import gibbsot
 from gibbsot import sampler, schedules, simplex
+from gibbsot.models import _base
 
 
 @pytest.mark.parametrize("name", ["WassersteinNMF", "compat", "datasets", "plots", "simplex"])
@@ -59,8 +61,14 @@ def test_batches_compare_by_identity():
 
 
 @pytest.mark.parametrize("name", [name for name in gibbsot.__all__ if name.startswith("Wasserstein")])
-def test_estimators_link_to_their_page_in_notebooks(name):
-    address = f"https://gibbsot.github.io/gibbsot/api/generated/gibbsot.{name}.html"
+def test_estimators_link_to_their_page_in_notebooks_once_there_is_one(name, monkeypatch):
+    found = Message()
+    monkeypatch.setattr(_base, "metadata", lambda _: found)
+    assert "href=" not in getattr(gibbsot, name)()._repr_html_()
+    found["Project-URL"] = "Paper, https://paper"
+    assert "href=" not in getattr(gibbsot, name)()._repr_html_()
+    found["Project-URL"] = "Documentation, https://site/"
+    address = f"https://site/api/generated/gibbsot.{name}.html"
     assert f'href="{address}"' in getattr(gibbsot, name)()._repr_html_()
     index = Path(__file__).resolve().parents[1] / "docs" / "api" / "index.md"
     assert f"   {name}\n" in index.read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,16 @@ _NUMBERS: dict[str, Callable[[Any, str], Any]] = {
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: notebooks link to their documentation."""
+    """Base of all estimators: notebooks link to their documentation, once it has an address."""
 
-    _doc_link_module = "gibbsot"
-    _doc_link_template = "https://gibbsot.github.io/gibbsot/api/generated/gibbsot.{estimator_name}.html"
+    def _get_doc_link(self) -> str:
+        """Return the address of the API page, which scikit-learn puts into the HTML; empty if there is none."""
+        try:
+            urls = metadata("gibbsot").get_all("Project-URL") or []
+        except PackageNotFoundError:
+            return ""
+        site = dict(url.split(", ", 1) for url in urls).get("Documentation")
+        return f"{site.rstrip('/')}/api/generated/gibbsot.{type(self).__name__}.html" if site else ""
 
 
 class MeasuresEstimator(Estimator):
