@@ -128,12 +128,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if args.resume:
             model = WassersteinNMF.load(path).set_params(**changed)
             start -= model.history_[-1].seconds
-            model.resume(X)
         else:
             model = WassersteinNMF(args.components, cost=cost, random_state=0, n_jobs=-1, **changed)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "max_epochs", ConvergenceWarning)  # the table says it
-                model.fit(X)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "max_epochs", ConvergenceWarning)  # the table says it
+            model.resume(X) if args.resume else model.fit(X)
         seconds = time.perf_counter() - start
         model.save(path)
     if received:
@@ -162,14 +161,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
     console.print(table)
     pictures = ", ".join(str(args.out / name) for name in ("components.png", "reconstruction.png", "convergence.png"))
     console.print(f"Pictures: {pictures}\nModel: {path}", highlight=False, soft_wrap=True)
-    if args.data is None and not args.quick and (command := Path(sys.executable).with_name("gibbsot")).exists():
-        fives, picture = Path(datasets.__file__).parent / "data" / "fives.npz", args.out / "plan.png"
-        words = [str(command), "ot", str(fives), str(fives), "--rows", "0", "1", "--plan-picture", str(picture)]
-        console.print(
-            f"Try next, the exact transport between two fives:\n  {shlex.join(map(_short, words))}",
-            highlight=False,
-            soft_wrap=True,
-        )
+    script = Path(sys.executable).with_name("gibbsot")
+    if args.data is None and not args.quick and script.exists():
+        fives = str(Path(datasets.__file__).parent / "data" / "fives.npz")
+        words = [str(script), "ot", fives, fives, "--rows", "0", "1", "--plan-picture", str(args.out / "plan.png")]
+        command = shlex.join(_short(word) for word in words)
+        console.print(f"Try next, the exact transport between two fives:\n  {command}", highlight=False, soft_wrap=True)
     return 0
 
 

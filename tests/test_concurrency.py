@@ -16,6 +16,8 @@ import pytest
 
 from gibbsot import GridCost, WassersteinNMF, solve, solve_batch
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 COST = GridCost((5, 5))
 P, Q = np.random.default_rng(0).dirichlet(np.ones(25), (2, 8))
 

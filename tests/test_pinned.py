@@ -48,6 +48,8 @@ from gibbsot import (
     solve_batch,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 Found = dict[str, Any]
 Array = NDArray[np.float64]
 

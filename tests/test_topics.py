@@ -11,6 +11,8 @@ from sklearn.decomposition import NMF, LatentDirichletAllocation
 
 from gibbsot import WassersteinNMF, topics
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 WORDS = np.array(["apple", "boat", "car", "door", "engine", "fire"])
 
 

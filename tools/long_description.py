@@ -1,6 +1,6 @@
 """The long description of the package: README.md with absolute links; a provider of scikit-build-core.
 
-Links of README.md are relative, so that they work in a clone and on any host. The addresses of the repository and of the
+Links of README.md are relative, so that they work in a clone and on any host. The addresses of the repository and the
 site are ``Source`` and ``Documentation`` of ``[project.urls]`` in pyproject.toml, and nowhere else. While they are not
 set, relative links become plain text and pictures, each on a line of its own, are left out.
 """
@@ -24,7 +24,7 @@ def urls() -> dict[str, str]:
 
 
 def long_description(readme: str, urls: Mapping[str, str]) -> str:
-    """Return a text whose relative links are absolute, or plain text where there is no address.
+    r"""Return a text whose relative links are absolute, or plain text where there is no address.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def long_description(readme: str, urls: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def dynamic_metadata(field: str, settings: Mapping[str, Any], project: Any = None) -> dict[str, str]:
+def dynamic_metadata(field: str, settings: Mapping[str, Any], _project: Any = None) -> dict[str, str]:
     """Return the field ``readme`` of the metadata, as scikit-build-core asks for it."""
     if field != "readme" or settings:
         raise ValueError(f"only the field readme without settings is provided, not {field} with {dict(settings)}")

@@ -11,6 +11,8 @@ import pytest
 from cli_runs import fails, installed, start, succeeds, wait_for
 from gibbsot.cli import main
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 filelock = pytest.importorskip("filelock")
 
 

@@ -22,6 +22,8 @@ from gibbsot.core import native
 from gibbsot.models._nmf_fit import FitState
 from gibbsot.models.nmf import WassersteinNMF
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 NMF_FILES = {"components.npy", "memberships.npy", "model.npz", "report.json"}
 PICTURES = {"components.png", "reconstruction.png", "convergence.png"}
 

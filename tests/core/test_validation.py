@@ -17,6 +17,8 @@ from gibbsot.baselines.smoothed_nmf import SmoothedNMF
 from gibbsot.core import validation
 from gibbsot.io import readers
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 X = np.random.default_rng(0).random((4, 9)) + 0.1
 COST = GridCost(9)
 FORMATS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")

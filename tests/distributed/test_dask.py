@@ -38,6 +38,7 @@ from gibbsot.distributed import dask as bridge  # noqa: E402
 # What Dask says of workers that die, and of its own sockets, is not ours to fix.
 pytestmark = [
     pytest.mark.filterwarnings("default"),
+    pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning"),  # of short fits
     pytest.mark.skipif(sys.platform == "win32", reason="workers are killed by a signal"),
 ]
 

@@ -23,6 +23,8 @@ from gibbsot.experiments.outcome import Claim, Outcome, Run
 from gibbsot.sampling import schedules, theory
 from kernels import using
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 MODULES = {"figure1": figure1, "figure2": figure2, "figure3": figure3, "bounds": bounds}
 
 

@@ -20,6 +20,8 @@ from gibbsot import (
     mixture_coordinates,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 m = 8
 rng = np.random.default_rng(0)
 X = rng.random((12, m)) + np.eye(m)[np.arange(12) % m]

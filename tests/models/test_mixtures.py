@@ -15,6 +15,8 @@ from gibbsot.distributed import fixed_point
 from gibbsot.models.mixtures import basis, least_squares
 from gibbsot.solvers import free_measure
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 SIZE = 12
 M = GridCost(SIZE).matrix()
 rng = np.random.default_rng(0)

@@ -21,6 +21,8 @@ from gibbsot import (
 )
 from gibbsot.models.pca import _CentredRows
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 GRID = GridCost((4, 5))
 
 

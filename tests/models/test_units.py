@@ -18,6 +18,8 @@ from gibbsot import (
 )
 from gibbsot.core.costs import in_units
 
+pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
+
 m = 12
 rng = np.random.default_rng(0)
 X = rng.random((15, m)) ** 3

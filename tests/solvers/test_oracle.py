@@ -303,7 +303,7 @@ def test_files_of_something_else_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"path: .*incomplete\.npz is incomplete, it lacks 'ids'"):
         Oracle.load(tmp_path / "incomplete.npz")
     np.savez(tmp_path / "other.npz", x=np.ones(3))
-    with pytest.raises(ValueError, match=r"path: .*other\.npz holds 'no format'; expected 'gibbsot oracle 2'"):
+    with pytest.raises(ValueError, match=r"path: .*other\.npz holds 'no format'; expected 'gibbsot oracle 1'"):
         Oracle.load(tmp_path / "other.npz")
 
 

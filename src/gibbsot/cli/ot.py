@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -32,7 +32,7 @@ EPILOG = (
 )
 
 
-class Method(str, Enum):
+class Method(StrEnum):
     """How to solve."""
 
     exact = "exact"

@@ -309,7 +309,7 @@ class DaskShards(Shards[S]):
             return self._blocking(
                 "data to be sent", lambda: self.client.scatter([x], hash=False, **options)[0], self._check_workers
             )
-        except (OSError, TimeoutError, asyncio.TimeoutError, KeyError) as error:  # a worker left, or all did
+        except (OSError, TimeoutError, KeyError) as error:  # a worker left, or all did
             if self.client.status != "running":
                 raise ConnectionError(_NO_SCHEDULER) from error
             raise LostShardError(str(error)) from error

@@ -27,7 +27,7 @@ from ..solvers.oracle import Oracle
 from . import fixed_point, sources
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -18,7 +18,7 @@ from ..solvers.exact import cross
 from ..solvers.solution import Solution
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _LARGEST = 8  # bound of the potentials in the ascent of the lower bound, as a multiple of the spread of the costs
 FINE = _LARGEST * 2.0 ** (fixed_point.COMPONENT_BITS - 53)  # of the quantum of values: sums in double precision

@@ -15,7 +15,7 @@ from ._mixture_gradients import gradients
 from .mixtures import Basis, least_squares
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 class Mixture(NamedTuple):
@@ -169,8 +169,7 @@ class MixtureShard(Shard[Mixture]):
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the shard whose state `arrays` returned."""
-        old = {"weights": np.ones(len(arrays["rows"])), "mean_memberships": np.exp(arrays["log_memberships"])}
-        shard = super().from_arrays(old | arrays)  # older files have neither
+        shard = super().from_arrays(arrays)
         descent = npz.with_prefix(arrays, "descent_")
         shard.descent = AcceleratedMirrorDescent.from_arrays(descent) if descent else None
         return shard

@@ -160,7 +160,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     >>> from gibbsot import WassersteinNMF
     >>> x = np.arange(20)
     >>> bumps = np.exp(-((x - np.linspace(4, 15, 30)[:, None]) ** 2) / 8)
-    >>> model = WassersteinNMF(3, cost="line", max_epochs=20, random_state=0).fit(bumps)
+    >>> model = WassersteinNMF(3, cost="line", random_state=0).fit(bumps)
     >>> model.components_.shape, model.transform(bumps[:2]).shape
     ((3, 20), (2, 3))
     """

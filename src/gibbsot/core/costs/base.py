@@ -14,7 +14,7 @@ from .. import native
 Array = NDArray[np.floating]
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 class Geometry(NamedTuple):

@@ -12,7 +12,7 @@ from .. import validation
 from .base import Array, Cost
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 class BorderedCost(Cost):

@@ -13,7 +13,7 @@ from .. import validation
 from .base import Array, Cost, Geometry, frozen, spread_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 _LONGEST = 65_536  # points of an axis, whose matrix is stored
