@@ -354,7 +354,7 @@ TAMPERED = {
     "too few axes": lambda M: vars(M).update(_axes=(np.ones((3, 3)),)),
     "no axes": lambda M: vars(M).update(_axes=()),
     "other shape": lambda M: vars(M).update(shape=(12, 13)),
-    "reshaped": lambda M: setattr(M.axes[1], "shape", (2, 8)),
+    "reshaped": lambda M: vars(M).update(_axes=(M.axes[0], M.axes[1].reshape(2, 8))),
 }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import pickle
+import sys
 import tracemalloc
 import zipfile
 
@@ -103,6 +105,28 @@ def test_a_save_that_fails_leaves_the_old_file(path, monkeypatch, name, error):
         with pytest.raises(type(error)):
             npz.save(path, NUMBERS, {"x": np.zeros(1000)})
     check_old(path)
+
+
+def test_a_save_that_fails_leaves_no_buffer_that_cannot_be_closed(path, monkeypatch):
+    """Its view is released: from Python 3.13 on the collector complains of a BufferError otherwise."""
+
+    def fails(*args):
+        raise OSError(28, "No space left on device")
+
+    complaints = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(OSError, match="No space left") as caught:
+        npz.save(path, NUMBERS, {"x": np.zeros(1000)})
+    views = [frame.frame.f_locals.get("content") for frame in caught.traceback]
+    for view in views:
+        if isinstance(view, memoryview):
+            with pytest.raises(ValueError, match="released"):
+                view.tobytes()
+    assert any(isinstance(view, memoryview) for view in views)
+    del caught, views, view
+    gc.collect()
+    assert not complaints
 
 
 def test_a_disk_that_fills_up_leaves_the_old_file(path, monkeypatch):

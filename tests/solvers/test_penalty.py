@@ -24,8 +24,8 @@ def cooled(oracle, models, T=1e-5):
 
 def by_highs(p, q, cost, penalty):
     """The least cost of a plan whose marginals are at most p and q, and of what is left over."""
-    rows, columns = sparse.kron(np.eye(len(p)), np.ones(len(q))), sparse.kron(np.ones(len(p)), np.eye(len(q)))
-    less = linprog((cost - 2 * penalty).ravel(), sparse.vstack([rows, columns]), np.concatenate([p, q]))
+    rows, columns = np.kron(np.eye(len(p)), np.ones(len(q))), np.kron(np.ones(len(p)), np.eye(len(q)))
+    less = linprog((cost - 2 * penalty).ravel(), np.vstack([rows, columns]), np.concatenate([p, q]))
     return less.fun + penalty * (p.sum() + q.sum())
 
 

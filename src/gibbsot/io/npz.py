@@ -58,15 +58,15 @@ def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]
             raise TypeError(f"{key}: expected an array, a number or a string, got {arrays[key]!r}")
     buffer = io.BytesIO()
     np.savez(buffer, format=schema.identifier, **entries)
-    content = buffer.getbuffer()
-    if remote(path):
-        system, inside = filesystem(path)
-        system.makedirs(os.path.dirname(inside), exist_ok=True)
-        system.pipe_file(inside, bytes(content))
-    else:
-        with atomic.replace_file(path) as file:
-            file.write(content)
-    return hashlib.sha256(content).hexdigest()
+    with buffer.getbuffer() as content:  # an error that kept it would keep the buffer from being closed
+        if remote(path):
+            system, inside = filesystem(path)
+            system.makedirs(os.path.dirname(inside), exist_ok=True)
+            system.pipe_file(inside, bytes(content))
+        else:
+            with atomic.replace_file(path) as file:
+                file.write(content)
+        return hashlib.sha256(content).hexdigest()
 
 
 def load(path: str | os.PathLike[str], schema: Schema, checksum: str | None = None) -> dict[str, NDArray[Any]]:
