@@ -59,17 +59,10 @@ test-minimum:
 	GIBBSOT_TEST_NATIVE=1 $(MINIMUM)/bin/python -m pytest --numprocesses auto --dist loadfile -m "not slow" \
 		-W ignore::DeprecationWarning tests
 
-# Without a compiler: the tests of the layers that have NumPy code of their own, and every example of a docstring. Fits
-# in the tests of models take many sweeps, which are much slower. The modules left out are compiled ones.
-NO_COMPILER := build/no-compiler
-COMPILED := core/kdtree solvers/exact solvers/line solvers/multiscale solvers/network_simplex
+# the same tests without a compiler, in an environment of their own; conftest.py leaves out what needs kernels
 test-no-compiler:
-	rm -rf $(NO_COMPILER) && $(PYTHON) -m venv $(NO_COMPILER)
-	CC=/bin/false CXX=/bin/false $(NO_COMPILER)/bin/python -m pip install --quiet '.[cli,parquet,dask,pot]' $(TESTS)
-	$(NO_COMPILER)/bin/python -W ignore -c 'from gibbsot.core import native; assert native.name() == "numpy"'
-	$(NO_COMPILER)/bin/python -m pytest --numprocesses auto --dist loadfile -m "not slow" --doctest-ignore-import-errors \
-		$(COMPILED:%=--ignore-glob='*/%.py') --pyargs gibbsot \
-		tests/core tests/io tests/sampling tests/solvers tests/cli/test_main.py tests/test_compat.py tests/test_package.py
+	CC=/bin/false CXX=/bin/false $(MAKE) test VENV=.venv-no-compiler
+	.venv-no-compiler/bin/python -W ignore -c 'from gibbsot.core import native; assert native.name() == "numpy"'
 
 # every exact solver on N small problems, from SEED on, against rational arithmetic; then N mutated files for every
 # reader, for at most SECONDS

@@ -1,6 +1,8 @@
-"""Modules of the package whose doctests need a package that is not installed."""
+"""Modules of the package whose doctests need a package, or kernels, that are not installed."""
 
 from importlib.util import find_spec
+
+from gibbsot.core import native
 
 _OPTIONAL = {
     "torch": ["torch"],
@@ -9,7 +11,10 @@ _OPTIONAL = {
     "distributed": ["distributed/dask.py"],
     "typer": ["cli"],
 }
+_COMPILED = ["core/kdtree", "solvers/exact", "solvers/line", "solvers/multiscale", "solvers/network_simplex"]
 
 collect_ignore = [
     f"src/gibbsot/{path}" for package, paths in _OPTIONAL.items() if find_spec(package) is None for path in paths
 ]
+if native.name() == "numpy":
+    collect_ignore += [f"src/gibbsot/{module}.py" for module in _COMPILED]

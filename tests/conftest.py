@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,27 @@ from kernels import using
 
 settings.register_profile("gibbsot", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("gibbsot")
+
+
+# Whole fits take too long with the NumPy code: there the layers that have such code are tested.
+_OF_NUMPY = (
+    "core",
+    "io",
+    "sampling",
+    "solvers",
+    "cli/test_main.py",
+    "test_compat.py",
+    "test_package.py",
+    "test_documentation.py",
+)
+_HERE = Path(__file__).parent
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out tests of whole fits where there are no compiled kernels."""
+    if native.name() != "numpy" or collection_path.suffix != ".py" or not collection_path.is_relative_to(_HERE):
+        return None
+    return not any(collection_path.is_relative_to(_HERE / path) for path in _OF_NUMPY) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,7 +67,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         if importlib.util.find_spec(package) is None:
             lines.append(f"tests that need {package}: {target}")
     if native.name() == "numpy":
-        lines.append("tests of the compiled kernels: install a C++20 compiler, then make clean and make test")
+        lines.append("tests of compiled kernels and whole fits: install a C++20 compiler, make clean, make test")
     if lines:
         terminalreporter.section("left out here")
         for line in lines:
