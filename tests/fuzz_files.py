@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from gibbsot import GridCost, Oracle, WassersteinNMF
+from gibbsot import GridCost, Oracle, WassersteinBarycenter, WassersteinNMF
+from gibbsot.distributed.checkpoints import MARK
 from gibbsot.io import readers
 
 ERRORS = (ValueError, OSError, ImportError)  # what a reader may raise
@@ -86,6 +87,19 @@ def model(folder: Path) -> bytes:
     return (folder / "model.npz").read_bytes()
 
 
+SHARDS: dict[str, dict[str, bytes]] = {}  # files of a checkpoint beside model.npz, by the name of the mutated file
+
+
+def checkpoint(kind: Any, name: str, folder: Path, **options: Any) -> bytes:
+    """Return model.npz of a checkpoint; keep the other files for `use`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kind(cost="line", max_epochs=2, random_state=0, checkpoint=folder / name, **options).fit(matrix())
+    last = max((folder / name).glob("epoch-*"))
+    SHARDS[name] = {path.name: path.read_bytes() for path in last.iterdir() if path.name != "model.npz"}
+    return (last / "model.npz").read_bytes()
+
+
 def oracle(folder: Path) -> bytes:
     Oracle(GridCost(12), matrix(), tau=2).save(folder / "oracle.npz")
     return (folder / "oracle.npz").read_bytes()
@@ -102,6 +116,10 @@ def originals() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = {"oracle.npz": oracle(folder), "model.npz": model(folder)}
+        found["nmf-checkpoint.npz"] = checkpoint(WassersteinNMF, "nmf-checkpoint.npz", folder, n_components=2, tau=1)
+        found["mean-checkpoint.npz"] = checkpoint(
+            WassersteinBarycenter, "mean-checkpoint.npz", folder, tau=1, max_memory=1.0
+        )
     found |= {
         "array.npy": saved(lambda file: np.save(file, X)),
         "arrays.npz": saved(lambda file: np.savez_compressed(file, images=X.reshape(6, 4, 3), labels=np.arange(6))),
@@ -131,7 +149,7 @@ def originals() -> dict[str, bytes]:
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
     """Return a file with a few changes, some of them inside what is compressed or has a checksum."""
-    wrapped = [_inside_zip, _inside_gzip, _inside_png]
+    wrapped = [_crafted, _inside_zip, _inside_gzip, _inside_png]
     for wrap in wrapped:
         if rng.random() < 0.5 and (found := wrap(content, rng)) is not None:
             return found
@@ -166,6 +184,47 @@ def _changed(content: bytes, rng: random.Random) -> bytes:
         digit = str(rng.randrange(10)).encode()
         return text.replace(digit, rng.choice((b"9999999999", b"-1", b"0", b"1e308", b"nan")), 1)
     return bytes(data)
+
+
+def _crafted(content: bytes, rng: random.Random) -> bytes | None:
+    """Change arrays of an archive, each of which is valid: what someone would do who knows the format."""
+    if content[:2] != b"PK":
+        return None
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    for name in rng.choices(sorted(arrays.keys() - {"format"}), k=rng.choice((1, 1, 2, 3))):
+        with contextlib.suppress(ValueError, OverflowError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of NumPy about casts
+            arrays[name] = _crafted_array(arrays[name], rng, list(arrays.values()))
+    if rng.random() < 0.1:
+        del arrays[rng.choice(sorted(arrays))]
+    return saved(lambda file: np.savez(file, **arrays))
+
+
+def _crafted_array(x: np.ndarray, rng: random.Random, others: list[np.ndarray]) -> np.ndarray:
+    """Return an array like another one, of another shape, type or value."""
+    kind = rng.randrange(8)
+    if kind == 0:
+        return rng.choice(others)
+    if kind == 1:
+        return x.reshape(rng.choice(((-1,), (1, -1), (-1, 1), (1, 1, -1))))
+    if kind == 2:
+        return x.ravel()[: rng.choice((0, 1, max(0, x.size - 1)))]
+    if kind == 3:
+        return np.array(rng.choice(("", "x", "nan", "line", "paper", 1j, True, b"x", np.float16(1), np.datetime64(1, "s"))))
+    if kind == 4 and x.dtype.kind in "fiub":
+        return x.astype(rng.choice(("f2", "f4", "f8", "i1", "i8", "u8", "?", "c16", "U5", "S3", ">f8")))
+    if kind == 5:
+        return np.concatenate([x.ravel()] * rng.choice((2, 10)))
+    found = np.array(x)
+    if found.dtype.kind in "fiu" and found.size:
+        values = (0, -1, 1, 2**31, 2**62, 2**63 - 1, -(2**63), 1e308, -1e308, 1e-320, np.nan, np.inf, -np.inf)
+        if found.dtype.kind in "iu":
+            info = np.iinfo(found.dtype)
+            values = (0, 1, 7, 10**6, int(info.max), int(info.min), int(info.max) // 2)
+        with np.errstate(all="ignore"):
+            found.flat[rng.randrange(found.size) if kind == 6 else slice(None)] = rng.choice(values)
+    return found
 
 
 def _inside_zip(content: bytes, rng: random.Random) -> bytes | None:
@@ -218,8 +277,22 @@ def use(path: Path) -> None:
     """Read a file in all the ways that its name allows, and compute a little with what is read."""
     if path.name.startswith("model"):
         found = WassersteinNMF.load(path)
-        if found.components_.size < 1e4 and found.tau < 100:
+        if found.components_.size < 1e4 and (found.tau or 0) < 100:
             found.transform(np.ones((1, found.n_features_in_)))
+            with contextlib.suppress(ValueError):  # the file is not of a fit of these data
+                found.set_params(max_epochs=3, n_jobs=1).resume(matrix())
+        return
+    if path.name in SHARDS:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name, "epoch-00000002")
+            folder.mkdir()
+            for part, content in SHARDS[path.name].items():
+                (folder / part).write_bytes(content)
+            Path(name, MARK).write_bytes(SHARDS[path.name][MARK])
+            (folder / "model.npz").write_bytes(path.read_bytes())
+            loaded = (WassersteinNMF if path.name.startswith("nmf") else WassersteinBarycenter).load(name)
+            if loaded.cost_.shape[0] < 1e3 and (loaded.tau or 0) < 100:
+                loaded.set_params(max_epochs=3, n_jobs=1, max_seconds=1.0).resume(matrix())
         return
     if path.name.startswith("oracle"):
         loaded = Oracle.load(path)

@@ -221,7 +221,7 @@ def npy(shape: str) -> bytes:
             lambda path: npz.save(path, Schema("letters"), OLD),
             "holds 'gibbsot letters 1'; expected 'gibbsot numbers 1'",
         ),
-        (lambda path: path.mkdir(), "damaged or not a gibbsot file"),
+        (lambda path: path.mkdir(), "a folder; expected a file"),
     ],
     ids=[
         *("empty", "text", "noise", "pickle", "npy", "objects", "zip", "header", "overflow", "petabytes"),

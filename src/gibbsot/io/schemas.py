@@ -22,16 +22,29 @@ class Schema:
         The version that is written.
     earlier : tuple of str
         The identifiers of earlier versions, which are still read.
+    keys : str
+        A regular expression of the keys that files have; others are not read.
     """
 
     name: str
     version: int = 1
     earlier: tuple[str, ...] = ()
+    keys: str = ".+"
 
     @property
     def identifier(self) -> str:
         """The identifier in a file of this schema, such as ``"gibbsot nmf 2"``."""
         return f"gibbsot {self.name} {self.version}"
+
+    def has(self, key: str) -> bool:
+        """Return whether files have this key.
+
+        Examples
+        --------
+        >>> NMF.has("cost_M"), NMF.has("zeros")
+        (True, False)
+        """
+        return re.fullmatch(self.keys, key) is not None
 
     def current_key(self, key: str) -> str:
         """Return the present key for one of an earlier version.
@@ -46,11 +59,15 @@ class Schema:
         return shard.replace("part", "shard") + _EARLIER_KEYS.get(name, name)
 
 
-ORACLE = Schema("oracle", 2, ("gibbsot/1 Oracle",))
-MIXTURE_SHARD = Schema("nmf-shard", 2, ("gibbsot/1 Mixtures",))
-NMF = Schema("nmf", 2, ("gibbsot/1 WassersteinNMF",))
-BARYCENTER_SHARD = Schema("barycenter-shard")
-BARYCENTER = Schema("barycenter")
+_ORACLE = r"cost_\w+|weights|columns|starts|h|sweep|ids|seed|tau|max_sweeps|penalty|stride"
+_SHARD = r"number|rows|first|bits|quantum|value_quantum|weights|data_checksum|metadata_\w+|oracle_\w+"
+_MODEL = r"checksums|(cost|parameter)_\w+"
+_NMF = rf"{_MODEL}|components|seed|n_features|n_seen|n_shards|(run|control|stream|shard\d+)_\w+"
+ORACLE = Schema("oracle", 2, ("gibbsot/1 Oracle",), _ORACLE)
+MIXTURE_SHARD = Schema("nmf-shard", 2, ("gibbsot/1 Mixtures",), rf"{_SHARD}|(log|mean|best)_memberships")
+NMF = Schema("nmf", 2, ("gibbsot/1 WassersteinNMF",), _NMF)
+BARYCENTER_SHARD = Schema("barycenter-shard", keys=rf"{_SHARD}|potentials")
+BARYCENTER = Schema("barycenter", keys=rf"{_MODEL}|history|(model|fit)_\w+")
 DISTANCES = Schema("distances")
 
 _EARLIER_KEYS = {

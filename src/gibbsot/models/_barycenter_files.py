@@ -37,7 +37,7 @@ def write(model: WassersteinBarycenter, fit: Fit) -> None:
     if fit.checkpoint == folder:
         _save_model(model, fit, folder)
         return
-    with checkpoints.writing(model.checkpoint, len(fit.history), fit.checkpoint):
+    with checkpoints.writing(model.checkpoint, len(fit.history), fit.checkpoint, fit.fit_id):
         fit.checksums = fit.objective.shards.save(folder)
         _save_model(model, fit, folder)
     fit.checkpoint = folder

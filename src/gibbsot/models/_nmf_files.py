@@ -45,6 +45,8 @@ def load(kind: type[WassersteinNMF], path: str | os.PathLike[str], client: Any) 
     """Return the model of a file, or of the last complete checkpoint in a folder."""
     if checkpoints.exist(path):
         return checkpoints.load_last(path, lambda folder: _load_checkpoint(kind, folder, client))
+    if not npz.remote(path) and os.path.isdir(path):
+        raise ValueError(f"path: {os.fspath(path)} is a folder without a checkpoint; expected one with, or a file")
     arrays = npz.load(path, schemas.NMF)
     with npz.complete(path):
         return _model(kind, arrays, None)
@@ -56,7 +58,7 @@ def write_checkpoint(model: WassersteinNMF, state: FitState) -> None:
     if state.checkpoint == checkpoints.folder_of(model.checkpoint, len(state.history)):
         _save_model(model, state, state.checkpoint)
         return
-    with checkpoints.writing(model.checkpoint, len(state.history), state.checkpoint) as folder:
+    with checkpoints.writing(model.checkpoint, len(state.history), state.checkpoint, state.fit_id) as folder:
         state.checksums = state.shards.save(folder)
         _save_model(model, state, folder)
     state.checkpoint = folder
@@ -73,8 +75,9 @@ def _load_checkpoint(kind: type[WassersteinNMF], folder: str, client: Any) -> Wa
         checksums = arrays["checksums"].tolist()
         model = _model(kind, arrays, load_shards(client, MixtureShard, folder, checksums))
     assert model._run is not None
-    model._run.checkpoint, model._run.checksums = folder, checksums
-    model.set_params(client=client, checkpoint=folder.rpartition("/")[0])
+    whole = folder.rpartition("/")[0]
+    model._run.checkpoint, model._run.checksums, model._run.fit_id = folder, checksums, checkpoints.mark(whole)
+    model.set_params(client=client, checkpoint=whole)
     return model
 
 

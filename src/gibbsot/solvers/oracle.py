@@ -425,6 +425,7 @@ class Oracle:
             if arrays[name].dtype.kind not in "iu":
                 raise ValueError(f"{name}: expected integers, got {arrays[name].dtype}")
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
+        targets = validation.sparse_rows(targets, "targets")  # SciPy's compiled code does not check indices
         targets.sum_duplicates()  # there are none; SciPy notes it, so that no query of a shard changes the matrix
         tau, max_sweeps, seed = (int(arrays[name].item()) for name in ("tau", "max_sweeps", "seed"))
         penalty = float(arrays["penalty"]) if "penalty" in arrays else None
