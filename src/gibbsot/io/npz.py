@@ -51,11 +51,15 @@ def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]
     ------
     TypeError
         If an entry would need pickle.
+    ValueError
+        If the schema has no such entry: `load` would not read it.
     """
     entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
     for key, entry in entries.items():
         if entry.dtype.hasobject:
             raise TypeError(f"{key}: expected an array, a number or a string, got {arrays[key]!r}")
+        if not schema.has(key):  # it would not be read
+            raise ValueError(f"{key}: is no entry of the schema {schema.identifier!r}")
     buffer = io.BytesIO()
     np.savez(buffer, format=schema.identifier, **entries)
     content = buffer.getbuffer()

@@ -64,9 +64,9 @@ _SHARD = r"number|rows|first|bits|quantum|value_quantum|weights|data_checksum|me
 _MODEL = r"checksums|(cost|parameter)_\w+"
 _NMF = rf"{_MODEL}|components|seed|n_features|n_seen|n_shards|(run|control|stream|shard\d+)_\w+"
 ORACLE = Schema("oracle", 2, ("gibbsot/1 Oracle",), _ORACLE)
-MIXTURE_SHARD = Schema("nmf-shard", 2, ("gibbsot/1 Mixtures",), rf"{_SHARD}|(log|mean|best)_memberships")
+MIXTURE_SHARD = Schema("nmf-shard", 2, ("gibbsot/1 Mixtures",), rf"{_SHARD}|(log|mean|best)_memberships|descent_\w+")
 NMF = Schema("nmf", 2, ("gibbsot/1 WassersteinNMF",), _NMF)
-BARYCENTER_SHARD = Schema("barycenter-shard", keys=rf"{_SHARD}|potentials")
+BARYCENTER_SHARD = Schema("barycenter-shard", keys=rf"{_SHARD}|potentials|cost_\w+")
 BARYCENTER = Schema("barycenter", keys=rf"{_MODEL}|history|(model|fit)_\w+")
 DISTANCES = Schema("distances")
 
