@@ -247,7 +247,7 @@ def test_a_long_wait_is_logged(client, monkeypatch, caplog):
 
 def test_no_silence_while_all_workers_are_gone(alone, tmp_path, monkeypatch, caplog):
     """As after Dask's own timeout: a log line, a warning, and an error that says how to go on."""
-    monkeypatch.setattr(bridge, "_ALONE_SECONDS", (0.1, 0.5))
+    monkeypatch.setattr(bridge, "_ALONE_SECONDS", (0.1, 0.5, 0.3))
     monkeypatch.setattr(bridge, "_CLOSED_SECONDS", 1.5)
     folder = tmp_path / "run"
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "0.01 s"}), cluster(2) as two:

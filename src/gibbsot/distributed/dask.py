@@ -51,7 +51,7 @@ _ARITY = 8  # answers that are added in one task, between workers
 _POLL_SECONDS = 1.0  # wait for an answer before checking that all workers are there
 _LOG_SECONDS = 60.0  # of waiting for answers, which may take as long to compute, after which it is logged
 _LOG_OTHERS_SECONDS = 10.0  # of waiting for anything else
-_ALONE_SECONDS = (1.0, 10.0)  # without a worker, after which it is logged, and after which it is a warning
+_ALONE_SECONDS = (1.0, 10.0, 5.0)  # without a worker: until it is logged, until it is a warning, between log lines
 _PAUSED_SECONDS = 60.0  # wait for a worker if all are paused
 _BACKOFF_SECONDS = 10.0  # longest pause before lost shards are restored
 _ATTEMPTS = 10  # to restore lost shards without any progress
@@ -228,19 +228,25 @@ class DaskShards(Shards[S]):
 
     def _workers(self) -> dict[str, int]:
         """Return the addresses and numbers of threads of workers that run; wait for one if there is none."""
-        begun, told = time.monotonic(), 0
+        begun = time.monotonic()
+        first, alarm, every = _ALONE_SECONDS
+        said = first
         while True:
             known = self._ask_scheduler(worker.scheduler_workers)
             if running := {address: threads for address, (threads, status) in known.items() if status == "running"}:
-                if told:
+                if said > first:
                     _logger.warning("a worker is there again, after %.0f s", time.monotonic() - begun)
                 return running
             waited, paused = time.monotonic() - begun, [a for a, (_, status) in known.items() if status == "paused"]
             most = _CLOSED_SECONDS if self._starts_no_workers() else _WORKER_SECONDS
-            if told < 2 and waited > _ALONE_SECONDS[told]:
-                told += 1
-                tell = (_logger.warning, partial(warn, category=RuntimeWarning))[told - 1]
-                tell(f"no worker is running since {waited:.0f} s: the fit waits for one, for {most:.0f} s at most")
+            if waited > said:
+                text = f"no worker is running since {waited:.0f} s: the fit waits for one, for {most:.0f} s at most"
+                _logger.warning(text)
+                said = waited + every
+                if waited > alarm:
+                    warn(text, RuntimeWarning)
+                    alarm = float("inf")
+                said = min(said, alarm)
             if paused and waited > _PAUSED_SECONDS:
                 raise MemoryError(
                     f"all workers are paused because of their memory ({', '.join(sorted(paused))}); expected workers "
