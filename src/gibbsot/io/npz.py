@@ -52,7 +52,7 @@ def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]
     TypeError
         If an entry would need pickle.
     ValueError
-        If the schema has no such entry: `load` would not read it.
+        If the schema has no such entry, or has it in another form: `load` would refuse it.
     """
     entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
     for key, entry in entries.items():
@@ -60,6 +60,7 @@ def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]
             raise TypeError(f"{key}: expected an array, a number or a string, got {arrays[key]!r}")
         if not schema.has(key):  # it would not be read
             raise ValueError(f"{key}: is no entry of the schema {schema.identifier!r}")
+        schema.check(key, entry)
     buffer = io.BytesIO()
     np.savez(buffer, format=schema.identifier, **entries)
     content = buffer.getbuffer()
@@ -119,6 +120,8 @@ def load(path: str | os.PathLike[str], schema: Schema, checksum: str | None = No
                         key = entry.removesuffix(".npy")
                         if entry != FORMAT and schema.has(schema.current_key(key)):
                             arrays[key] = read_entry(archive, entry)
+                            if found == schema.identifier:
+                                schema.check(key, arrays[key])
     except FileNotFoundError:
         raise
     except READ_ERRORS as error:
@@ -235,8 +238,8 @@ def complete(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except KeyError as error:
         raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
-    except (TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise ValueError(f"path: {os.fspath(path)} is damaged ({error})") from None
+    except (TypeError, AttributeError, IndexError, ArithmeticError, AssertionError, MemoryError) as error:
+        raise ValueError(f"path: {os.fspath(path)} is damaged ({words(error)})") from None
 
 
 def with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

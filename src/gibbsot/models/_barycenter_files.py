@@ -62,6 +62,7 @@ def load(kind: type[WassersteinBarycenter], folder: str, client: Any) -> Wassers
         parameters = {name: x.item() for name, x in npz.with_prefix(arrays, "parameter_").items()}
         cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
         model = kind(cost, client=client, checkpoint=folder.rpartition("/")[0], **parameters)
+        model._check_parameters()
         _publish(model, arrays)
     return model
 

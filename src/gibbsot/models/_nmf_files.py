@@ -87,7 +87,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
     arrays["n_features"] = model.n_features_in_
     arrays |= {f"cost_{name}": x for name, x in model.cost_.arrays().items()}
     for name, value in model.get_params(deep=False).items():
-        if isinstance(value, str | Real) and name != "cost":
+        if isinstance(value, str | Real) and name not in ("cost", "checkpoint"):  # no file says where to write
             arrays[f"parameter_{name}"] = value
     if model.step_size is not None:
         arrays["parameter_step_size"] = model._step_sizes()
@@ -118,8 +118,11 @@ def _model(
     if parameters.pop("cooling", "adaptive") == "paper":  # a parameter of older versions
         message = "cooling='paper' no longer exists: a resume cools adaptively; see algorithm='paper'"
         warn(f"path: the file is of an older version, and {message}")
+    parameters.pop("checkpoint", None)
     model = kind(cost=cost, **parameters)
     model._check_parameters()
+    if arrays["components"].shape != (model.n_components, int(arrays["n_features"])):
+        raise ValueError(f"components: expected {model.n_components} rows of {int(arrays['n_features'])}")
     model.components_, model.cost_, model.seed_ = arrays["components"], cost, int(arrays["seed"])
     model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
     if cost.shape[0] != model.n_features_in_:
@@ -143,6 +146,12 @@ def _model(
     values["mean_components"] = saved.get("mean_components", np.exp(values["log_components"]))  # older files have none
     values |= {"weights": saved.get("weights"), "algorithm": str(saved.get("algorithm", "adaptive"))}
     values |= {"history": history, "final": final}
+    for name in ("log_components", "mean_components", "best_components"):
+        if values[name].shape != model.components_.shape:
+            raise ValueError(f"run_{name}: expected shape {model.components_.shape}, got {values[name].shape}")
+    if shards_n := [one.n_measures for one in shards.metadata]:
+        if sum(shards_n) != values["n"] or (values["weights"] is not None and len(values["weights"]) != values["n"]):
+            raise ValueError(f"run_n: expected {sum(shards_n)}, the number of measures in the shards")
     model._run = FitState(shards, units=units.single(), control=control, **values)
     model._publish(model._run)
     return model

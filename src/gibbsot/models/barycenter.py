@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from ..core import costs, validation
 from ..core.costs import Cost
 from ..distributed import checkpoints
+from ..io import npz
 from ..solvers.free_measure import relative_gap
 from . import _barycenter_files as files
 from . import _base
@@ -226,7 +227,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
                 raise ValueError("cost: differs from that of the fit, cost_; expected the same")
             _base.attach(self, shards, X)
             shards.reduce(BarycenterShard.set_n_jobs, self.n_jobs)
-            fit = Fit(self, shards, saved.state.get("weights"), self.history_, saved.state)
+            with npz.complete(saved.folder):
+                fit = Fit(self, shards, saved.state.get("weights"), self.history_, saved.state)
             fit.checkpoint, fit.checksums, fit.fit_id = saved.folder, saved.checksums, fit_id
             self._fit(fit, started)
         return self
