@@ -286,7 +286,7 @@ class Harness:
 
     def plain_cluster(self, row: Row, folder: Path) -> None:
         """Kill some or all workers of a LocalCluster as Dask makes it: the results, or an error, and no silence."""
-        clock, often = Clock(0.02), {"checkpoint": folder / "run", "checkpoint_seconds": 0.5}
+        clock, often = Clock(0.02), {"checkpoint": folder / "run", "checkpoint_seconds": 1e-3}
 
         def kill() -> None:
             pids = self._pids(1, clock)

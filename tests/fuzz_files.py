@@ -1,4 +1,4 @@
-"""Mutated files for every reader: each is read, or is an error that names it, in little memory.
+"""Mutated files and bombs for every reader: each is read, or is an error that names it, in little memory.
 
     python tests/fuzz_files.py 10000 0 [seconds]
 
@@ -8,6 +8,7 @@ A child process reads the files; a crash or a hang is reported with its seed, an
 from __future__ import annotations
 
 import contextlib
+import copy
 import gzip
 import io
 import random
@@ -34,6 +35,7 @@ from gibbsot.io import readers
 ERRORS = (ValueError, OSError, ImportError)  # what a reader may raise
 HANG = 60.0  # seconds for one file
 LARGEST = 200e6  # bytes of memory beside ten times the file
+LARGEST_BOMB = 100e6  # bytes of memory for a file of at most two megabytes that promises 400
 STEPS = ("flip", "set", "cut", "insert", "repeat", "number", "swap")
 
 
@@ -142,6 +144,102 @@ def originals() -> dict[str, bytes]:
         found |= {"a.jpg": picture("JPEG", "RGB"), "a.gif": picture("GIF"), "a.bmp": picture("BMP", "RGB")}
         found |= {"a.pgm": picture("PPM"), "a.webp": picture("WEBP", "RGB")}
     return found
+
+
+# Bombs: small files that promise, and partly keep, some hundred megabytes
+
+PROMISED = 400_000_000  # bytes
+
+
+def _zeros_npy(size: int, dtype: str = "f8") -> Iterator[bytes]:
+    """Yield a .npy file of zeros block by block."""
+    itemsize = np.dtype(dtype).itemsize
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (size // itemsize // 100, 100)}
+    )
+    yield header.getvalue()
+    for _ in range(size // 10**6):
+        yield bytes(10**6)
+
+
+def _packed(content: bytes, name: str, blocks: Iterator[bytes]) -> bytes:
+    """Return an archive with one more entry, which is compressed."""
+    buffer = io.BytesIO(content)
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(name, "w") as entry:
+        for block in blocks:
+            entry.write(block)
+    return buffer.getvalue()
+
+
+def _overlapping(content: bytes) -> bytes:
+    """Return a model file whose entries are all the largest one: each is read in full."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, value in entries.items():
+            if not name.startswith("parameter"):
+                archive.writestr(name, value)
+        archive.writestr("cost_big.npy", b"".join(_zeros_npy(4_000_000)))
+        for k in range(100):
+            again = copy.copy(archive.getinfo("cost_big.npy"))
+            again.filename = f"cost_a{k:02}.npy"
+            archive.filelist.append(again)
+            archive.NameToInfo[again.filename] = again
+    return buffer.getvalue()
+
+
+def parquet_bomb() -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({"x": np.zeros(10**6), "y": np.ones(10**6)})
+
+    def write(file: Any) -> None:
+        with parquet.ParquetWriter(file, table.schema) as writer:
+            for _ in range(PROMISED // 16 // 10**6):
+                writer.write_table(table)
+
+    return saved(write)
+
+
+def bombs() -> dict[str, bytes]:
+    """Return small files that would take much memory, by their names."""
+    files = originals()
+    sides = struct.pack(">3I", PROMISED // 8 // 10**4, 100, 100)
+    rows = sparse.coo_array(([1.0], ([0], [0])), shape=(PROMISED // 8, 10))
+    found = {
+        "zeros.npz": _packed(b"", "images.npy", _zeros_npy(PROMISED)),
+        "bytes.npz": _packed(b"", "images.npy", _zeros_npy(PROMISED // 8, "u1")),
+        "unknown.npz": _packed(saved(lambda file: np.savez(file, images=matrix())), "zeros.npy", _zeros_npy(PROMISED)),
+        "model-unknown.npz": _packed(files["model.npz"], "zeros.npy", _zeros_npy(PROMISED)),
+        "model-known.npz": _packed(files["model.npz"], "cost_zeros.npy", _zeros_npy(PROMISED)),
+        "model-overlapping.npz": _overlapping(files["model.npz"]),
+        "oracle-unknown.npz": _packed(files["oracle.npz"], "zeros.npy", _zeros_npy(PROMISED)),
+        "sparse-data.npz": _packed(files["sparse.npz"].replace(b"data.npy", b"dat4.npy"), "data.npy", _zeros_npy(PROMISED)),
+        "rows.npz": saved(lambda file: sparse.save_npz(file, rows)),
+        "idx3-ubyte.gz": gzip.compress(b"\0\0\x08\3" + sides + bytes(PROMISED // 8)),
+    }  # fmt: skip
+    with contextlib.suppress(ImportError):
+        found["zeros.parquet"] = parquet_bomb()
+    return found
+
+
+def explode() -> int:
+    """Read each bomb in a process of its own; print the memory it took, and return how many took too much."""
+    wrong = 0
+    print(f"{'bomb':24} {'bytes':>10} {'memory':>10}")
+    for name, content in bombs().items():
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, name).write_bytes(content)
+            words = [sys.executable, __file__, "--bomb", str(Path(folder, name))]
+            told = subprocess.run(words, capture_output=True, text=True, check=False, timeout=HANG).stdout
+        memory, _, state = told.partition(" ")
+        bad = not memory or state.startswith("wrong") or float(memory) > LARGEST_BOMB
+        wrong += bad
+        print(f"{name:24} {len(content):10} {float(memory or 'nan') / 1e6:7.0f} MB  {state.strip() if bad else ''}")
+    return wrong
 
 
 # Mutations
@@ -440,11 +538,15 @@ def main(n: int, first: int, seconds: float = 3600.0) -> int:
     for name in names:
         print(f"{name:24} {found[name, 'read']:8} {found[name, 'error']:8} {found[name, 'wrong']:8}")
     print(f"{sum(found.values())} mutated files, {wrong} wrong; most memory for one {largest / 1e6:.0f} MB")
-    return wrong
+    return wrong + explode()
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--child":
         child(int(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1] == "--bomb":
+        bomb = Path(sys.argv[2])
+        state, memory = judge(bomb.name, bomb.read_bytes(), bomb.parent)
+        print(int(memory), state)
     else:
         sys.exit(bool(main(int(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:4]))))

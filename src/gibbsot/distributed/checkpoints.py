@@ -170,7 +170,8 @@ def load_last(folder: Folder, load: Callable[[str], T]) -> T:
             damage = error
             if names:
                 warn(f"{path}: is damaged or not complete ({error}); trying the one before")
-    raise ValueError(f"path: {os.fspath(folder)} has no checkpoint that is complete") from damage
+    why = "" if damage is None else f" ({damage})"
+    raise ValueError(f"path: {os.fspath(folder)} has no checkpoint that is complete{why}") from damage
 
 
 def _join(folder: Folder, name: str) -> str:

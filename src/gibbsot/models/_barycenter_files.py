@@ -81,5 +81,6 @@ def _publish(model: WassersteinBarycenter, arrays: dict[str, Any]) -> None:
     """Set the attributes of a model to those in a checkpoint."""
     model.cost_ = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
     model.history_ = [Epoch(*row) for row in arrays["history"].tolist()]
-    for name, x in npz.with_prefix(arrays, "model_").items():
+    for name in _PUBLISHED:
+        x = arrays[f"model_{name}"]
         setattr(model, name, x if x.ndim else x.item())

@@ -74,7 +74,8 @@ def _load_checkpoint(kind: type[WassersteinNMF], folder: str, client: Any) -> Wa
     with npz.complete(folder):
         checksums = arrays["checksums"].tolist()
         model = _model(kind, arrays, load_shards(client, MixtureShard, folder, checksums))
-    assert model._run is not None
+        if model._run is None:
+            raise KeyError("the state of the fit")
     whole = folder.rpartition("/")[0]
     model._run.checkpoint, model._run.checksums, model._run.fit_id = folder, checksums, checkpoints.mark(whole)
     model.set_params(client=client, checkpoint=whole)
@@ -139,6 +140,8 @@ def _model(
     saved = npz.with_prefix(arrays, "run_")
     values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _SAVED}
     control = ModelState.from_arrays(_NEW | npz.with_prefix(arrays, "control_"))
+    if not 0 < control.step < np.inf:
+        raise ValueError(f"control_step: expected a positive number, got {control.step}")
     history = [Epoch(*row) for row in saved["history"].tolist()]
     # before there were units, chains had the cost as it is
     units = costs.in_units(cost) if "unit" in saved else Units(cost, 0.0, 1.0)
