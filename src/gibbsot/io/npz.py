@@ -238,7 +238,9 @@ def complete(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except KeyError as error:
         raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
-    except (TypeError, AttributeError, IndexError, ArithmeticError, AssertionError, MemoryError) as error:
+    except (TypeError, AttributeError, IndexError, ArithmeticError, AssertionError, MemoryError, ValueError) as error:
+        if str(error).startswith("path: "):
+            raise
         raise ValueError(f"path: {os.fspath(path)} is damaged ({words(error)})") from None
 
 

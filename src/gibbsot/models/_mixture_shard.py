@@ -171,6 +171,9 @@ class MixtureShard(Shard[Mixture]):
         """Return the shard whose state `arrays` returned."""
         old = {"weights": np.ones(len(arrays["rows"])), "mean_memberships": np.exp(arrays["log_memberships"])}
         shard = super().from_arrays(old | arrays)  # older files have neither
+        shapes = {getattr(shard, f"{name}_memberships").shape for name in ("log", "mean", "best")}
+        if len(shapes) != 1 or len(shard.log_memberships) != len(shard.rows) or len(shard.weights) != len(shard.rows):
+            raise ValueError(f"memberships: expected {len(shard.rows)} rows each, got shapes {sorted(shapes)}")
         descent = npz.with_prefix(arrays, "descent_")
         shard.descent = AcceleratedMirrorDescent.from_arrays(descent) if descent else None
         return shard

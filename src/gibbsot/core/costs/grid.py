@@ -181,6 +181,8 @@ class GridCost(Cost):
         n_axes = max(1, sum(name.startswith("axis") for name in arrays))  # a missing one is a KeyError
         cost = cls(matrices=[arrays[f"axis{a}"] for a in range(n_axes)])
         if "spacing" in arrays:
+            if np.size(arrays["spacing"]) != n_axes:
+                raise KeyError(f"axis{n_axes}")
             # a file may say anything: solvers take these for the distances of points, and never see the matrices then
             same = cls(cost.row_shape, arrays["power"].item(), np.ravel(arrays["spacing"]), dtype=cost.dtype)
             pairs = zip(cost.axes, same.axes, strict=True)
