@@ -41,6 +41,7 @@ OPTIONS: dict[str, Any] = {
     "n_components": 3, "cost": GridCost((SIDE, SIDE)), "max_epochs": 40, "tau": 3, "tol": 0.0, "random_state": 0,
     "update": "full", "batch_size": 4,
 }  # fmt: skip
+SILENCE = 10.0  # seconds without a word, at most, while the fit waits for workers
 STOPPED = 20.0  # seconds of SIGSTOP
 DEADLINE = 120.0  # seconds for a run with its faults on an idle machine, beside the time that processes are stopped
 MOST = 1000  # faults of a run; there is about one an epoch
@@ -60,6 +61,7 @@ class Row:
     recovered: int = 0
     errors: int = 0
     stalls: list[float] = field(default_factory=list)
+    silences: list[float] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
 
 
@@ -168,7 +170,7 @@ class Harness:
         """Run a scenario until it has had its faults."""
         row = self.rows[name] = Row()
         scenario: Callable[[Row, Path], None] = getattr(self, name)
-        wanted = self.kills if name in ("command_line", "worker") else self.runs
+        wanted = self.kills if name in ("command_line", "worker", "plain_cluster") else self.runs
         extra = self.stopped if name == "stopped_worker" else 0.0
         while row.faults < wanted and len(row.bad) < 3:
             with tempfile.TemporaryDirectory() as folder:
@@ -281,6 +283,50 @@ class Harness:
 
         checkpoint = folder / "run" if self.rng.random() < 0.5 else None
         self._disturbed(row, clock, kill, checkpoint)
+
+    def plain_cluster(self, row: Row, folder: Path) -> None:
+        """Kill some or all workers of a LocalCluster as Dask makes it: the results, or an error, and no silence."""
+        clock, often = Clock(0.02), {"checkpoint": folder / "run", "checkpoint_seconds": 1e-3}
+
+        def kill() -> None:
+            pids = self._pids(1, clock)
+            time.sleep(self.rng.uniform(0, 0.2))
+            if not pids or clock.ended.is_set():
+                return
+            for pid in self.rng.sample(pids, self.rng.choice((1, 1, 2, 3, 3)) if len(pids) == 3 else 1):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    row.faults += 1
+            clock.fault()
+            clock.wait_for_epoch(clock.faults[-1])
+
+        def disturb() -> None:
+            clock.wait_for_epoch(0.0)
+            while not clock.ended.is_set() and len(clock.faults) < min(self.most, 12):
+                kill()
+
+        options = {"n_workers": 3, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+        thread = threading.Thread(target=disturb, daemon=True)
+        with distributed.LocalCluster(**options, silence_logs=50) as cluster, distributed.Client(cluster) as self.client:
+            thread.start()
+            with Listening() as heard:
+                try:
+                    model = WassersteinNMF(**OPTIONS, client=self.client, callbacks=[clock], **often).fit(shards())
+                except bridge.NoWorkerError as error:
+                    assert "load it with a client of theirs and resume the fit" in str(error)
+                    row.errors += 1
+                    model = None
+                finally:
+                    clock.ended.set()
+                    thread.join(30)
+            row.stalls += clock.stalls()
+            row.silences.append(heard.longest_silence(clock))
+            if model is not None:
+                self.reference.check(model)
+        if model is None:
+            model = WassersteinNMF.load(folder / "run").set_params(callbacks=())
+            self.reference.check(model.resume(shards()))
+        assert row.silences[-1] <= SILENCE, f"silence of {row.silences[-1]:.1f} s"
 
     def _pids(self, count: int, clock: Clock) -> list[int]:
         """Return the processes of the workers when so many of them are there."""
@@ -428,6 +474,9 @@ class Harness:
             while len(list(folder.glob("run/epoch-*/model.npz"))) < 2:
                 assert process.poll() is None, "the client ended early"
                 time.sleep(0.01)
+            mine = folder / "run" / "epoch-1" / "thesis.txt"  # of somebody else, in the meantime
+            mine.parent.mkdir()
+            mine.write_text("mine")
             time.sleep(self.rng.uniform(0, 0.5))
             process.kill()
         killed = time.monotonic()
@@ -445,6 +494,7 @@ class Harness:
         clock = Clock()
         model = WassersteinNMF.load(folder / "run", client=self.client).set_params(callbacks=[clock])
         self.reference.check(model.resume(shards()))
+        assert mine.read_text() == "mine"
         row.stalls += [end - killed for end in clock.epochs[:1]]
 
     def damaged_checkpoint(self, row: Row, folder: Path) -> None:
@@ -477,6 +527,37 @@ class Harness:
             np.testing.assert_array_equal(np.load(out / name), expected)
 
 
+class Listening(logging.Handler):
+    """Notes when gibbsot logs or warns of something."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.times, self.logger = [time.monotonic()], logging.getLogger("gibbsot")
+
+    def __enter__(self) -> Listening:
+        self.before, self.stack = self.logger.level, contextlib.ExitStack()
+        self.logger.addHandler(self)
+        self.logger.setLevel(logging.INFO)
+        self.stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *_, **__: self.times.append(time.monotonic())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+        self.logger.removeHandler(self)
+        self.logger.setLevel(self.before)
+        self.times.append(time.monotonic())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.times.append(time.monotonic())
+
+    def longest_silence(self, clock: Clock) -> float:
+        """Return the longest time in which no epoch ended and nothing was said."""
+        events = sorted([*self.times, *clock.epochs])
+        return max(np.diff(events).tolist())
+
+
 def modified(path: Path) -> int:
     """Return when a file was written, 0 if it is not there."""
     try:
@@ -495,6 +576,7 @@ SCENARIOS = {
     "command_line": "kill -9 of the command line",
     "worker": "kill -9 of a worker",
     "two_workers": "kill -9 of two of three workers",
+    "plain_cluster": "kill -9 with Dask's own timeouts",
     "scheduler": "kill -9 of the scheduler",
     "client_killed": "kill -9 of the client",
     "damaged_checkpoint": "... and a damaged last checkpoint",
@@ -510,12 +592,12 @@ def line(name: str, row: Row) -> str:
     middle = f"{np.median(row.stalls):.1f} s" if row.stalls else ""
     return (
         f"{SCENARIOS[name]:36} {row.runs:5} {row.faults:7} {row.recovered:10} {row.errors:7} {len(row.bad):5}"
-        f" {middle:>13} {stall:>13}"
+        f" {middle:>13} {stall:>13}" + (f" {max(row.silences):8.1f} s" if row.silences else "")
     )
 
 
 HEAD = (
-    f"{'':36} {'runs':>5} {'faults':>7} {'identical':>10} {'errors':>7} {'bad':>5} {'median stall':>13} {'longest':>13}"
+    f"{'':36} {'runs':>5} {'faults':>7} {'identical':>10} {'errors':>7} {'bad':>5} {'median stall':>13} {'longest':>13} {'silence':>10}"
 )
 
 

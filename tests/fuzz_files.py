@@ -1,4 +1,4 @@
-"""Mutated files for every reader: each is read, or is an error that names it, in little memory.
+"""Mutated files and bombs for every reader: each is read, or is an error that names it, in little memory.
 
     python tests/fuzz_files.py 10000 0 [seconds]
 
@@ -8,6 +8,7 @@ A child process reads the files; a crash or a hang is reported with its seed, an
 from __future__ import annotations
 
 import contextlib
+import copy
 import gzip
 import io
 import random
@@ -27,12 +28,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from gibbsot import GridCost, Oracle, WassersteinNMF
+from gibbsot import GridCost, Oracle, WassersteinBarycenter, WassersteinNMF
+from gibbsot.distributed.checkpoints import MARK
 from gibbsot.io import readers
 
 ERRORS = (ValueError, OSError, ImportError)  # what a reader may raise
 HANG = 60.0  # seconds for one file
 LARGEST = 200e6  # bytes of memory beside ten times the file
+LARGEST_BOMB = 100e6  # bytes of memory for a file of at most two megabytes that promises 400
 STEPS = ("flip", "set", "cut", "insert", "repeat", "number", "swap")
 
 
@@ -86,6 +89,19 @@ def model(folder: Path) -> bytes:
     return (folder / "model.npz").read_bytes()
 
 
+SHARDS: dict[str, dict[str, bytes]] = {}  # files of a checkpoint beside model.npz, by the name of the mutated file
+
+
+def checkpoint(kind: Any, name: str, folder: Path, **options: Any) -> bytes:
+    """Return model.npz of a checkpoint; keep the other files for `use`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kind(cost="line", max_epochs=2, random_state=0, checkpoint=folder / name, **options).fit(matrix())
+    last = max((folder / name).glob("epoch-*"))
+    SHARDS[name] = {path.name: path.read_bytes() for path in last.iterdir() if path.name != "model.npz"}
+    return (last / "model.npz").read_bytes()
+
+
 def oracle(folder: Path) -> bytes:
     Oracle(GridCost(12), matrix(), tau=2).save(folder / "oracle.npz")
     return (folder / "oracle.npz").read_bytes()
@@ -102,6 +118,10 @@ def originals() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = {"oracle.npz": oracle(folder), "model.npz": model(folder)}
+        found["nmf-checkpoint.npz"] = checkpoint(WassersteinNMF, "nmf-checkpoint.npz", folder, n_components=2, tau=1)
+        found["mean-checkpoint.npz"] = checkpoint(
+            WassersteinBarycenter, "mean-checkpoint.npz", folder, tau=1, max_memory=1.0
+        )
     found |= {
         "array.npy": saved(lambda file: np.save(file, X)),
         "arrays.npz": saved(lambda file: np.savez_compressed(file, images=X.reshape(6, 4, 3), labels=np.arange(6))),
@@ -126,12 +146,108 @@ def originals() -> dict[str, bytes]:
     return found
 
 
+# Bombs: small files that promise, and partly keep, some hundred megabytes
+
+PROMISED = 400_000_000  # bytes
+
+
+def _zeros_npy(size: int, dtype: str = "f8") -> Iterator[bytes]:
+    """Yield a .npy file of zeros block by block."""
+    itemsize = np.dtype(dtype).itemsize
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (size // itemsize // 100, 100)}
+    )
+    yield header.getvalue()
+    for _ in range(size // 10**6):
+        yield bytes(10**6)
+
+
+def _packed(content: bytes, name: str, blocks: Iterator[bytes]) -> bytes:
+    """Return an archive with one more entry, which is compressed."""
+    buffer = io.BytesIO(content)
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive, archive.open(name, "w") as entry:
+        for block in blocks:
+            entry.write(block)
+    return buffer.getvalue()
+
+
+def _overlapping(content: bytes) -> bytes:
+    """Return a model file whose entries are all the largest one: each is read in full."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, value in entries.items():
+            if not name.startswith("parameter"):
+                archive.writestr(name, value)
+        archive.writestr("cost_big.npy", b"".join(_zeros_npy(4_000_000)))
+        for k in range(100):
+            again = copy.copy(archive.getinfo("cost_big.npy"))
+            again.filename = f"cost_a{k:02}.npy"
+            archive.filelist.append(again)
+            archive.NameToInfo[again.filename] = again
+    return buffer.getvalue()
+
+
+def parquet_bomb() -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({"x": np.zeros(10**6), "y": np.ones(10**6)})
+
+    def write(file: Any) -> None:
+        with parquet.ParquetWriter(file, table.schema) as writer:
+            for _ in range(PROMISED // 16 // 10**6):
+                writer.write_table(table)
+
+    return saved(write)
+
+
+def bombs() -> dict[str, bytes]:
+    """Return small files that would take much memory, by their names."""
+    files = originals()
+    sides = struct.pack(">3I", PROMISED // 8 // 10**4, 100, 100)
+    rows = sparse.coo_array(([1.0], ([0], [0])), shape=(PROMISED // 8, 10))
+    found = {
+        "zeros.npz": _packed(b"", "images.npy", _zeros_npy(PROMISED)),
+        "bytes.npz": _packed(b"", "images.npy", _zeros_npy(PROMISED // 8, "u1")),
+        "unknown.npz": _packed(saved(lambda file: np.savez(file, images=matrix())), "zeros.npy", _zeros_npy(PROMISED)),
+        "model-unknown.npz": _packed(files["model.npz"], "zeros.npy", _zeros_npy(PROMISED)),
+        "model-known.npz": _packed(files["model.npz"], "cost_zeros.npy", _zeros_npy(PROMISED)),
+        "model-overlapping.npz": _overlapping(files["model.npz"]),
+        "oracle-unknown.npz": _packed(files["oracle.npz"], "zeros.npy", _zeros_npy(PROMISED)),
+        "sparse-data.npz": _packed(files["sparse.npz"].replace(b"data.npy", b"dat4.npy"), "data.npy", _zeros_npy(PROMISED)),
+        "rows.npz": saved(lambda file: sparse.save_npz(file, rows)),
+        "idx3-ubyte.gz": gzip.compress(b"\0\0\x08\3" + sides + bytes(PROMISED // 8)),
+    }  # fmt: skip
+    with contextlib.suppress(ImportError):
+        found["zeros.parquet"] = parquet_bomb()
+    return found
+
+
+def explode() -> int:
+    """Read each bomb in a process of its own; print the memory it took, and return how many took too much."""
+    wrong = 0
+    print(f"{'bomb':24} {'bytes':>10} {'memory':>10}")
+    for name, content in bombs().items():
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, name).write_bytes(content)
+            words = [sys.executable, __file__, "--bomb", str(Path(folder, name))]
+            told = subprocess.run(words, capture_output=True, text=True, check=False, timeout=HANG).stdout
+        memory, _, state = told.partition(" ")
+        bad = not memory or state.startswith("wrong") or float(memory) > LARGEST_BOMB
+        wrong += bad
+        print(f"{name:24} {len(content):10} {float(memory or 'nan') / 1e6:7.0f} MB  {state.strip() if bad else ''}")
+    return wrong
+
+
 # Mutations
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
     """Return a file with a few changes, some of them inside what is compressed or has a checksum."""
-    wrapped = [_inside_zip, _inside_gzip, _inside_png]
+    wrapped = [_crafted, _inside_zip, _inside_gzip, _inside_png]
     for wrap in wrapped:
         if rng.random() < 0.5 and (found := wrap(content, rng)) is not None:
             return found
@@ -166,6 +282,47 @@ def _changed(content: bytes, rng: random.Random) -> bytes:
         digit = str(rng.randrange(10)).encode()
         return text.replace(digit, rng.choice((b"9999999999", b"-1", b"0", b"1e308", b"nan")), 1)
     return bytes(data)
+
+
+def _crafted(content: bytes, rng: random.Random) -> bytes | None:
+    """Change arrays of an archive, each of which is valid: what someone would do who knows the format."""
+    if content[:2] != b"PK":
+        return None
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    for name in rng.choices(sorted(arrays.keys() - {"format"}), k=rng.choice((1, 1, 2, 3))):
+        with contextlib.suppress(ValueError, OverflowError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of NumPy about casts
+            arrays[name] = _crafted_array(arrays[name], rng, list(arrays.values()))
+    if rng.random() < 0.1:
+        del arrays[rng.choice(sorted(arrays))]
+    return saved(lambda file: np.savez(file, **arrays))
+
+
+def _crafted_array(x: np.ndarray, rng: random.Random, others: list[np.ndarray]) -> np.ndarray:
+    """Return an array like another one, of another shape, type or value."""
+    kind = rng.randrange(8)
+    if kind == 0:
+        return rng.choice(others)
+    if kind == 1:
+        return x.reshape(rng.choice(((-1,), (1, -1), (-1, 1), (1, 1, -1))))
+    if kind == 2:
+        return x.ravel()[: rng.choice((0, 1, max(0, x.size - 1)))]
+    if kind == 3:
+        return np.array(rng.choice(("", "x", "nan", "line", "paper", 1j, True, b"x", np.float16(1), np.datetime64(1, "s"))))
+    if kind == 4 and x.dtype.kind in "fiub":
+        return x.astype(rng.choice(("f2", "f4", "f8", "i1", "i8", "u8", "?", "c16", "U5", "S3", ">f8")))
+    if kind == 5:
+        return np.concatenate([x.ravel()] * rng.choice((2, 10)))
+    found = np.array(x)
+    if found.dtype.kind in "fiu" and found.size:
+        values = (0, -1, 1, 2**31, 2**62, 2**63 - 1, -(2**63), 1e308, -1e308, 1e-320, np.nan, np.inf, -np.inf)
+        if found.dtype.kind in "iu":
+            info = np.iinfo(found.dtype)
+            values = (0, 1, 7, 10**6, int(info.max), int(info.min), int(info.max) // 2)
+        with np.errstate(all="ignore"):
+            found.flat[rng.randrange(found.size) if kind == 6 else slice(None)] = rng.choice(values)
+    return found
 
 
 def _inside_zip(content: bytes, rng: random.Random) -> bytes | None:
@@ -218,8 +375,22 @@ def use(path: Path) -> None:
     """Read a file in all the ways that its name allows, and compute a little with what is read."""
     if path.name.startswith("model"):
         found = WassersteinNMF.load(path)
-        if found.components_.size < 1e4 and found.tau < 100:
+        if found.components_.size < 1e4 and (found.tau or 0) < 100:
             found.transform(np.ones((1, found.n_features_in_)))
+            with contextlib.suppress(ValueError):  # the file is not of a fit of these data
+                found.set_params(max_epochs=3, n_jobs=1).resume(matrix())
+        return
+    if path.name in SHARDS:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name, "epoch-00000002")
+            folder.mkdir()
+            for part, content in SHARDS[path.name].items():
+                (folder / part).write_bytes(content)
+            Path(name, MARK).write_bytes(SHARDS[path.name][MARK])
+            (folder / "model.npz").write_bytes(path.read_bytes())
+            loaded = (WassersteinNMF if path.name.startswith("nmf") else WassersteinBarycenter).load(name)
+            if loaded.cost_.shape[0] < 1e3 and (loaded.tau or 0) < 100:
+                loaded.set_params(max_epochs=3, n_jobs=1, max_seconds=1.0).resume(matrix())
         return
     if path.name.startswith("oracle"):
         loaded = Oracle.load(path)
@@ -367,11 +538,15 @@ def main(n: int, first: int, seconds: float = 3600.0) -> int:
     for name in names:
         print(f"{name:24} {found[name, 'read']:8} {found[name, 'error']:8} {found[name, 'wrong']:8}")
     print(f"{sum(found.values())} mutated files, {wrong} wrong; most memory for one {largest / 1e6:.0f} MB")
-    return wrong
+    return wrong + explode()
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--child":
         child(int(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1] == "--bomb":
+        bomb = Path(sys.argv[2])
+        state, memory = judge(bomb.name, bomb.read_bytes(), bomb.parent)
+        print(int(memory), state)
     else:
         sys.exit(bool(main(int(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:4]))))

@@ -15,7 +15,6 @@ be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,6 +74,7 @@ def emd(
     """
     solved = _solved(a, b, M, numItermax, center_dual, numThreads, check_marginals, potentials_init)
     if solved is None:
+        _check(a, b, M, check_marginals, potentials_init)
         return pot_emd(a, b, M, numItermax, log, center_dual, numThreads, check_marginals, potentials_init)
     G = solved.pop("G")
     return (G, solved) if log else G
@@ -121,17 +121,51 @@ def emd2(
         return [emd2(a, column, M, processes, numItermax, *options) for column in measures.T]
     solved = _solved(a, b, M, numItermax, center_dual, numThreads, check_marginals, potentials_init)
     if solved is None:
+        _check(a, b, M, check_marginals, potentials_init)
         return pot_emd2(a, b, M, processes, numItermax, *options)
     if not return_matrix:
         del solved["G"]
     return [solved["cost"], solved] if log or return_matrix else solved["cost"]
 
 
-@dataclass(eq=False)
-class Result:
-    """The result of `solve` and `solve_sample`, with the attributes of POT's ``OTResult`` that an exact solve has.
+try:  # POT is heavy to import, and may be missing; `import gibbsot` does not import this module
+    from ot.utils import OTResult as _Base
+except ImportError:
 
-    Attributes
+    class _Base:  # type: ignore[no-redef]
+        """What POT's ``OTResult`` keeps, without POT."""
+
+        citation = "POT: Python Optimal Transport, Journal of Machine Learning Research, 22(78):1-8, 2021"
+
+        def __init__(self, **options: Any) -> None:
+            names = ("potentials", "value", "value_linear", "value_quad", "sparse_plan", "lazy_plan", "log", "status")
+            for name in names:
+                setattr(self, f"_{name}", options.get(name))
+
+        value = property(lambda self: self._value)
+        value_linear = property(lambda self: self._value_linear)
+        value_quad = property(lambda self: self._value_quad)
+        potentials = property(lambda self: self._potentials)
+        potential_a = property(lambda self: self._potentials[0])
+        potential_b = property(lambda self: self._potentials[1])
+        sparse_plan = property(lambda self: self._sparse_plan)
+        lazy_plan = property(lambda self: self._lazy_plan)
+        log = property(lambda self: self._log)
+        status = property(lambda self: self._status)
+
+        @property
+        def a_to_b(self) -> Any:
+            raise NotImplementedError
+
+        @property
+        def b_to_a(self) -> Any:
+            raise NotImplementedError
+
+
+class Result(_Base):  # type: ignore[misc]
+    """The result of `solve` and `solve_sample`: an ``OTResult`` of POT, where POT is installed.
+
+    Parameters
     ----------
     value : float
         The optimal value, penalties included.
@@ -143,6 +177,15 @@ class Result:
         Optimal potentials; for unbalanced problems ``<a, f> + <b, g>`` is the value where ``unbalanced_type="TV"``.
     status : str
         "Converged".
+    log : dict
+        What the solver says, as POT's.
+
+    Attributes
+    ----------
+    value, value_linear, sparse_plan, potentials, status, log
+        The parameters.
+    value_quad, lazy_plan : None
+        Of other problems than these.
     plan : array of shape (m1, m2)
         The plan as a dense array.
     potential_a, potential_b : arrays
@@ -151,26 +194,25 @@ class Result:
         The marginals of the plan.
     """
 
-    value: float
-    value_linear: float
-    sparse_plan: Any
-    potentials: tuple[NDArray[Any], NDArray[Any]]
-    status: str = "Converged"
+    def __init__(
+        self,
+        value: Any,
+        value_linear: Any,
+        sparse_plan: Any,
+        potentials: tuple[NDArray[Any], NDArray[Any]],
+        status: str = "Converged",
+        log: dict[str, Any] | None = None,
+    ) -> None:
+        options = {"potentials": potentials, "value": value, "value_linear": value_linear, "status": status, "log": log}
+        super().__init__(sparse_plan=sparse_plan, **options)
+
+    def __repr__(self) -> str:
+        return f"Result(value={self.value!r}, value_linear={self.value_linear!r}, status={self.status!r})"
 
     @property
     def plan(self) -> NDArray[Any]:
         """The plan as a dense array."""
         return self.sparse_plan.toarray()
-
-    @property
-    def potential_a(self) -> NDArray[Any]:
-        """The potential of the first measure."""
-        return self.potentials[0]
-
-    @property
-    def potential_b(self) -> NDArray[Any]:
-        """The potential of the second measure."""
-        return self.potentials[1]
 
     @property
     def marginals(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -242,6 +284,8 @@ def solve(
     found = None if weights is None else _unbalanced(DenseCost, (M,), weights, unbalanced, unbalanced_type, M.dtype)
     if found is not None:
         return found
+    if not reg and unbalanced is None:
+        _check(a, b, M, True, potentials_init)
     options = method, n_threads, max_iter, plan_init, potentials_init, tol, verbose, grad
     return _pot().solve(M, a, b, reg, c, reg_type, unbalanced, unbalanced_type, *options)
 
@@ -311,6 +355,8 @@ def solve_sample(
             found = _unbalanced(PointCost, arguments, weights, unbalanced, unbalanced_type, X_a.dtype)
     if found is not None:
         return found
+    if unbalanced is None:
+        _check(a, b, (X_a, X_b), True, potentials_init)
     options = {"method": method, "n_threads": n_threads, "max_iter": max_iter, "plan_init": plan_init, "rank": rank}
     options |= {"scaling": scaling, "potentials_init": potentials_init, "X_init": X_init, "tol": tol}
     options |= {"verbose": verbose, "grad": grad, "random_state": random_state, "debias": debias, "scaler": scaler}
@@ -335,7 +381,8 @@ def _balanced(M: Any, a: Any, b: Any, max_iter: int | None, threads: int, start:
     limit = 1_000_000 if max_iter is None else max_iter
     options = {"numItermax": limit, "numThreads": threads, "potentials_init": start}
     value, log = emd2(a, b, M, log=True, return_matrix=True, **options)
-    return Result(value, value, sparse.csr_array(log["G"]), (log["u"], log["v"]), log["warning"] or "Converged")
+    plan, potentials = sparse.csr_array(log.pop("G")), (log["u"], log["v"])
+    return Result(value, value, plan, potentials, log["warning"] or "Converged", log)
 
 
 def _unbalanced(
@@ -373,7 +420,8 @@ def _unbalanced(
     linear = float(plan.tocoo().data @ cost.at(i, j)) if unbalanced is not None else found.value
     value = found.value + penalties[0] * a.sum() + penalties[1] * b.sum()
     potentials = (f + penalties[0]).astype(dtype), (g + penalties[1]).astype(dtype)
-    return Result(float(value), linear, plan.astype(dtype), potentials)
+    log = {"cost": float(value), "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
+    return Result(float(value), linear, plan.astype(dtype), potentials, log=log)
 
 
 def pot_emd(*args: Any) -> Any:
@@ -404,6 +452,64 @@ def pot_emd2(*args: Any) -> Any:
     float or list
     """
     return _pot().emd2(*args)
+
+
+def _check(a: Any, b: Any, M: Any, check_marginals: bool, start: Any) -> None:
+    """Raise ValueError for what POT hands to its compiled code without a check of its own, which may crash.
+
+    Parameters
+    ----------
+    a, b : arrays of any backend of POT, lists or None
+        The weights; b may have several columns.
+    M : array, sparse matrix, or pair of arrays
+        The costs, or the points of either side.
+    check_marginals : bool
+        Whether POT compares the masses itself.
+    start : pair of arrays, or None
+        Potentials to start from.
+    """
+    pot = _pot()
+    points = isinstance(M, tuple)
+    try:
+        arrays = [x for x in (a, b, *(M if points else (M,))) if x is not None and np.ndim(x) > 0]
+        arrays = pot.utils.list_to_array(*arrays) if len(arrays) > 1 else arrays
+        backend = pot.backend.get_backend(*arrays)
+        costs = None
+        if not points and not backend.issparse(M):
+            costs = _real(backend.to_numpy(pot.utils.list_to_array(M)))
+        elif not points:
+            rows, columns, values, shape = backend.sparse_coo_data(M)
+        weights = [
+            None if x is None or len(x) == 0 else _real(backend.to_numpy(pot.utils.list_to_array(x))) for x in (a, b)
+        ]
+        sides = tuple(map(len, M)) if points else tuple(shape) if costs is None else costs.shape
+    except Exception:  # POT converts its arguments in the same way, and raises the same
+        return
+    if len(sides) != 2 or any(x is not None and len(x) != m for x, m in zip(weights, sides, strict=True)):
+        return  # POT says so
+    if 0 in sides:
+        raise ValueError(f"M: expected at least one row and one column, got shape {sides}")
+    masses = [np.ones(1) if x is None else np.atleast_1d(x.sum(axis=0)) for x in weights]
+    if check_marginals and not (np.abs(masses[0] - masses[1]) < 1.5e-6).all():
+        return  # POT says so
+    for name, x, mass in zip("ab", weights, masses, strict=True):
+        if x is not None and not (np.isfinite(x).all() and (mass > 0).all()):
+            raise ValueError(f"{name}: expected finite weights with a positive sum, got a sum of {mass.ravel()[0]:g}")
+    if costs is not None and np.isnan(costs).any():
+        raise ValueError("M: expected costs without NaN")
+    if costs is None and not points:
+        inside = len(rows) and min(rows.min(), columns.min()) >= 0 and rows.max() < sides[0]
+        if not (inside and columns.max() < sides[1] and not np.isnan(values).any()):
+            raise ValueError(f"M: expected a sparse matrix with entries, none of them NaN or outside its shape {sides}")
+    if start is not None and not points:
+        shapes = tuple(np.shape(x) for x in start)
+        if len(shapes) == 2 and all(len(x) == 1 for x in shapes) and shapes != ((sides[0],), (sides[1],)):
+            raise ValueError(f"potentials_init: expected lengths {sides}, got {tuple(x[0] for x in shapes)}")
+
+
+def _real(x: Any) -> Array:
+    """Return numbers as POT's compiled code gets them: of complex ones the real part."""
+    return np.asarray(x.real if np.iscomplexobj(x) else x, np.float64)
 
 
 def _pot() -> Any:
@@ -445,9 +551,9 @@ def _solved(
     U = None
     if start is not None:
         U, V = (np.asarray(x, np.float64) for x in start)
-        if U.shape + V.shape != (m1, m2) or not np.isfinite(U).all():
+        if U.shape + V.shape != (m1, m2):
             return None
-        U = U[rows]
+        U = U[rows] if np.isfinite(U).all() else None  # it would only save time
     p, q = a[rows] / mass, b[columns] / b.sum()
     everywhere = (len(p), len(q)) == (m1, m2)
     crossing = _crossing(p, q, M if everywhere else M[np.ix_(rows, columns)], U)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -15,6 +16,7 @@ import pytest
 from cli_runs import Image, check_picture, fails, succeeds
 from gibbsot import GridCost, PointCost, solve
 from gibbsot.cli import main
+from gibbsot.io import formats
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 2)), RNG.normal(size=(40, 2)) + 2
@@ -241,6 +243,36 @@ def test_arrays_that_are_no_measures(capfd, name, values, message):
     line = fails(capfd, "ot", f"{name}.npy", "b.npy")
     assert line.startswith(f"error: {name}.npy: ")
     assert message in line
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has neither pipes nor devices in folders")
+def test_pipes_and_devices_are_refused(capfd):
+    """They may have no end, and nobody may ever write to them."""
+    write("b.csv", lines(Y))
+    os.mkfifo("pipe.csv")
+    for words in (("ot", "pipe.csv", "pipe.csv"), ("ot", "b.csv", "pipe.csv", "--points")):
+        assert "pipe.csv: is a pipe; expected a file, or - for a table from standard input" in fails(capfd, *words)
+    assert "/dev/zero: is a device; expected a file" in fails(capfd, "ot", "/dev/zero", "b.csv")
+    line = fails(capfd, "nmf", "pipe.csv", "--components", 2, "--out", "out")
+    assert "pipe.csv: is a pipe" in line
+
+
+def test_a_table_from_standard_input(capfd, monkeypatch):
+    write("b.csv", lines(Y))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines(X, header="x,y").encode())))
+    assert succeeds(capfd, "ot", "-", "b.csv", "--points")["value"] == pytest.approx(PLANE)
+    assert "standard input is one table" in fails(capfd, "ot", "-", "-")
+    monkeypatch.setattr(formats, "_LONGEST_INPUT", 10)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines(X).encode())))
+    assert "-: standard input is longer" in fails(capfd, "ot", "-", "b.csv", "--points")
+
+
+def test_errors_without_words(capfd, monkeypatch):
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("gibbsot.io.readers.measure", fail)
+    assert fails(capfd, "ot", "a.csv", "b.csv") == "error: not enough memory\n"
 
 
 def test_long_lines_need_no_matrix(capfd):

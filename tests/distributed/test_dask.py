@@ -5,6 +5,7 @@ Kills between commands, of the scheduler and of two workers, and workers that jo
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import os
@@ -245,6 +246,79 @@ def test_a_long_wait_is_logged(client, monkeypatch, caplog):
     assert "waiting for answers since 0 s" in caplog.text
 
 
+def test_no_silence_while_all_workers_are_gone(alone, tmp_path, monkeypatch, caplog):
+    """As after Dask's own timeout: a log line, a warning, and an error that says how to go on."""
+    monkeypatch.setattr(bridge, "_ALONE_SECONDS", (0.1, 0.5, 0.3))
+    monkeypatch.setattr(bridge, "_CLOSED_SECONDS", 1.5)
+    folder = tmp_path / "run"
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "0.01 s"}), cluster(2) as two:
+        nannies = list(two.workers.values())
+
+        def kill_all(model):
+            if model.n_iter_ == 3:
+                for nanny in nannies:
+                    nanny.auto_restart = False
+                    os.kill(nanny.pid, signal.SIGKILL)
+
+        with distributed.Client(two) as client:
+            often = {"checkpoint": folder, "checkpoint_seconds": 1e-3, "callbacks": [kill_all]}
+            begun = time.monotonic()
+            hint = r"no worker was running for 2 s, .*with a checkpoint, .*load it .*resume the fit"
+            with (
+                pytest.warns(RuntimeWarning, match="no worker is running since .* waits for one, for 2 s at most"),
+                pytest.raises(ConnectionError, match=hint),
+            ):
+                WassersteinNMF(**OPTIONS, client=client, **often).fit(shards())
+            assert time.monotonic() - begun < 60
+    assert "no worker is running since 0 s" in caplog.text
+    model = WassersteinNMF.load(folder).set_params(callbacks=())
+    same_nmf(model.resume(shards()), alone)
+
+
+def test_a_cluster_that_may_start_workers_is_given_more_time(client):
+    found = bridge.DaskShards(client, MixtureShard, shards())
+    try:
+        assert not found._starts_no_workers()
+    finally:
+        found.close()
+
+
+def listening(process) -> set[str]:
+    """Return the addresses on which a process and its children listen."""
+    psutil = pytest.importorskip("psutil")
+    found = set()
+    for one in (process, *process.children(recursive=True)):
+        connections = getattr(one, "net_connections", getattr(one, "connections", None))
+        with contextlib.suppress(psutil.Error):
+            found |= {c.laddr.ip for c in connections(kind="inet") if c.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)}
+    return found
+
+
+def test_the_command_line_listens_on_the_loopback_only(tmp_path):
+    """Who can connect to Dask can run code: no socket of the process or its workers is open to other machines."""
+    psutil = pytest.importorskip("psutil")
+    pytest.importorskip("typer")
+    np.save(tmp_path / "X.npy", X)
+    words = ["nmf", tmp_path / "X.npy", "--components", 3, "--workers", 2, "--epochs", 10**6, "--out", tmp_path / "out"]
+    code = "import sys; from gibbsot.cli import main; sys.exit(main(sys.argv[1:]))"
+    run = [sys.executable, "-c", code, *map(str, words), "--checkpoint", "0"]
+    with subprocess.Popen(run, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not list(tmp_path.glob("out/checkpoints/epoch-*/model.npz")):  # all is running
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            found = listening(psutil.Process(process.pid))
+        finally:
+            children = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            for child in children:
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
+    assert found == {"127.0.0.1"}
+
+
 def test_placement_counts_rows(client):
     """One large shard is alone on its worker, although there are as many small ones as on the others together."""
     found = bridge.DaskShards(client, MixtureShard, np.split(X, [20, 22, 24, 26, 28]))
@@ -293,7 +367,7 @@ def test_a_checkpoint_that_fails_on_a_cluster_is_a_warning(client, alone, tmp_pa
         model = WassersteinNMF(**OPTIONS, client=client, **often).fit(shards())
     assert len([one for one in told if "could not be written" in str(one.message)]) == 1
     same_nmf(model, alone)
-    assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000013", "epoch-00000014"]
+    assert sorted(path.name for path in folder.glob("epoch-*")) == ["epoch-00000013", "epoch-00000014"]
 
 
 def test_resume_reads_the_data_once(tmp_path, monkeypatch):
@@ -468,14 +542,14 @@ def test_the_client_is_killed(client, alone, tmp_path, damage, url):
     assert 1 <= model.n_iter_ <= int(last.name[6:])
     assert (model.n_iter_ < int(last.name[6:])) == (damage != "none")
     same_nmf(model.resume(shards()), alone)
-    assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000013", "epoch-00000014"]
+    assert sorted(path.name for path in folder.glob("epoch-*")) == ["epoch-00000013", "epoch-00000014"]
     same_nmf(WassersteinNMF.load(where), alone)
 
 
 def test_checkpoints_in_one_process(tmp_path):
     folder = tmp_path / "run"
     model = WassersteinNMF(**OPTIONS | {"max_epochs": 6}, checkpoint=folder, checkpoint_seconds=1e-6).fit(shards())
-    assert sorted(path.name for path in folder.iterdir()) == ["epoch-00000005", "epoch-00000006"]
+    assert sorted(path.name for path in folder.glob("epoch-*")) == ["epoch-00000005", "epoch-00000006"]
     with pytest.raises(ValueError, match="has checkpoints of another fit"):
         WassersteinNMF(**OPTIONS, checkpoint=folder).fit(shards())
     loaded = WassersteinNMF.load(folder)
@@ -642,7 +716,7 @@ def test_the_command_line(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words[words.index(str(out))] = "out"
     assert main([*words, "--epochs", "6", "--workers", "1", "--resume"]) == 0
-    assert sorted(path.name for path in out.glob("checkpoints/*")) == ["epoch-00000004", "epoch-00000006"]
+    assert sorted(path.name for path in out.glob("checkpoints/epoch-*")) == ["epoch-00000004", "epoch-00000006"]
     np.testing.assert_array_equal(
         np.load(out / "memberships.npy"), whole.set_params(max_epochs=6).resume(X).memberships_
     )

@@ -93,6 +93,77 @@ def test_a_group_that_fails_changes_nothing_and_names_the_target(folder, monkeyp
     assert contents(folder) == {"a": "old", "b": "old"}
 
 
+unix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither modes nor pipes")
+
+
+def write_all(paths: list[Path]) -> None:
+    """Write "new" in each of the ways."""
+    with atomic.replace_file(paths[0]) as file:
+        file.write(b"new")
+    with atomic.FileGroup() as files:
+        with files.open(paths[1]) as file:
+            file.write(b"new")
+        with files.path(paths[2]) as temporary:
+            temporary.write_text("new")
+
+
+@unix
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o666])
+def test_the_mode_is_kept(tmp_path, mode):
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_text("old")
+        path.chmod(mode)
+    write_all(paths)
+    assert [(path.read_text(), stat.S_IMODE(path.stat().st_mode)) for path in paths] == [("new", mode)] * 3
+
+
+@unix
+def test_nobody_can_read_a_private_file_while_it_is_written(tmp_path):
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "a").chmod(0o600)
+    with atomic.replace_file(tmp_path / "a") as file:
+        file.write(b"new")
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {0o600}
+
+
+@unix
+def test_new_files_have_the_usual_mode(tmp_path):
+    paths = [tmp_path / name for name in "abc"]
+    write_all(paths)
+    (tmp_path / "d").touch()
+    assert {path.stat().st_mode for path in tmp_path.iterdir()} == {(tmp_path / "d").stat().st_mode}
+
+
+@unix
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_link_stays_a_link(tmp_path, dangling):
+    (tmp_path / "behind").mkdir()
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        target = tmp_path / "behind" / path.name
+        if not dangling:
+            target.write_text("old")
+            target.chmod(0o600)
+        path.symlink_to(Path("behind", path.name))
+    write_all(paths)
+    assert all(path.is_symlink() for path in paths)
+    assert contents(tmp_path / "behind") == dict.fromkeys("abc", "new")
+    if not dangling:
+        assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
+
+
+@unix
+def test_pipes_and_devices_are_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="is no regular file"), atomic.replace_file(tmp_path / "pipe"):
+        pass
+    with pytest.raises(OSError, match="is no regular file"), atomic.FileGroup() as files, files.open(tmp_path / "pipe"):
+        pass
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
 def test_targets_are_checked(folder):
     atomic.check_target(folder / "new")
     with pytest.raises(IsADirectoryError, match="is a folder; expected a file"):

@@ -245,7 +245,7 @@ def npy(shape: str) -> bytes:
             lambda path: npz.save(path, Schema("letters"), OLD),
             "holds 'gibbsot letters 1'; expected 'gibbsot numbers 1'",
         ),
-        (lambda path: path.mkdir(), "damaged or not a gibbsot file"),
+        (lambda path: path.mkdir(), "a folder; expected a file"),
     ],
     ids=[
         *("empty", "text", "noise", "pickle", "npy", "objects", "zip", "header", "overflow", "petabytes"),
@@ -257,6 +257,29 @@ def test_foreign_files_are_named(tmp_path, write, message):
     write(path)
     with pytest.raises(ValueError, match=rf"path: .*foreign\.npz (is )?{message}"):
         npz.load(path, NUMBERS)
+
+
+def test_what_the_schema_does_not_have_is_neither_written_nor_read(tmp_path):
+    schema = Schema("numbers", entries={"x": "f8/1", r"y\d": "iu/0"})
+    arrays = {"x": np.ones(2), "y1": np.int64(3)}
+    npz.save(tmp_path / "a.npz", schema, arrays)
+    assert npz.load(tmp_path / "a.npz", schema).keys() == {"x", "y1"}
+    with pytest.raises(ValueError, match="z: is no entry of the schema 'gibbsot numbers 1'"):
+        npz.save(tmp_path / "a.npz", schema, arrays | {"z": 1.0})
+    with pytest.raises(ValueError, match="x: expected numbers of kind 'f8' on 1 axes, got float32"):
+        npz.save(tmp_path / "a.npz", schema, {"x": np.ones(2, np.float32)})
+    np.savez(tmp_path / "b.npz", format="gibbsot numbers 1", **arrays, z=np.zeros(9))
+    assert npz.load(tmp_path / "b.npz", schema).keys() == {"x", "y1"}
+    np.savez(tmp_path / "b.npz", format="gibbsot numbers 1", x=np.ones((1, 2)))
+    with pytest.raises(ValueError, match=r"b\.npz is damaged .*x: expected .* on 1 axes, got float64 of shape \(1, 2\)"):
+        npz.load(tmp_path / "b.npz", schema)
+
+
+def test_compressed_entries_are_refused(tmp_path):
+    """Files of gibbsot have none: what unpacks to more than the file is no file of ours."""
+    np.savez_compressed(tmp_path / "a.npz", format="gibbsot numbers 1", x=np.zeros(1000))
+    with pytest.raises(ValueError, match=r"a\.npz is damaged .*is compressed; expected entries that are not"):
+        npz.load(tmp_path / "a.npz", NUMBERS)
 
 
 class Bomb:

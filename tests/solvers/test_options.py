@@ -67,3 +67,38 @@ def test_ids_of_problems_with_costs_of_their_own():
 def test_partial_results_show_the_sizes_of_the_measures():
     shown = repr(solve([3, 1], [0, 2], [[0, 5], [5, 0]], penalty=1))
     assert shown.startswith("<PartialResult value 4 (optimal), bounds 4 <= W <= 4, size 2 x 2 points")
+
+
+HALF = np.array([0.5, 0.5])
+SWAP = np.array([[0.0, 1.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("cost", "options", "message"),
+    [
+        ([[0, 1], [1]], {}, "cost: expected a rectangular array of numbers"),
+        (SWAP, {"penalty": 1e308}, r"penalty: expected at most 1.8e\+302 with costs of float64, got 1e\+308"),
+        (SWAP, {"penalty": 10**400}, "penalty: expected a number of at most 1.8e308, got an integer of 1329 bits"),
+        (SWAP, {"mass": 10**400}, "mass: expected a number of at most 1.8e308"),
+        (SWAP, {"max_memory": 10**400}, "max_memory: expected a number of at most 1.8e308"),
+        (SWAP, {"max_seconds": 10**400}, "max_seconds: expected a number of at most 1.8e308"),
+        (SWAP, {"gap": 10**400}, "gap: expected a number of at most 1.8e308"),
+        (SWAP, {"method": "gibbs", "tau": 2**70}, "tau: expected at most 1,000,000, got 1180591620717411303424"),
+        (SWAP, {"method": "gibbs", "n_sweeps": 2**40}, "n_sweeps: expected at most 67,108,864, got 1099511627776"),
+        (SWAP, {"method": "gibbs", "n_sweeps": 9, "schedule": 10**400}, "schedule: expected temperatures of at most"),
+    ],
+)
+@pytest.mark.parametrize("call", [solve, solve_batch])
+def test_extreme_arguments_are_named(call, cost, options, message):
+    with pytest.raises(ValueError, match=message):
+        call(HALF, HALF, cost, **options)
+
+
+def test_parts_whose_masses_differ_by_rounding():
+    apart = [[0, np.inf], [np.inf, 0]]
+    message = r"2 parts, .* differ by 5.6e-17, as rounding leaves them; expected equal masses in each part \(problem 0\)"
+    with pytest.raises(ValueError, match=message):
+        solve([0.1 + 0.2, 0.7], [0.3, 0.7], apart)
+    with pytest.raises(ValueError, match=r"cost: infinite costs forbid every plan .* \(problem 0\)"):
+        solve([0.4, 0.6], [0.3, 0.7], apart)
+    assert solve([0.3, 0.7], [0.3, 0.7], apart).value == 0

@@ -15,6 +15,7 @@ from rich.console import Console
 from .. import __version__, plots
 from ..core import native
 from ..core.costs import Cost
+from ..distributed import checkpoints
 from ..io import atomic, readers, strict_json
 from ..solvers import evaluation
 from . import _common
@@ -136,7 +137,7 @@ def nmf(
         try:
             model = _fit(options, X, cost, client, interrupt, verbose=not quiet)
         except KeyboardInterrupt:
-            if options.model_path.exists():
+            if options.saved:
                 console.print(printable(f"stopped; --resume resumes from the last checkpoint in {options.model_path}"))
             raise
         report = _report(model, shape, data)
@@ -185,6 +186,11 @@ class Options:
         """The model file, or the folder of the checkpoints of a cluster."""
         return self.out / ("checkpoints" if self.distributed else "model.npz")
 
+    @property
+    def saved(self) -> bool:
+        """Whether there is a model to resume: a run that was killed early leaves a folder without a checkpoint."""
+        return checkpoints.exist(self.model_path) if self.distributed else self.model_path.exists()
+
     def check(self) -> None:
         """Raise for options that are wrong whatever the data are."""
         _common.check_seed(self.seed)
@@ -195,7 +201,7 @@ class Options:
         if self.resume:
             return
         _common.check_outside(self.data, "--out", self.out)
-        if self.model_path.exists() or (self.out / "model.npz").exists():
+        if self.saved or (self.out / "model.npz").exists():
             hint = "use --resume to resume it, or remove it, or choose another --out"
             raise FileExistsError(f"{self.model_path}: exists already; {hint}")
 
@@ -252,8 +258,9 @@ def _fit(options: Options, X: Any, cost: Cost, client: Any, interrupt: Interrupt
     if not options.resume:
         model = WassersteinNMF(options.components or 0, cost=cost, random_state=options.seed, **parameters)
         return model.fit(_shards(X, client))
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file, so nothing to resume")
+    if not options.saved:
+        what = "there is no checkpoint" if options.distributed else "there is no such file"
+        raise FileNotFoundError(f"{path}: {what}, so nothing to resume")
     model = WassersteinNMF.load(path, client=client)
     _check_same(options, cost, model)
     return model.set_params(**parameters).resume(_shards(X, client, model))

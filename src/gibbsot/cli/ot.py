@@ -82,6 +82,8 @@ def ot(
         validation.positive(max_seconds, "--max-seconds")
     if weighted and not points:
         raise ValueError("--weighted: needs --points; the weight is the last column of the points")
+    if a == b == Path("-"):
+        raise ValueError("-: standard input is one table; expected a file for the other measure")
     _check_target(plan, ".npz", ".csv")
     _check_target(plan_picture, ".png")
     if plan_picture is not None:

@@ -428,6 +428,8 @@ def spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) ->
         spacing = 1 / max(sides)
     try:
         values = np.asarray(spacing, np.float64)
+    except OverflowError:
+        raise ValueError("spacing: expected numbers of at most 1.8e308") from None
     except (TypeError, ValueError):
         raise TypeError(f"spacing: expected numbers, got {spacing!r}") from None
     if values.ndim > 1 or (values.ndim == 1 and len(values) != len(sides)):
@@ -447,10 +449,12 @@ def integer(x: Any, name: str) -> int:
     return int(x)
 
 
-def count(x: Any, name: str) -> int:
-    """Return a positive integer."""
+def count(x: Any, name: str, most: int | None = None) -> int:
+    """Return a positive integer, of at most so much."""
     if integer(x, name) < 1:
-        raise ValueError(f"{name}: expected at least 1, got {x}")
+        raise ValueError(f"{name}: expected at least 1, got {shown(x)}")
+    if most is not None and x > most:
+        raise ValueError(f"{name}: expected at most {most:,}, got {shown(x)}")
     return int(x)
 
 
@@ -465,7 +469,16 @@ def number(x: Any, name: str) -> float:
     """Return a real number; a bool is refused."""
     if isinstance(x, bool) or not isinstance(x, int | float | np.number):
         raise TypeError(f"{name}: expected a number, got {x!r}")
-    return float(x)
+    try:
+        return float(x)
+    except OverflowError:
+        raise ValueError(f"{name}: expected a number of at most 1.8e308, got {shown(x)}") from None
+
+
+def shown(x: Any) -> str:
+    """Return a value for a message; of an integer with many digits only how large it is."""
+    bits = x.bit_length() if isinstance(x, int) else 0
+    return repr(x) if bits <= 128 else f"an integer of {bits} bits"
 
 
 def positive(x: Any, name: str) -> float:

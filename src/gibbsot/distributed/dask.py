@@ -39,6 +39,7 @@ except ImportError:
     raise ImportError("gibbsot.distributed.dask needs Dask: pip install 'gibbsot[dask]'") from None
 
 from ..core import validation
+from ..core.warn import warn
 from ..io import npz
 from . import worker
 from .command_log import CommandLog
@@ -48,11 +49,14 @@ from .worker import Call, Checkpoint, LostShardError
 
 _ARITY = 8  # answers that are added in one task, between workers
 _POLL_SECONDS = 1.0  # wait for an answer before checking that all workers are there
-_LOG_SECONDS = 60.0  # of waiting, after which it is logged
+_LOG_SECONDS = 60.0  # of waiting for answers, which may take as long to compute, after which it is logged
+_LOG_OTHERS_SECONDS = 10.0  # of waiting for anything else
+_ALONE_SECONDS = (1.0, 10.0, 5.0)  # without a worker: until it is logged, until it is a warning, between log lines
 _PAUSED_SECONDS = 60.0  # wait for a worker if all are paused
 _BACKOFF_SECONDS = 10.0  # longest pause before lost shards are restored
 _ATTEMPTS = 10  # to restore lost shards without any progress
-_WORKER_SECONDS = 300.0  # wait for the first worker
+_WORKER_SECONDS = 300.0  # wait for a worker if there is none
+_CLOSED_SECONDS = 30.0  # the same where the client's own cluster has given up its workers and starts no others
 _REBALANCE_SECONDS = 5.0  # between checks for new workers
 
 # Dask's own setting returns memory to the system at once, and each array of an epoch would request it again
@@ -62,10 +66,15 @@ _ENVIRONMENT = {
 }  # fmt: skip
 
 
+_ANSWERS = "answers"  # of workers
 _NO_SCHEDULER = (
     "the connection to the scheduler is lost; with a checkpoint, load it with a new client and resume the fit"
 )
 _logger = logging.getLogger("gibbsot")
+
+
+class NoWorkerError(ConnectionError, TimeoutError):
+    """No worker has been there for too long."""
 
 
 class DaskShards(Shards[S]):
@@ -194,7 +203,7 @@ class DaskShards(Shards[S]):
             if self.client.status != "running":
                 raise ConnectionError(_NO_SCHEDULER)
             check()
-            if time.monotonic() - logged > _LOG_SECONDS:
+            if time.monotonic() - logged > (_LOG_SECONDS if what == _ANSWERS else _LOG_OTHERS_SECONDS):
                 logged = time.monotonic()
                 _logger.warning("waiting for %s since %.0f s", what, logged - begun)
         return future.result()
@@ -212,24 +221,50 @@ class DaskShards(Shards[S]):
             except LostShardError as error:
                 _logger.warning("shards were lost (%s); restoring them", error)
                 reason = error
-        raise RuntimeError(f"shards were lost {_ATTEMPTS} times in a row; see the workers' logs") from reason
+        raise RuntimeError(
+            f"shards were lost {_ATTEMPTS} times in a row, see the workers' logs; with a checkpoint, load it and resume "
+            "the fit"
+        ) from reason
 
     def _workers(self) -> dict[str, int]:
         """Return the addresses and numbers of threads of workers that run; wait for one if there is none."""
         begun = time.monotonic()
+        first, alarm, every = _ALONE_SECONDS
+        said = first
         while True:
             known = self._ask_scheduler(worker.scheduler_workers)
             if running := {address: threads for address, (threads, status) in known.items() if status == "running"}:
+                if said > first:
+                    _logger.warning("a worker is there again, after %.0f s", time.monotonic() - begun)
                 return running
             waited, paused = time.monotonic() - begun, [a for a, (_, status) in known.items() if status == "paused"]
+            most = _CLOSED_SECONDS if self._starts_no_workers() else _WORKER_SECONDS
+            if waited > said:
+                text = f"no worker is running since {waited:.0f} s: the fit waits for one, for {most:.0f} s at most"
+                _logger.warning(text)
+                said = waited + every
+                if waited > alarm:
+                    warn(text, RuntimeWarning)
+                    alarm = float("inf")
+                said = min(said, alarm)
             if paused and waited > _PAUSED_SECONDS:
                 raise MemoryError(
                     f"all workers are paused because of their memory ({', '.join(sorted(paused))}); expected workers "
                     "with a larger memory_limit, or more of them"
                 )
-            if waited > _WORKER_SECONDS:
-                raise TimeoutError(f"no worker has joined within {_WORKER_SECONDS:.0f} s")
+            if waited > most:
+                why = ", and the client's cluster starts no others" if most == _CLOSED_SECONDS else ""
+                raise NoWorkerError(
+                    f"no worker was running for {most:.0f} s{why}; with a checkpoint, start workers, load it with a "
+                    "client of theirs and resume the fit"
+                )
             time.sleep(min(_POLL_SECONDS, 0.1))
+
+    def _starts_no_workers(self) -> bool:
+        """Tell whether the client has a cluster of its own that has closed its workers after they were lost."""
+        cluster = self.client.cluster
+        closed = getattr(cluster, "workers", None) == {} and getattr(cluster, "_adaptive", None) is None
+        return closed and bool(self._threads)
 
     def _restore(self) -> None:
         """Bring all shards to the present position, on workers that are there."""
@@ -353,7 +388,7 @@ class DaskShards(Shards[S]):
     def _results(self, tasks: list[Any]) -> list[Any]:
         """Return the results of tasks; raise LostShardError if a worker has left or is paused."""
         try:
-            return self._blocking("answers", lambda: self.client.gather(tasks), self._check_workers)
+            return self._blocking(_ANSWERS, lambda: self.client.gather(tasks), self._check_workers)
         except LostShardError:
             self.client.cancel(tasks, force=True)
             raise
@@ -411,7 +446,9 @@ def connected(scheduler: str | None, workers: int | None) -> Iterator[Any]:
             # a worker that is killed starts again, which takes long on a busy machine; Dask would give up after 15 s
             settings = {"nanny.pre-spawn-environ": _ENVIRONMENT, "deploy.lost-worker-timeout": f"{_WORKER_SECONDS} s"}
             stack.enter_context(dask.config.set({f"distributed.{key}": value for key, value in settings.items()}))
-            options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.ERROR}
+            # nothing listens on other interfaces than the loopback: who can connect can run code
+            here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
+            options = {"threads_per_worker": 1, "silence_logs": logging.ERROR, **here}
             with _ignoring_interrupts():
                 scheduler = stack.enter_context(distributed.LocalCluster(n_workers=workers, **options))
         try:

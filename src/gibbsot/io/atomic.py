@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,11 +47,11 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ...     Path(folder, "a.txt").read_text()
     'content'
     """
-    target = Path(path)
+    target = _behind(Path(path))
     temporary = _temporary(target)
     try:
         with _naming(target, temporary):
-            with _synced(temporary) as file:
+            with _synced(temporary, target) as file:
                 yield file
             os.replace(temporary, target)
             sync_folder(target.parent)
@@ -60,12 +61,44 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _synced(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file for writing; at the end it is on the disk."""
-    with open(path, "xb") as file:
+def _synced(path: Path, target: Path) -> Iterator[BinaryIO]:
+    """Open a new file, with the mode of its target, for writing; at the end it is on the disk."""
+    with open(path, "xb", opener=lambda name, flags: _new(name, flags, target)) as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
+
+
+def _new(path: str, flags: int, target: Path) -> int:
+    """Open a new file that nobody can read who cannot read the target; return its descriptor."""
+    try:
+        like = os.stat(target)
+    except FileNotFoundError:
+        return os.open(path, flags, 0o666)  # less the umask
+    file = os.open(path, flags, 0o600)
+    if hasattr(os, "fchmod"):  # not on Windows
+        mode = stat.S_IMODE(like.st_mode)
+        if os.fstat(file).st_gid != like.st_gid:
+            try:
+                os.fchown(file, -1, like.st_gid)
+            except OSError:  # another group must not get what the mode gives to the target's
+                mode &= ~0o070
+        os.fchmod(file, mode)
+    return file
+
+
+def _behind(path: Path) -> Path:
+    """Return the file that a path leads to, behind symbolic links; raise OSError if it is there and no regular file."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if target.exists() and not target.is_dir():
+        check_regular(target)
+    return target
+
+
+def check_regular(path: Path) -> None:
+    """Raise OSError if a path leads to something else than a regular file, such as a pipe or a device."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
@@ -130,16 +163,27 @@ class FileGroup:
     @contextmanager
     def path(self, target: Path) -> Iterator[Path]:
         """Yield the temporary path to write a target to; an OSError in the block names the target."""
-        check_target(target)
-        temporary = self._temporary[target] = _temporary(target)
+        target = self._claim(target)
+        temporary = self._temporary[target]
+        if target.exists():
+            os.close(_new(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL, target))
         with _naming(target, temporary):
             yield temporary
 
     @contextmanager
     def open(self, target: Path) -> Iterator[BinaryIO]:
         """Open a target for writing."""
-        with self.path(target) as temporary, _synced(temporary) as file:
+        target = self._claim(target)
+        temporary = self._temporary[target]
+        with _naming(target, temporary), _synced(temporary, target) as file:
             yield file
+
+    def _claim(self, target: Path) -> Path:
+        """Return the file behind a target, and note its temporary path."""
+        check_target(target)
+        target = _behind(target)
+        self._temporary[target] = _temporary(target)
+        return target
 
 
 @contextmanager
@@ -193,6 +237,11 @@ def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
 
 
+def is_temporary(name: str) -> bool:
+    """Return whether a file has a name that only temporary files of this module have."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
 def remove_temporaries(folder: Path) -> list[Path]:
     """Remove the temporary files of processes that were killed, in a folder that no other process writes to.
 
@@ -214,7 +263,7 @@ def remove_temporaries(folder: Path) -> list[Path]:
     ...     [path.name for path in remove_temporaries(Path(home))], os.listdir(home)
     (['.model.npz.0123abcd'], ['.mine'])
     """
-    found = [path for path in folder.rglob(".*") if _TEMPORARY.fullmatch(path.name) and path.is_file()]
+    found = [path for path in folder.rglob(".*") if is_temporary(path.name) and path.is_file()]
     for path in found:
         path.unlink(missing_ok=True)
     return found

@@ -7,6 +7,7 @@ import gzip
 import io
 import math
 import re
+import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,14 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import validation
-from .images import IMAGES, Source, check_file
-from .npz import READ_ERRORS, read_array, read_entry
+from . import limits
+from .images import IMAGES, STDIN, Source, check_file
+from .npz import READ_ERRORS, read_array, read_entry, unpacked_size, words
 
 Array = NDArray[np.float64]
 
 TABLES = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
-_DEFLATE = 1032  # the largest factor by which gzip shrinks a file
+_LONGEST_INPUT = 2**30  # bytes of standard input
+_BATCH = 2**16  # rows of a Parquet file that are decoded at a time
 _FORMATS = f"an image ({' '.join(IMAGES)}), .npy, .npz, .csv, .parquet or an idx file of MNIST"
 
 
@@ -49,6 +52,7 @@ def array(path: Source, key: str | None = None) -> Array:
     ----------
     path : path
         The file.
+        ``-`` is a table from standard input.
     key : str, optional
         The name of the array in an npz file; by default ``images``, or the only array.
 
@@ -103,13 +107,21 @@ def table(path: Source, key: str | None = None, columns: Sequence[str] | None = 
     where = Path(path)
     check_file(where)
     suffix = where.suffix.lower()
-    if suffix in TABLES or suffix in PARQUET:
-        found = (_text if suffix in TABLES else _parquet)(where, columns)
+    if where == STDIN or suffix in TABLES:
+        found = _text(where, columns)
+    elif suffix in PARQUET:
+        found = _parquet(where, columns)
     else:
         if columns is not None:
             raise ValueError(f"{where}: is no table; columns can be chosen in .csv and .parquet files")
         found = Table(_archive(where, key) if suffix == ".npz" else (_numpy if suffix == ".npy" else _idx)(where))
-    return Table(np.asarray(validation.real(found.values, str(where)), np.float64), found.columns)
+    if found.values.ndim == 0:
+        raise ValueError(f"{where}: has a single value; expected an array")
+    try:
+        values = np.asarray(validation.real(found.values, str(where)), np.float64)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return Table(values, found.columns)
 
 
 def _chosen(columns: Sequence[str] | None, names: tuple[str, ...], n: int, path: Path) -> list[int] | None:
@@ -136,7 +148,7 @@ def _numpy(path: Path) -> NDArray[Any]:
     except PermissionError:
         raise
     except READ_ERRORS as error:
-        raise ValueError(f"{path}: is damaged or not an array of numbers ({error})") from None
+        raise ValueError(f"{path}: is damaged or not an array of numbers ({words(error)})") from None
 
 
 def _archive(path: Path, key: str | None) -> NDArray[Any]:
@@ -146,11 +158,15 @@ def _archive(path: Path, key: str | None) -> NDArray[Any]:
             names = list(file.files)
             name = key if key is not None else "images" if "images" in names else names[0] if len(names) == 1 else None
             if name is not None and name in names:
-                return read_entry(file.zip, name if name in file.zip.namelist() else f"{name}.npy")
+                entry = name if name in file.zip.namelist() else f"{name}.npy"
+                limits.check(unpacked_size(file.zip, entry), file.zip.getinfo(entry).compress_size, path)
+                return read_entry(file.zip, entry)
     except PermissionError:
         raise
     except (*READ_ERRORS, AttributeError) as error:  # the last: a file of another format
-        raise ValueError(f"{path}: is damaged or not an npz file of numbers ({error})") from None
+        if str(error).startswith(f"{path}:"):
+            raise
+        raise ValueError(f"{path}: is damaged or not an npz file of numbers ({words(error)})") from None
     if key is None:
         raise ValueError(f"{path}: has the arrays {', '.join(names) or '(none)'}; choose one with the key (--key)")
     raise ValueError(f"{path}: has no array {key!r}, only {', '.join(names) or 'none at all'}")
@@ -192,7 +208,9 @@ def _text(path: Path, columns: Sequence[str] | None) -> Table:
 
 def _decoded(path: Path) -> str:
     """Return the text of a file in UTF-8, in UTF-16 with a byte order mark, or in Latin-1."""
-    content = path.read_bytes()
+    content = path.read_bytes() if path != STDIN else sys.stdin.buffer.read(_LONGEST_INPUT + 1)
+    if path == STDIN and len(content) > _LONGEST_INPUT:
+        raise ValueError(f"{path}: standard input is longer than {_LONGEST_INPUT / 1e6:.0f} MB; expected a file")
     encodings = ["utf-16"] if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ["utf-8-sig", "latin-1"]
     for encoding in encodings:
         try:
@@ -255,27 +273,62 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> Table:
     except ImportError:
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install 'gibbsot[parquet]'") from None
     try:
-        file = parquet.ParquetFile(path)
-        names = tuple(file.schema_arrow.names)
+        file = parquet.ParquetFile(path, memory_map=False, pre_buffer=False)
+        schema = file.schema_arrow
+        names = tuple(schema.names)
         which = _chosen(columns, names, len(names), path)
         names = names if which is None else tuple(names[k] for k in which)
-        found = file.read(list(names))
-        arrays = [np.asarray(found.column(name).to_numpy()) for name in names]
+        if len(set(schema.names)) < len(schema.names):
+            raise ValueError(f"{path}: has several columns of the same name; expected different names")
+        for name in names:
+            if not _is_numeric(schema.field(name).type):
+                raise _not_numeric(path, name)
+        _check_parquet(file.metadata, names, path)
+        values, row = np.empty((file.metadata.num_rows if names else 0, len(names))), 0
+        for batch in file.iter_batches(_BATCH, columns=list(names), use_threads=False) if names else ():
+            for k, name in enumerate(names):
+                column = batch.column(batch.schema.get_field_index(name)).to_numpy(zero_copy_only=False)
+                if column.dtype.kind not in "fiub":  # truth values, some of which are missing
+                    raise _not_numeric(path, name)
+                values[row : row + len(batch), k] = column
+            row += len(batch)
     except (ArrowException, OSError, ValueError) as error:
         if str(error).startswith(f"{path}:"):
             raise
-        raise ValueError(f"{path}: is damaged or not a Parquet file ({str(error).splitlines()[0]})") from None
-    for name, column in zip(names, arrays, strict=True):
-        if column.dtype.kind not in "fiub":
-            raise ValueError(f"{path}: column {name!r} is not numeric; expected numbers (--columns chooses columns)")
-    return Table(np.column_stack(arrays) if arrays else np.empty((0, 0)), names)
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{path}: is damaged or not a Parquet file ({reason})") from None
+    if row != len(values):
+        raise ValueError(f"{path}: is damaged, it has {row} rows, but its header promises {len(values)}")
+    return Table(values, names)
+
+
+def _is_numeric(kind: Any) -> bool:
+    """Return whether a column of a type of Arrow can be read as numbers."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _not_numeric(path: Path, name: str) -> ValueError:
+    return ValueError(f"{path}: column {name!r} is not numeric; expected numbers (--columns chooses columns)")
+
+
+def _check_parquet(metadata: Any, names: Sequence[str], path: Path) -> None:
+    """Raise ValueError if some columns of a Parquet file would unpack to far more than the file holds."""
+    size, columns = path.stat().st_size, range(metadata.num_columns)
+    limits.check(8 * metadata.num_rows * len(names), size, path)
+    chosen = [k for k in columns if metadata.schema.column(k).path.partition(".")[0] in names]
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        limits.check(sum(group.column(k).total_uncompressed_size for k in chosen), size, path)
 
 
 def _idx(path: Path) -> NDArray[Any]:
     """Read the format of MNIST: two zeros, the type (8: bytes), the number of axes, the shape, the values."""
     with open(path, "rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
-    most = path.stat().st_size * (_DEFLATE if zipped else 1)
+    length = path.stat().st_size
     try:
         with gzip.open(path) if zipped else open(path, "rb") as file:
             head = file.read(4)
@@ -284,7 +337,9 @@ def _idx(path: Path) -> NDArray[Any]:
             sides = file.read(4 * head[3])
             shape = tuple(np.frombuffer(sides, ">u4").tolist()) if sides and len(sides) == 4 * head[3] else ()
             size = math.prod(shape)
-            content = file.read(size + 1) if shape and size <= most else b""
+            if zipped:
+                limits.check(8 * size, length, path)
+            content = file.read(size + 1) if shape and (zipped or size <= length) else b""
     except (OSError, EOFError, zlib.error):
         raise ValueError(f"{path}: is damaged, decompression failed") from None
     if not shape or len(content) != size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,20 @@ MAX_PIXELS = 2**24  # of an image that is read at its full size
 _BLOCK = 2**22  # pixels that are converted or shrunk at a time
 
 
+STDIN = Path("-")  # stands for standard input
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
+
+
 def check_file(path: Path) -> None:
-    """Raise OSError if there is no file at a path."""
+    """Raise OSError if there is no regular file at a path, which may be standard input."""
+    if path == STDIN:
+        return
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder; expected a file")
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file")
+    if kind := _KINDS.get(stat.S_IFMT(path.stat().st_mode)):  # which may have no end
+        raise OSError(f"{path}: is {kind}; expected a file, or - for a table from standard input")
 
 
 def is_image(path: Path) -> bool:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +51,16 @@ def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]
     ------
     TypeError
         If an entry would need pickle.
+    ValueError
+        If the schema has no such entry, or has it in another form: `load` would refuse it.
     """
     entries: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
     for key, entry in entries.items():
         if entry.dtype.hasobject:
             raise TypeError(f"{key}: expected an array, a number or a string, got {arrays[key]!r}")
+        if not schema.has(key):  # it would not be read
+            raise ValueError(f"{key}: is no entry of the schema {schema.identifier!r}")
+        schema.check(key, entry)
     buffer = io.BytesIO()
     np.savez(buffer, format=schema.identifier, **entries)
     with buffer.getbuffer() as content:  # an error that kept it would keep the buffer from being closed
@@ -99,24 +104,44 @@ def load(path: str | os.PathLike[str], schema: Schema, checksum: str | None = No
     ...     load(folder + "/a.npz", Schema("numbers"), checksum)["x"]
     array([1, 2])
     """
+    if not remote(path) and os.path.isdir(path):
+        raise ValueError(f"path: {os.fspath(path)} is a folder; expected a file")
+    arrays = {}
     try:
-        content = _content(path)
-        if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
-            raise ValueError("the checksum differs")
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            entries = archive.namelist()
-            found = str(read_entry(archive, FORMAT, LONGEST_FORMAT)) if FORMAT in entries else "no format"
-            arrays = {}
-            if found == schema.identifier:  # nothing else of other files is unpacked
-                entries.remove(FORMAT)
-                arrays = {entry.removesuffix(".npy"): read_entry(archive, entry) for entry in entries}
+        with _opened(path) as (file, size):
+            if checksum is not None and _sha256(file) != checksum:
+                raise ValueError("the checksum differs")
+            with zipfile.ZipFile(file) as archive:
+                entries = archive.namelist()
+                found = str(read_entry(archive, FORMAT, LONGEST_FORMAT)) if FORMAT in entries else "no format"
+                if found == schema.identifier:  # nothing else of other files is unpacked
+                    _check_stored(archive, size)
+                    for entry in entries:
+                        key = entry.removesuffix(".npy")
+                        if entry != FORMAT and schema.has(key):
+                            arrays[key] = read_entry(archive, entry)
+                            schema.check(key, arrays[key])
     except FileNotFoundError:
         raise
     except READ_ERRORS as error:
-        raise ValueError(f"path: {os.fspath(path)} is damaged or not a gibbsot file ({error})") from None
+        raise ValueError(f"path: {os.fspath(path)} is damaged or not a gibbsot file ({words(error)})") from None
     if found != schema.identifier:
         raise ValueError(f"path: {os.fspath(path)} holds {found!r}; expected {schema.identifier!r}")
     return arrays
+
+
+def _check_stored(archive: zipfile.ZipFile, size: int) -> None:
+    """Raise ValueError if the entries of a file of a size are compressed or overlap, which those of `save` do not."""
+    for info in archive.infolist():
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f"{info.filename} is compressed; expected entries that are not, as save writes them")
+    if (total := sum(info.file_size for info in archive.infolist())) > size:
+        raise ValueError(f"its entries would have {total} bytes, more than the file")
+
+
+def words(error: BaseException) -> str:
+    """Return the message of an error, or what kind of error it is if it has none."""
+    return str(error) or {"MemoryError": "it does not fit into memory"}.get(type(error).__name__, type(error).__name__)
 
 
 def read_entry(archive: zipfile.ZipFile, entry: str, most: int | None = None) -> NDArray[Any]:
@@ -157,6 +182,13 @@ def check_entry(archive: zipfile.ZipFile, entry: str, most: int | None = None) -
     return size
 
 
+def unpacked_size(archive: zipfile.ZipFile, entry: str) -> int:
+    """Return the bytes of the array that the header of an entry promises, with at least eight for a number."""
+    with archive.open(entry) as member:
+        shape, dtype = read_header(member, archive.getinfo(entry).file_size)
+    return math.prod(shape) * max(8, dtype.itemsize)
+
+
 def read_array(file: Any, size: int) -> NDArray[Any]:
     """Read an array in the format of .npy files without pickle, if the file is as large as the header promises.
 
@@ -181,8 +213,8 @@ def read_array(file: Any, size: int) -> NDArray[Any]:
     return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def read_header(file: Any, size: int) -> None:
-    """Read the header of a .npy file of a size; raise ValueError if it is not valid or promises another size."""
+def read_header(file: Any, size: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and type in the header of a .npy file; raise ValueError if it is not valid or of another size."""
     form = np.lib.format
     version = form.read_magic(file)
     if version not in ((1, 0), (2, 0)):
@@ -193,6 +225,7 @@ def read_header(file: Any, size: int) -> None:
         raise ValueError("it has Python objects; expected numbers")
     if promised != size:
         raise ValueError(f"it has {size} bytes, but its header promises {promised}")
+    return shape, dtype
 
 
 @contextmanager
@@ -202,8 +235,10 @@ def complete(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except KeyError as error:
         raise ValueError(f"path: {os.fspath(path)} is incomplete, it lacks {error}") from None
-    except (TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise ValueError(f"path: {os.fspath(path)} is damaged ({error})") from None
+    except (TypeError, AttributeError, IndexError, ArithmeticError, AssertionError, MemoryError, ValueError) as error:
+        if str(error).startswith("path: "):
+            raise
+        raise ValueError(f"path: {os.fspath(path)} is damaged ({words(error)})") from None
 
 
 def with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
@@ -217,11 +252,26 @@ def with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, ND
     return {key.removeprefix(prefix): x for key, x in arrays.items() if key.startswith(prefix)}
 
 
-def _content(path: str | os.PathLike[str]) -> bytes:
-    if not remote(path):
-        return Path(path).read_bytes()
-    system, inside = filesystem(path)
-    return bytes(system.cat_file(inside))
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a file for reading; yield it and its size in bytes."""
+    if remote(path):
+        system, inside = filesystem(path)
+        content = bytes(system.cat_file(inside))
+        yield io.BytesIO(content), len(content)
+        return
+    atomic.check_regular(Path(path))
+    with open(path, "rb") as file:
+        yield file, os.fstat(file.fileno()).st_size
+
+
+def _sha256(file: BinaryIO) -> str:
+    """Return the checksum of an open file."""
+    file.seek(0)
+    found = hashlib.sha256()
+    while block := file.read(2**20):
+        found.update(block)
+    return found.hexdigest()
 
 
 def remote(path: str | os.PathLike[str]) -> bool:

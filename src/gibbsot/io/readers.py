@@ -16,13 +16,15 @@ from scipy import sparse
 
 from ..core import validation
 from ..core.warn import warn
+from . import limits
 from .formats import PARQUET, TABLES, Array, Table, array, table
 from .images import IMAGES, Source, check_file, image, is_image, shrink
-from .npz import FORMAT, LONGEST_FORMAT, READ_ERRORS, check_entry
+from .npz import FORMAT, LONGEST_FORMAT, READ_ERRORS, check_entry, read_entry, unpacked_size
 
 __all__ = ["Collection", "Measure", "array", "collection", "image", "matrices", "matrix", "measure"]
 
 _INDEX_NAMES = re.compile(r"(unnamed.*|__index_level_0__|index|idx|id|.*[_ ]id|row|rownames|no|nr|#)?", re.IGNORECASE)
+_SPARSE = ("format", "shape", "data", "indices", "indptr", "row", "col", "offsets")  # entries of scipy.sparse.save_npz
 _WEIGHT_NAMES = re.compile(r"weights?|mass|masses|probability", re.IGNORECASE)
 
 
@@ -237,7 +239,10 @@ def _file_of_measures(path: Path, key: str | None, shape: tuple[int, int] | None
     """Read the measures of a file: a sparse matrix, unless its rows are images, or an array of two or three axes."""
     matrix = _sparse(path) if key is None else None
     if matrix is not None:
-        return matrix.toarray() if shape is not None and matrix.shape[1] == math.prod(shape) else matrix
+        if shape is None or matrix.shape[1] != math.prod(shape):
+            return matrix
+        limits.check(8 * math.prod(matrix.shape), path.stat().st_size, path)
+        return matrix.toarray()
     found = table(path, key)
     _warn_of_index(found, path, hint="leave it out of the file if it is one")
     if found.values.size == 0 or found.values.ndim not in (2, 3):
@@ -270,14 +275,26 @@ def _as_images(values: Any, shape: tuple[int, int] | None, path: Path) -> Any:
 
 def _sparse(path: Path) -> Any:
     """Return the sparse matrix that ``scipy.sparse.save_npz`` wrote, or None for other files."""
-    found = None
-    if path.suffix.lower() == ".npz" and path.is_file():
+    if path.suffix.lower() != ".npz" or not path.is_file():
+        return None
+    found, needed = None, None
+    with suppress(*READ_ERRORS, AttributeError, IndexError), zipfile.ZipFile(path) as archive:
+        needed = _sparse_bytes(archive)
+    if needed is not None:
+        limits.check(needed, path.stat().st_size, path)
         with suppress(*READ_ERRORS, AttributeError, IndexError):  # not a sparse matrix; `array` reports damage
-            with zipfile.ZipFile(path) as archive:
-                for entry in archive.namelist():  # no more is unpacked than the headers promise
-                    check_entry(archive, entry, LONGEST_FORMAT if entry == FORMAT else None)
             found = sparse.load_npz(path)
     return None if found is None else validation.sparse_rows(found, str(path))
+
+
+def _sparse_bytes(archive: zipfile.ZipFile) -> int | None:
+    """Return the memory of a sparse matrix in an archive, the starts of its rows included; None for other archives."""
+    names = [entry for entry in archive.namelist() if entry.removesuffix(".npy") in _SPARSE]
+    if not {"format.npy", "shape.npy", "data.npy"} <= set(names):
+        return None
+    check_entry(archive, FORMAT, LONGEST_FORMAT)
+    n_rows = int(read_entry(archive, "shape.npy", LONGEST_FORMAT).flat[0])
+    return sum(unpacked_size(archive, entry) for entry in names) + 8 * abs(n_rows)
 
 
 def matrix(path: Source) -> Any:
@@ -363,10 +380,13 @@ def _find(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
         for name in path.rglob("*")
         if wanted(name) and not any(part.startswith(".") for part in name.relative_to(path).parts)
     )
-    return sorted(
-        found, key=lambda name: [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in
-                                 re.split(r"([0-9]+)", name.relative_to(path).as_posix())]
-    )  # fmt: skip
+    return sorted(found, key=lambda name: _by_number(name.relative_to(path).as_posix()))
+
+
+def _by_number(name: str) -> list[tuple[bool, int, str]]:
+    """Return a key that sorts names with their numbers by value; other digits than 0 to 9 are letters here."""
+    parts = re.split(r"([0-9]+)", name)  # every second one is a number
+    return [(bool(k % 2), int(part) if k % 2 else 0, part) for k, part in enumerate(parts)]
 
 
 def _point_measure(values: Array, path: Path, weighted: bool, names: tuple[str, ...]) -> Measure:

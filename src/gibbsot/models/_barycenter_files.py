@@ -37,7 +37,7 @@ def write(model: WassersteinBarycenter, fit: Fit) -> None:
     if fit.checkpoint == folder:
         _save_model(model, fit, folder)
         return
-    with checkpoints.writing(model.checkpoint, len(fit.history), fit.checkpoint):
+    with checkpoints.writing(model.checkpoint, len(fit.history), fit.checkpoint, fit.fit_id):
         fit.checksums = fit.objective.shards.save(folder)
         _save_model(model, fit, folder)
     fit.checkpoint = folder
@@ -62,6 +62,7 @@ def load(kind: type[WassersteinBarycenter], folder: str, client: Any) -> Wassers
         parameters = {name: x.item() for name, x in npz.with_prefix(arrays, "parameter_").items()}
         cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
         model = kind(cost, client=client, checkpoint=folder.rpartition("/")[0], **parameters)
+        model._check_parameters()
         _publish(model, arrays)
     return model
 
@@ -80,5 +81,6 @@ def _publish(model: WassersteinBarycenter, arrays: dict[str, Any]) -> None:
     """Set the attributes of a model to those in a checkpoint."""
     model.cost_ = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
     model.history_ = [Epoch(*row) for row in arrays["history"].tolist()]
-    for name, x in npz.with_prefix(arrays, "model_").items():
+    for name in _PUBLISHED:
+        x = arrays[f"model_{name}"]
         setattr(model, name, x if x.ndim else x.item())

@@ -91,6 +91,7 @@ class Fit:
         self.level: LevelMethod | None = None
         self.too_large, self.steps = False, 0
         self.checkpoint, self.checksums = "", list[str]()  # the last one, and those of its shards
+        self.fit_id = ""  # that its checkpoints carry
         if saved is not None:
             self._restore(saved)
             if not (self.steps or self._finished()):  # rounds of the linear programme are computed again

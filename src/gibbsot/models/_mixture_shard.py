@@ -170,6 +170,9 @@ class MixtureShard(Shard[Mixture]):
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the shard whose state `arrays` returned."""
         shard = super().from_arrays(arrays)
+        shapes = {getattr(shard, f"{name}_memberships").shape for name in ("log", "mean", "best")}
+        if len(shapes) != 1 or len(shard.log_memberships) != len(shard.rows) or len(shard.weights) != len(shard.rows):
+            raise ValueError(f"memberships: expected {len(shard.rows)} rows each, got shapes {sorted(shapes)}")
         descent = npz.with_prefix(arrays, "descent_")
         shard.descent = AcceleratedMirrorDescent.from_arrays(descent) if descent else None
         return shard

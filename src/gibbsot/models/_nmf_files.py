@@ -42,6 +42,8 @@ def load(kind: type[WassersteinNMF], path: str | os.PathLike[str], client: Any) 
     """Return the model of a file, or of the last complete checkpoint in a folder."""
     if checkpoints.exist(path):
         return checkpoints.load_last(path, lambda folder: _load_checkpoint(kind, folder, client))
+    if not npz.remote(path) and os.path.isdir(path):
+        raise ValueError(f"path: {os.fspath(path)} is a folder without a checkpoint; expected one with, or a file")
     arrays = npz.load(path, schemas.NMF)
     with npz.complete(path):
         return _model(kind, arrays, None)
@@ -53,7 +55,7 @@ def write_checkpoint(model: WassersteinNMF, state: FitState) -> None:
     if state.checkpoint == checkpoints.folder_of(model.checkpoint, len(state.history)):
         _save_model(model, state, state.checkpoint)
         return
-    with checkpoints.writing(model.checkpoint, len(state.history), state.checkpoint) as folder:
+    with checkpoints.writing(model.checkpoint, len(state.history), state.checkpoint, state.fit_id) as folder:
         state.checksums = state.shards.save(folder)
         _save_model(model, state, folder)
     state.checkpoint = folder
@@ -69,9 +71,11 @@ def _load_checkpoint(kind: type[WassersteinNMF], folder: str, client: Any) -> Wa
     with npz.complete(folder):
         checksums = arrays["checksums"].tolist()
         model = _model(kind, arrays, load_shards(client, MixtureShard, folder, checksums))
-    assert model._run is not None
-    model._run.checkpoint, model._run.checksums = folder, checksums
-    model.set_params(client=client, checkpoint=folder.rpartition("/")[0])
+        if model._run is None:
+            raise KeyError("the state of the fit")
+    whole = folder.rpartition("/")[0]
+    model._run.checkpoint, model._run.checksums, model._run.fit_id = folder, checksums, checkpoints.mark(whole)
+    model.set_params(client=client, checkpoint=whole)
     return model
 
 
@@ -81,7 +85,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
     arrays["n_features"] = model.n_features_in_
     arrays |= {f"cost_{name}": x for name, x in model.cost_.arrays().items()}
     for name, value in model.get_params(deep=False).items():
-        if isinstance(value, str | Real) and name != "cost":
+        if isinstance(value, str | Real) and name not in ("cost", "checkpoint"):  # no file says where to write
             arrays[f"parameter_{name}"] = value
     if model.step_size is not None:
         arrays["parameter_step_size"] = model._step_sizes()
@@ -109,8 +113,11 @@ def _model(
     cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
     given = npz.with_prefix(arrays, "parameter_")
     parameters: dict[str, Any] = {name: tuple(x.tolist()) if x.ndim else x.item() for name, x in given.items()}
+    parameters.pop("checkpoint", None)
     model = kind(cost=cost, **parameters)
     model._check_parameters()
+    if arrays["components"].shape != (model.n_components, int(arrays["n_features"])):
+        raise ValueError(f"components: expected {model.n_components} rows of {int(arrays['n_features'])}")
     model.components_, model.cost_, model.seed_ = arrays["components"], cost, int(arrays["seed"])
     model.n_features_in_, model.n_seen_ = int(arrays["n_features"]), int(arrays["n_seen"])
     if cost.shape[0] != model.n_features_in_:
@@ -127,10 +134,18 @@ def _model(
     saved = npz.with_prefix(arrays, "run_")
     values: dict[str, Any] = {name: saved[name] if saved[name].ndim else saved[name].item() for name in _SAVED}
     control = ModelState.from_arrays(npz.with_prefix(arrays, "control_"))
+    if not 0 < control.step < np.inf:
+        raise ValueError(f"control_step: expected a positive number, got {control.step}")
     history = [Epoch(*row) for row in saved["history"].tolist()]
     final = Final(*saved["final"].tolist()) if len(saved["final"]) else None
     values |= {"mean_components": saved["mean_components"], "algorithm": str(saved["algorithm"])}
     values |= {"weights": saved.get("weights"), "history": history, "final": final}
+    for name in ("log_components", "mean_components", "best_components"):
+        if values[name].shape != model.components_.shape:
+            raise ValueError(f"run_{name}: expected shape {model.components_.shape}, got {values[name].shape}")
+    if shards_n := [one.n_measures for one in shards.metadata]:
+        if sum(shards_n) != values["n"] or (values["weights"] is not None and len(values["weights"]) != values["n"]):
+            raise ValueError(f"run_n: expected {sum(shards_n)}, the number of measures in the shards")
     model._run = FitState(shards, units=costs.in_units(cost).single(), control=control, **values)
     model._publish(model._run)
     return model

@@ -107,6 +107,7 @@ class FitState:
     algorithm: str = "adaptive"
     history: list[Epoch] = field(default_factory=list)
     checkpoint: str = ""  # folder of the last checkpoint
+    fit_id: str = ""  # that its checkpoints carry
     checksums: list[str] = field(default_factory=list)  # of its shards
     final: Final | None = None
     before: tuple[Any, ...] = ()  # number of epochs, components and control before the epoch

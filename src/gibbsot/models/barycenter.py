@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from ..core import costs, validation
 from ..core.costs import Cost
 from ..distributed import checkpoints
+from ..io import npz
 from ..solvers.free_measure import relative_gap
 from . import _barycenter_files as files
 from . import _base
@@ -173,8 +174,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         """
         started = time.perf_counter()
         self._check_parameters()
-        if self.checkpoint is not None:
-            checkpoints.prepare(self.checkpoint)
+        fit_id = "" if self.checkpoint is None else checkpoints.prepare(self.checkpoint)
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
             weights = _base.sample_weights(sample_weight, shards)
@@ -182,7 +182,9 @@ class WassersteinBarycenter(_base.ClientEstimator):
             cost, seed = costs.in_units(self.cost_).single().cost, _base.seed(self.random_state)
             shards.initialise(cost, self.tau, seed, self.n_jobs)
             shards.reduce(BarycenterShard.set_weights, None if weights is None else shards.split(weights))
-            self._fit(Fit(self, shards, weights, []), started)
+            fit = Fit(self, shards, weights, [])
+            fit.fit_id = fit_id
+            self._fit(fit, started)
         return self
 
     def resume(self, X: Any) -> WassersteinBarycenter:
@@ -209,6 +211,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         self._check_parameters()
         if self.checkpoint is None or not checkpoints.exist(self.checkpoint):
             raise ValueError("resume: there is no checkpoint; expected one in the folder checkpoint, of a fit")
+        fit_id = checkpoints.claim(self.checkpoint, checkpoints.mark(self.checkpoint))
         saved = checkpoints.load_last(self.checkpoint, lambda folder: files.load_fit(self, folder))
         with closing(saved.shards) as shards:
             cost = self.cost_
@@ -218,8 +221,9 @@ class WassersteinBarycenter(_base.ClientEstimator):
                 raise ValueError("cost: differs from that of the fit, cost_; expected the same")
             _base.attach(self, shards, X)
             shards.reduce(BarycenterShard.set_n_jobs, self.n_jobs)
-            fit = Fit(self, shards, saved.state.get("weights"), self.history_, saved.state)
-            fit.checkpoint, fit.checksums = saved.folder, saved.checksums
+            with npz.complete(saved.folder):
+                fit = Fit(self, shards, saved.state.get("weights"), self.history_, saved.state)
+            fit.checkpoint, fit.checksums, fit.fit_id = saved.folder, saved.checksums, fit_id
             self._fit(fit, started)
         return self
 

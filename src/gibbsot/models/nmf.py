@@ -241,8 +241,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         """
         started = time.perf_counter()
         self._check_parameters()
-        if self.checkpoint is not None:
-            checkpoints.prepare(self.checkpoint)
+        fit_id = "" if self.checkpoint is None else checkpoints.prepare(self.checkpoint)
         before: FitState | None = self.__dict__.pop("_run", None)
         if before is not None:
             before.shards.close()
@@ -254,6 +253,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
             self.seed_ = _base.seed(self.random_state)
             self._run = self._start(shards, _base.sample_weights(sample_weight, shards))
+            self._run.fit_id = fit_id
         except BaseException:
             shards.close()
             raise
@@ -298,6 +298,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
         if cost != self.cost_:
             raise ValueError("cost: differs from that of the fit, cost_; expected the same")
+        if self.checkpoint is not None:
+            run.fit_id = checkpoints.claim(self.checkpoint, run.fit_id)
         _base.attach(self, run.shards, X)
         run.roll_back()
         run.final = None

@@ -178,6 +178,8 @@ def temperatures(schedule: Given, n_sweeps: int | None) -> NDArray[np.float64]:
     else:
         try:
             result = np.asarray(schedule, np.float64)
+        except OverflowError:
+            raise ValueError("schedule: expected temperatures of at most 1.8e308") from None
         except (TypeError, ValueError):
             what = "Adaptive(), a number, an array or a function"
             raise TypeError(f"schedule: expected {what}, got {schedule!r}") from None

@@ -23,6 +23,7 @@ from .solution import Solution
 Array = NDArray[np.float64]
 
 SWEEPS, TAU = 8000, 5  # defaults: the largest number of sweeps, and the lag of the mixing test
+MOST_SWEEPS, MOST_LAG = 2**26, 1_000_000  # each sweep has an entry in the history, each lag in the mixing test
 _EXACT_BIAS = 0.01  # relative, of chains that are warm-started from an exact result
 
 
@@ -95,8 +96,8 @@ class GibbsSolver:
         for name in ("pinned", "diagnostics"):
             validation.flag(getattr(self, name), name)
         if self.n_sweeps is not None:
-            validation.count(self.n_sweeps, "n_sweeps")
-        validation.count(self.tau, "tau")
+            validation.count(self.n_sweeps, "n_sweeps", MOST_SWEEPS)
+        validation.count(self.tau, "tau", MOST_LAG)
         if self.diagnostics and self.pinned:
             raise ValueError("diagnostics: the theory is about chains that are not pinned; expected pinned=False")
 
@@ -159,12 +160,12 @@ def memory_of_chains(problem: Problem, n_sweeps: int = SWEEPS) -> float:
     --------
     >>> from gibbsot import DenseCost, problem
     >>> memory_of_chains(problem([1, 1], [1, 1], DenseCost([[0, 1], [1, 0]])), 10)
-    592.0
+    912.0
     """
     cost, n = problem.cost, len(problem)
     nbytes = float(cost.shape[0]) * cost.shape[1] * cost.dtype.itemsize
     matrix = nbytes if isinstance(cost, DenseCost) else 2 * nbytes if nbytes <= MATRIX_BYTES else 0.0
-    return n * (80.0 * sum(cost.shape) + 24 * n_sweeps) + (0.0 if isinstance(cost, GridCost) else matrix)
+    return n * (160.0 * sum(cost.shape) + 24 * n_sweeps) + (0.0 if isinstance(cost, GridCost) else matrix)
 
 
 def sample_of(problem: Problem, solutions: list[Solution]) -> Sample:

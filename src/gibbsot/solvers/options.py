@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core import native, validation
-from ..core.costs import Cost
+from ..core.costs import Cost, as_cost
 from ..core.problems import Problem, pairs
 from ..core.problems import problem as make_problem
 from ..sampling.schedules import Schedule
-from .exact import cross, in_threads, memory_needed
+from .exact import KEPT_BYTES, cross, in_threads, memory_needed
+from .feasibility import rounded_apart
 from .gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
 from .partial import PartialResult, is_large, partial_problem
 from .results import OTResult, OTResultList
 from .run import Run, reported_run
+from .solution import INFEASIBLE
 
 _CHAINS = ("n_sweeps", "schedule", "pinned", "diagnostics", "tau", "seed", "ids")
 
@@ -106,28 +108,45 @@ class Options:
         """Whether mass may be left over."""
         return self.penalty is not None or self.mass is not None
 
+    def cost(self, cost: Any) -> tuple[Cost, float]:
+        """Return the cost, and the bytes of the matrix that it has and the argument has not."""
+        if isinstance(cost, Cost):
+            return cost, 0.0
+        copied = 0.0
+        with suppress(TypeError, IndexError, KeyError):  # where this is no matrix, `as_cost` says so
+            if isinstance(cost, np.ndarray):
+                copied = (4.0 if cost.dtype == np.float32 else 8.0) * cost.size
+            else:
+                copied = 16.0 * len(cost) * len(cost[0])  # an array, and that of the cost
+        self._allow(copied)
+        return as_cost(cost), copied
+
     def problem(self, p: Any, q: Any, cost: Cost, names: tuple[str, str]) -> Problem:
         """Return balanced problems, with one more point on either side where mass may be left over."""
         if not self.partial:
             return make_problem(p, q, cost, names, self.normalize)
         if not (self.method == "exact" and is_large(cost)):
             self._allow(24.0 * (cost.shape[0] + 1) * (cost.shape[1] + 1))  # the matrix with the points, and copies
+        if self.penalty is not None:
+            most = validation.largest_cost(cost.dtype)
+            if most < abs(validation.number(self.penalty, "penalty")) < math.inf:
+                raise ValueError(f"penalty: expected at most {most:.2g} with costs of {cost.dtype}, got {self.penalty!r}")
         measures = pairs(p, q, cost, names)
         return partial_problem(*measures, cost, self.penalty, self.mass, self.method == "exact")
 
-    def solve(self, problem: Problem) -> OTResult:
-        """Solve a batch of problems that share a cost."""
-        self._check_memory([problem])
+    def solve(self, problem: Problem, copied: float = 0.0) -> OTResult:
+        """Solve a batch of problems that share a cost, for which so many bytes were copied."""
+        self._check_memory([problem], copied)
         with self._run(len(problem)) as run:
             return self._solve(problem, run)
 
-    def solve_each(self, problems: list[Problem]) -> OTResultList:
-        """Solve problems with costs of their own, in threads."""
+    def solve_each(self, problems: list[Problem], copied: float = 0.0) -> OTResultList:
+        """Solve problems with costs of their own, for which so many bytes were copied, in threads."""
         warm, ids = self.warm_start, self.chains.get("ids", range(len(problems)))
         for name, x in (("warm_start", warm), ("ids", ids)):
             if x is not None and len(x) != len(problems):
                 raise ValueError(f"{name}: has {len(x)} entries; expected one for each of the {len(problems)} problems")
-        self._check_memory(problems)
+        self._check_memory(problems, copied)
 
         def work(b: int) -> OTResult:
             begun = time.perf_counter()
@@ -159,10 +178,15 @@ class Options:
             cut = run.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
             return result(problem, None, sample, 0.0, cut=cut)
         U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
-        solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
+        try:
+            solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
+        except ValueError as error:
+            if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
+                raise
+            raise ValueError(reason) from None
         return result(problem, solutions, None, 0.0)
 
-    def _check_memory(self, problems: list[Problem]) -> None:
+    def _check_memory(self, problems: list[Problem], copied: float) -> None:
         """Refuse problems that need more memory than allowed; as many are solved at once as there are threads."""
         if self.max_memory is None:
             return
@@ -170,7 +194,9 @@ class Options:
             needed = [memory_of_chains(problem, self.n_sweeps or SWEEPS) for problem in problems]
         else:
             needed = [memory_needed(problem, self.n_jobs) for problem in problems]
-        self._allow(sum(sorted(needed)[-native.threads(self.n_jobs) :]))
+        at_once = sum(sorted(needed)[-native.threads(self.n_jobs) :])
+        kept = KEPT_BYTES * sum(sum(problem.cost.shape) for problem in problems) if len(problems) > 1 else 0.0
+        self._allow(copied + at_once + kept)
 
     def _allow(self, needed: float) -> None:
         """Refuse work that needs so many bytes if that is more than allowed."""

@@ -118,7 +118,8 @@ class Oracle:
     ) -> None:
         self.cost, self.penalty = as_cost(cost), penalty
         self._cost = self.cost if penalty is None else penalty_cost(self.cost, penalty)  # of the chains
-        self.tau, self.stride = validation.count(tau, "tau"), validation.count(stride, "stride")
+        self.tau = validation.count(tau, "tau", _MOST_SWEEPS // (10 if max_sweeps is None else 1))
+        self.stride = validation.count(stride, "stride")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
         if self.max_sweeps > _MOST_SWEEPS:
             raise ValueError(f"max_sweeps: expected at most {_MOST_SWEEPS:,}, got {self.max_sweeps}")
@@ -425,6 +426,7 @@ class Oracle:
             if arrays[name].dtype.kind not in "iu":
                 raise ValueError(f"{name}: expected integers, got {arrays[name].dtype}")
         targets = sparse.csr_array((arrays["weights"], arrays["columns"], arrays["starts"]), shape=shape)
+        targets = validation.sparse_rows(targets, "targets")  # SciPy's compiled code does not check indices
         targets.sum_duplicates()  # there are none; SciPy notes it, so that no query of a shard changes the matrix
         tau, max_sweeps, seed = (int(arrays[name].item()) for name in ("tau", "max_sweeps", "seed"))
         penalty = float(arrays["penalty"]) if "penalty" in arrays else None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..core import validation
-from ..core.costs import Cost, as_cost
+from ..core.costs import Cost
 from ..core.problems import Problem
 from ..core.warn import warn
 from ..sampling.schedules import Schedule
@@ -123,10 +123,11 @@ def solve(
     """
     begun = time.perf_counter()
     options = Options.of(locals())
-    problem = options.problem(p, q, _cost(cost, "p, q, cost"), ("p", "q"))
+    given, copied = _cost(cost, "p, q, cost", options)
+    problem = options.problem(p, q, given, ("p", "q"))
     if len(problem) != 1:
         raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
-    result = options.solve(problem)
+    result = options.solve(problem, copied)
     result.single = True
     _warn([result])
     result.seconds = time.perf_counter() - begun
@@ -202,36 +203,46 @@ def solve_batch(  # type: ignore[misc]  # the options have their names here only
     begun = time.perf_counter()
     options = Options.of(locals())
     result: OTResult | OTResultList
-    if isinstance(cost, list | tuple) and all(isinstance(one, Cost) or np.ndim(one) == 2 for one in cost):
-        result = options.solve_each(_problems(P, Q, cost, options))
+    if isinstance(cost, list | tuple) and all(isinstance(one, Cost) or _axes(one) == 2 for one in cost):
+        result = options.solve_each(*_problems(P, Q, cost, options))
         _warn(list(result))
     else:
-        result = options.solve(options.problem(P, Q, _cost(cast("Cost | ArrayLike", cost), "P, Q, cost"), ("P", "Q")))
+        given, copied = _cost(cast("Cost | ArrayLike", cost), "P, Q, cost", options)
+        result = options.solve(options.problem(P, Q, given, ("P", "Q")), copied)
         _warn([result])
     result.seconds = time.perf_counter() - begun
     return result
 
 
-def _cost(cost: Cost | ArrayLike, order: str) -> Cost:
-    """Return the cost of all problems; where weights are in its place, say the order of the arguments."""
+def _cost(cost: Cost | ArrayLike, order: str, options: Options) -> tuple[Cost, float]:
+    """Return the cost of all problems and its copied bytes; where weights are in its place, say the order."""
     try:
-        return as_cost(cost)
+        return options.cost(cost)
     except ValueError as error:
-        if np.ndim(cast("ArrayLike", cost)) != 1:
+        if _axes(cost) != 1:
             raise
         raise ValueError(f"{error}; the order of the arguments is {order}") from None
 
 
-def _problems(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> list[Problem]:
-    """Return one problem for each cost."""
+def _axes(x: Any) -> int:
+    """Return the number of axes of an array, -1 for what is none."""
+    try:
+        return np.ndim(x)
+    except ValueError:  # rows of different lengths
+        return -1
+
+
+def _problems(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> tuple[list[Problem], float]:
+    """Return one problem for each cost, and the bytes of copied costs."""
     if not costs:
         raise ValueError("cost: is empty; expected a cost, or one for each problem")
     rows = _rows(P, "P", len(costs)), _rows(Q, "Q", len(costs))
     names = [(f"P[{b}]", f"Q[{b}]") for b in range(len(costs))]
-    found = [options.problem(p, q, as_cost(c), name) for p, q, c, name in zip(*rows, costs, names, strict=True)]
+    given = [options.cost(c) for c in costs]
+    found = [options.problem(p, q, c, name) for p, q, (c, _), name in zip(*rows, given, names, strict=True)]
     if [b for b, problem in enumerate(found) if len(problem) != 1]:
         raise ValueError("P, Q: expected one measure for each cost, got several")
-    return found
+    return found, sum(copied for _, copied in given)
 
 
 def _rows(x: Any, name: str, n: int) -> Any:

@@ -181,7 +181,15 @@ class GridCost(Cost):
         n_axes = max(1, sum(name.startswith("axis") for name in arrays))  # a missing one is a KeyError
         cost = cls(matrices=[arrays[f"axis{a}"] for a in range(n_axes)])
         if "spacing" in arrays:
-            cost._definition = arrays["spacing"], float(arrays["power"])
+            if np.size(arrays["spacing"]) != n_axes:
+                raise KeyError(f"axis{n_axes}")
+            # a file may say anything: solvers take these for the distances of points, and never see the matrices then
+            same = cls(cost.row_shape, arrays["power"].item(), np.ravel(arrays["spacing"]), dtype=cost.dtype)
+            pairs = zip(cost.axes, same.axes, strict=True)
+            near = 1e4 * float(np.finfo(cost.dtype).eps)  # other machines may round powers otherwise
+            if not all(a.shape == b.shape and np.allclose(a, b, rtol=near, atol=0) for a, b in pairs):
+                raise ValueError("spacing, power: are not those of the costs along the axes")
+            cost._definition = same._definition
         return cost
 
     def operand(self) -> tuple[str, Any]:

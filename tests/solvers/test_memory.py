@@ -1,0 +1,94 @@
+"""``max_memory``: what a solve takes beyond its arguments is estimated before, and the peak is no more than that."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gibbsot import DenseCost, GridCost, PointCost, solve, solve_batch
+from gibbsot.core import native
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc"),
+    pytest.mark.skipif(native.kernels() is None, reason="the estimates are of the compiled kernels"),
+]
+
+RNG = np.random.default_rng(0)
+SLACK = 2e6  # bytes of what is not counted: allocations below a megabyte, and pages of the allocator
+
+
+def weights(m: int) -> np.ndarray:
+    return RNG.random(m)
+
+
+def clouds(m: int, metric: str) -> PointCost:
+    return PointCost(RNG.random((m, 2)), RNG.random((m, 2)), metric)
+
+
+CASES = {
+    "an array": lambda: (weights(1500), weights(1500), RNG.random((1500, 1500))),
+    "an array in single precision": lambda: (weights(1200), weights(1200), RNG.random((1200, 1200), np.float32)),
+    "lists": lambda: (weights(600), weights(600), RNG.random((600, 600)).tolist()),
+    "a cost in single precision": lambda: (weights(1200), weights(1200), DenseCost(RNG.random((1200, 1200), np.float32))),
+    "crossover": lambda: (weights(3100), weights(3100), DenseCost(RNG.random((3100, 3100)))),
+    "crossover in single precision": lambda: (weights(3100), weights(3100), DenseCost(RNG.random((3100, 3100), np.float32))),
+    "a metric": lambda: (weights(1200), weights(1200), clouds(1200, "cityblock")),
+    "points": lambda: (weights(8000), weights(8000), clouds(8000, "euclidean")),
+    "a grid": lambda: (weights(80 * 80), weights(80 * 80), GridCost((80, 80))),
+    "a batch": lambda: (RNG.random((1000, 400)), RNG.random((1000, 400)), GridCost((20, 20))),
+    "a batch of arrays": lambda: (RNG.random((4, 900)), RNG.random((4, 900)), [RNG.random((900, 900)) for _ in range(4)]),
+}  # fmt: skip
+
+
+def memory(name: str) -> int:
+    """Return a figure of this process in bytes."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return 1024 * int(line.split()[1])
+
+
+def measure(name: str) -> None:
+    """Print the least ``max_memory`` with which a case is solved, and the peak of its solve."""
+    solve([0.5, 0.5], [0.2, 0.8], [[0.0, 1.0], [1.0, 0.0]])  # what is loaded once
+    p, q, cost = CASES[name]()
+    p, q = (x / x.sum(axis=-1, keepdims=True) for x in (p, q))
+    allowed = 1.0
+    while True:
+        ctypes.CDLL(None).malloc_trim(0)  # or what a refused call has freed would be taken again
+        Path("/proc/self/clear_refs").write_text("5")
+        before = memory("VmRSS")
+        try:
+            (solve if p.ndim == 1 else solve_batch)(p, q, cost, max_memory=allowed)
+        except ValueError as error:
+            found = re.search(r"takes about ([-+.e0-9]+) bytes", str(error))
+            assert found is not None, error
+            allowed = max(allowed + 1, 1.06 * float(found[1]))  # two digits are shown
+        else:
+            print(allowed, memory("VmHWM") - before)
+            return
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_peak_is_no_more_than_the_estimate(name):
+    """In a process of its own, whose memory nothing else uses."""
+    done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True, timeout=300)
+    needed, peak = map(float, done.stdout.split())
+    assert peak <= needed + SLACK
+    assert needed <= 2.5 * peak + SLACK  # nor is it far too much
+
+
+def test_the_copy_of_an_array_counts():
+    M = RNG.random((1500, 1500))
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 1.8e\+07 bytes, more than the 1e\+06 allowed"):
+        solve(None, None, M, max_memory=1e6)
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 3.6e\+07 bytes"):
+        solve(None, None, M.tolist(), max_memory=1e6)
+
+
+if __name__ == "__main__":
+    measure(sys.argv[1])
