@@ -309,7 +309,9 @@ def _crafted_array(x: np.ndarray, rng: random.Random, others: list[np.ndarray]) 
     if kind == 2:
         return x.ravel()[: rng.choice((0, 1, max(0, x.size - 1)))]
     if kind == 3:
-        return np.array(rng.choice(("", "x", "nan", "line", "paper", 1j, True, b"x", np.float16(1), np.datetime64(1, "s"))))
+        return np.array(
+            rng.choice(("", "x", "nan", "line", "paper", 1j, True, b"x", np.float16(1), np.datetime64(1, "s")))
+        )
     if kind == 4 and x.dtype.kind in "fiub":
         return x.astype(rng.choice(("f2", "f4", "f8", "i1", "i8", "u8", "?", "c16", "U5", "S3", ">f8")))
     if kind == 5:
