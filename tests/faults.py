@@ -600,7 +600,10 @@ def line(name: str, row: Row) -> str:
     )
 
 
-HEAD = f"{'':36} {'runs':>5} {'faults':>7} {'identical':>10} {'errors':>7} {'bad':>5} {'median stall':>13} {'longest':>13} {'silence':>10}"
+HEAD = (
+    f"{'':36} {'runs':>5} {'faults':>7} {'identical':>10} {'errors':>7} {'bad':>5} {'median stall':>13}"
+    f" {'longest':>13} {'silence':>10}"
+)
 
 
 def fit(address: str, folder: str) -> None:
