@@ -209,6 +209,7 @@ def bombs() -> dict[str, bytes]:
     files = originals()
     sides = struct.pack(">3I", PROMISED // 8 // 10**4, 100, 100)
     rows = sparse.coo_array(([1.0], ([0], [0])), shape=(PROMISED // 8, 10))
+    other = files["sparse.npz"].replace(b"data.npy", b"dat4.npy")
     found = {
         "zeros.npz": _packed(b"", "images.npy", _zeros_npy(PROMISED)),
         "bytes.npz": _packed(b"", "images.npy", _zeros_npy(PROMISED // 8, "u1")),
@@ -217,7 +218,7 @@ def bombs() -> dict[str, bytes]:
         "model-known.npz": _packed(files["model.npz"], "cost_zeros.npy", _zeros_npy(PROMISED)),
         "model-overlapping.npz": _overlapping(files["model.npz"]),
         "oracle-unknown.npz": _packed(files["oracle.npz"], "zeros.npy", _zeros_npy(PROMISED)),
-        "sparse-data.npz": _packed(files["sparse.npz"].replace(b"data.npy", b"dat4.npy"), "data.npy", _zeros_npy(PROMISED)),
+        "sparse-data.npz": _packed(other, "data.npy", _zeros_npy(PROMISED)),
         "rows.npz": saved(lambda file: sparse.save_npz(file, rows)),
         "idx3-ubyte.gz": gzip.compress(b"\0\0\x08\3" + sides + bytes(PROMISED // 8)),
     }  # fmt: skip
@@ -309,7 +310,9 @@ def _crafted_array(x: np.ndarray, rng: random.Random, others: list[np.ndarray]) 
     if kind == 2:
         return x.ravel()[: rng.choice((0, 1, max(0, x.size - 1)))]
     if kind == 3:
-        return np.array(rng.choice(("", "x", "nan", "line", "paper", 1j, True, b"x", np.float16(1), np.datetime64(1, "s"))))
+        return np.array(
+            rng.choice(("", "x", "nan", "line", "paper", 1j, True, b"x", np.float16(1), np.datetime64(1, "s")))
+        )
     if kind == 4 and x.dtype.kind in "fiub":
         return x.astype(rng.choice(("f2", "f4", "f8", "i1", "i8", "u8", "?", "c16", "U5", "S3", ">f8")))
     if kind == 5:

@@ -128,38 +128,34 @@ def emd2(
     return [solved["cost"], solved] if log or return_matrix else solved["cost"]
 
 
-try:  # POT is heavy to import, and may be missing; `import gibbsot` does not import this module
+def _substitute() -> type:
+    """Return a class with the public attributes of POT's ``OTResult``, for results without POT."""
+
+    def keep(self: Any, **options: Any) -> None:
+        for name in kept:
+            setattr(self, f"_{name}", options.get(name))
+
+    def refuse(_: Any) -> None:
+        raise NotImplementedError
+
+    def attribute(name: str) -> property:
+        return property(lambda self: getattr(self, f"_{name}"))
+
+    def potential(side: int) -> property:
+        return property(lambda self: self._potentials[side])
+
+    kept = ("potentials", "value", "value_linear", "value_quad", "sparse_plan", "lazy_plan", "log", "status")
+    known: dict[str, Any] = {name: attribute(name) for name in kept} | {"__init__": keep}
+    known |= {"potential_a": potential(0), "potential_b": potential(1)}
+    known |= dict.fromkeys(("a_to_b", "b_to_a"), property(refuse))
+    known["citation"] = "POT: Python Optimal Transport, Journal of Machine Learning Research, 22(78):1-8, 2021"
+    return type("OTResult", (), known)
+
+
+try:
     from ot.utils import OTResult as _Base
 except ImportError:
-
-    class _Base:  # type: ignore[no-redef]
-        """What POT's ``OTResult`` keeps, without POT."""
-
-        citation = "POT: Python Optimal Transport, Journal of Machine Learning Research, 22(78):1-8, 2021"
-
-        def __init__(self, **options: Any) -> None:
-            names = ("potentials", "value", "value_linear", "value_quad", "sparse_plan", "lazy_plan", "log", "status")
-            for name in names:
-                setattr(self, f"_{name}", options.get(name))
-
-        value = property(lambda self: self._value)
-        value_linear = property(lambda self: self._value_linear)
-        value_quad = property(lambda self: self._value_quad)
-        potentials = property(lambda self: self._potentials)
-        potential_a = property(lambda self: self._potentials[0])
-        potential_b = property(lambda self: self._potentials[1])
-        sparse_plan = property(lambda self: self._sparse_plan)
-        lazy_plan = property(lambda self: self._lazy_plan)
-        log = property(lambda self: self._log)
-        status = property(lambda self: self._status)
-
-        @property
-        def a_to_b(self) -> Any:
-            raise NotImplementedError
-
-        @property
-        def b_to_a(self) -> Any:
-            raise NotImplementedError
+    _Base = _substitute()
 
 
 class Result(_Base):  # type: ignore[misc]
@@ -545,7 +541,7 @@ def _solved(
     M = np.asarray(M, np.float64)
     mass = a.sum()
     agree = abs(mass - b.sum()) <= 1e-6 or not check_marginals
-    if (len(a), len(b)) != (m1, m2) or not (agree and min(mass, b.sum()) > 0):
+    if (len(a), len(b)) != (m1, m2) or not (agree and 0 < min(mass, b.sum()) <= max(mass, b.sum()) < np.inf):
         return None
     rows, columns = np.flatnonzero(a), np.flatnonzero(b)
     U = None

@@ -290,7 +290,9 @@ def listening(process) -> set[str]:
     for one in (process, *process.children(recursive=True)):
         connections = getattr(one, "net_connections", getattr(one, "connections", None))
         with contextlib.suppress(psutil.Error):
-            found |= {c.laddr.ip for c in connections(kind="inet") if c.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)}
+            found |= {
+                c.laddr.ip for c in connections(kind="inet") if c.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)
+            }
     return found
 
 

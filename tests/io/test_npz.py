@@ -271,7 +271,9 @@ def test_what_the_schema_does_not_have_is_neither_written_nor_read(tmp_path):
     np.savez(tmp_path / "b.npz", format="gibbsot numbers 1", **arrays, z=np.zeros(9))
     assert npz.load(tmp_path / "b.npz", schema).keys() == {"x", "y1"}
     np.savez(tmp_path / "b.npz", format="gibbsot numbers 1", x=np.ones((1, 2)))
-    with pytest.raises(ValueError, match=r"b\.npz is damaged .*x: expected .* on 1 axes, got float64 of shape \(1, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"b\.npz is damaged .*x: expected .* on 1 axes, got float64 of shape \(1, 2\)"
+    ):
         npz.load(tmp_path / "b.npz", schema)
 
 

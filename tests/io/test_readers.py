@@ -345,7 +345,12 @@ def test_few_rows_of_many_columns_and_types_in_parquet(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    columns = {"a": [1, 2, None], "b": [True, False, True], "c": np.array([1.5, 2, 3], np.float32), "d": ["x", "y", "z"]}
+    columns = {
+        "a": [1, 2, None],
+        "b": [True, False, True],
+        "c": np.array([1.5, 2, 3], np.float32),
+        "d": ["x", "y", "z"],
+    }
     columns["e"] = pa.array([1, 2, 1]).dictionary_encode()
     parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
     found = formats.table(tmp_path / "a.parquet", columns=["c", "b", "a", "e"])

@@ -31,19 +31,23 @@ def clouds(m: int, metric: str) -> PointCost:
     return PointCost(RNG.random((m, 2)), RNG.random((m, 2)), metric)
 
 
+def matrix(m: int, kind: type = np.float64) -> np.ndarray:
+    return RNG.random((m, m), kind)
+
+
 CASES = {
-    "an array": lambda: (weights(1500), weights(1500), RNG.random((1500, 1500))),
-    "an array in single precision": lambda: (weights(1200), weights(1200), RNG.random((1200, 1200), np.float32)),
-    "lists": lambda: (weights(600), weights(600), RNG.random((600, 600)).tolist()),
-    "a cost in single precision": lambda: (weights(1200), weights(1200), DenseCost(RNG.random((1200, 1200), np.float32))),
-    "crossover": lambda: (weights(3100), weights(3100), DenseCost(RNG.random((3100, 3100)))),
-    "crossover in single precision": lambda: (weights(3100), weights(3100), DenseCost(RNG.random((3100, 3100), np.float32))),
+    "an array": lambda: (weights(1500), weights(1500), matrix(1500)),
+    "an array in single precision": lambda: (weights(1200), weights(1200), matrix(1200, np.float32)),
+    "lists": lambda: (weights(600), weights(600), matrix(600).tolist()),
+    "a cost in single precision": lambda: (weights(1200), weights(1200), DenseCost(matrix(1200, np.float32))),
+    "crossover": lambda: (weights(3100), weights(3100), DenseCost(matrix(3100))),
+    "crossover in single precision": lambda: (weights(3100), weights(3100), DenseCost(matrix(3100, np.float32))),
     "a metric": lambda: (weights(1200), weights(1200), clouds(1200, "cityblock")),
     "points": lambda: (weights(8000), weights(8000), clouds(8000, "euclidean")),
     "a grid": lambda: (weights(80 * 80), weights(80 * 80), GridCost((80, 80))),
     "a batch": lambda: (RNG.random((1000, 400)), RNG.random((1000, 400)), GridCost((20, 20))),
-    "a batch of arrays": lambda: (RNG.random((4, 900)), RNG.random((4, 900)), [RNG.random((900, 900)) for _ in range(4)]),
-}  # fmt: skip
+    "a batch of arrays": lambda: (RNG.random((4, 900)), RNG.random((4, 900)), [matrix(900) for _ in range(4)]),
+}
 
 
 def memory(name: str) -> int:
@@ -65,9 +69,8 @@ def measure(name: str) -> None:
         try:
             (solve if p.ndim == 1 else solve_batch)(p, q, cost, max_memory=allowed)
         except ValueError as error:
-            found = re.search(r"takes about ([-+.e0-9]+) bytes", str(error))
-            assert found is not None, error
-            allowed = max(allowed + 1, 1.06 * float(found[1]))  # two digits are shown
+            (found,) = re.findall(r"takes about ([-+.e0-9]+) bytes", str(error))
+            allowed = max(allowed + 1, 1.06 * float(found))  # two digits are shown
         else:
             print(allowed, memory("VmHWM") - before)
             return

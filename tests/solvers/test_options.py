@@ -96,7 +96,9 @@ def test_extreme_arguments_are_named(call, cost, options, message):
 
 def test_parts_whose_masses_differ_by_rounding():
     apart = [[0, np.inf], [np.inf, 0]]
-    message = r"2 parts, .* differ by 5.6e-17, as rounding leaves them; expected equal masses in each part \(problem 0\)"
+    message = (
+        r"2 parts, .* differ by 5.6e-17, as rounding leaves them; expected equal masses in each part \(problem 0\)"
+    )
     with pytest.raises(ValueError, match=message):
         solve([0.1 + 0.2, 0.7], [0.3, 0.7], apart)
     with pytest.raises(ValueError, match=r"cost: infinite costs forbid every plan .* \(problem 0\)"):

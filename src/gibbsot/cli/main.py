@@ -63,7 +63,9 @@ def _run(args: Sequence[str] | None) -> int:
             named = error.filename is not None and error.strerror
             return _fail(f"{error.filename}: {error.strerror}" if named else error)
         except (ImportError, MemoryError, TypeError, ValueError) as error:
-            return _fail(str(error) or {MemoryError: "not enough memory"}.get(type(error), type(error).__name__))
+            return _fail(
+                str(error) or ("not enough memory" if isinstance(error, MemoryError) else type(error).__name__)
+            )
         except Exception as error:
             if type(error).__name__ == "Abort":  # raised for Ctrl-C by older versions of typer
                 return 130

@@ -73,7 +73,9 @@ def prepare(folder: Folder) -> str:
             _make(folder)
             _write_mark(folder, fit)
         except OSError as error:
-            raise ValueError(f"checkpoint: {os.fspath(folder)} cannot be a folder ({error.strerror or error})") from None
+            raise ValueError(
+                f"checkpoint: {os.fspath(folder)} cannot be a folder ({error.strerror or error})"
+            ) from None
     return fit
 
 

@@ -222,8 +222,8 @@ class DaskShards(Shards[S]):
                 _logger.warning("shards were lost (%s); restoring them", error)
                 reason = error
         raise RuntimeError(
-            f"shards were lost {_ATTEMPTS} times in a row, see the workers' logs; with a checkpoint, load it and resume "
-            "the fit"
+            f"shards were lost {_ATTEMPTS} times in a row, see the workers' logs; with a checkpoint, load it and "
+            "resume the fit"
         ) from reason
 
     def _workers(self) -> dict[str, int]:

@@ -143,9 +143,9 @@ def _model(
     for name in ("log_components", "mean_components", "best_components"):
         if values[name].shape != model.components_.shape:
             raise ValueError(f"run_{name}: expected shape {model.components_.shape}, got {values[name].shape}")
-    if shards_n := [one.n_measures for one in shards.metadata]:
-        if sum(shards_n) != values["n"] or (values["weights"] is not None and len(values["weights"]) != values["n"]):
-            raise ValueError(f"run_n: expected {sum(shards_n)}, the number of measures in the shards")
+    n, weights = sum(one.n_measures for one in shards.metadata), values["weights"]
+    if n != values["n"] or (weights is not None and len(weights) != n):
+        raise ValueError(f"run_n: expected {n}, the number of measures in the shards, and as many weights")
     model._run = FitState(shards, units=costs.in_units(cost).single(), control=control, **values)
     model._publish(model._run)
     return model

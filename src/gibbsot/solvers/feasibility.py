@@ -42,7 +42,9 @@ def rounded_apart(problem: Problem) -> str | None:
         rows, columns = np.flatnonzero(p), np.flatnonzero(q)
         finite = sparse.csr_array(np.isfinite(problem.cost.matrix(rows, columns)))
         n, part = sparse.csgraph.connected_components(sparse.block_array([[None, finite], [finite.T, None]]))
-        sent, received = (np.bincount(one, x, n) for one, x in zip(np.split(part, [len(rows)]), (p[rows], q[columns]), strict=True))
+        sent, received = (
+            np.bincount(one, x, n) for one, x in zip(np.split(part, [len(rows)]), (p[rows], q[columns]), strict=True)
+        )
         apart = float(np.abs(sent - received).max())
         if n > 1 and 0 < apart <= _ROUNDING * float(p.sum()):
             return (

@@ -130,7 +130,9 @@ class Options:
         if self.penalty is not None:
             most = validation.largest_cost(cost.dtype)
             if most < abs(validation.number(self.penalty, "penalty")) < math.inf:
-                raise ValueError(f"penalty: expected at most {most:.2g} with costs of {cost.dtype}, got {self.penalty!r}")
+                raise ValueError(
+                    f"penalty: expected at most {most:.2g} with costs of {cost.dtype}, got {self.penalty!r}"
+                )
         measures = pairs(p, q, cost, names)
         return partial_problem(*measures, cost, self.penalty, self.mass, self.method == "exact")
 

@@ -184,7 +184,7 @@ class GridCost(Cost):
             if np.size(arrays["spacing"]) != n_axes:
                 raise KeyError(f"axis{n_axes}")
             # a file may say anything: solvers take these for the distances of points, and never see the matrices then
-            same = cls(cost.row_shape, arrays["power"].item(), np.ravel(arrays["spacing"]), dtype=cost.dtype)
+            same = cls(cost.row_shape, arrays["power"].item(), np.ravel(arrays["spacing"]).tolist(), dtype=cost.dtype)
             pairs = zip(cost.axes, same.axes, strict=True)
             near = 1e4 * float(np.finfo(cost.dtype).eps)  # other machines may round powers otherwise
             if not all(a.shape == b.shape and np.allclose(a, b, rtol=near, atol=0) for a, b in pairs):
