@@ -12,8 +12,8 @@ TORCH := torch==2.13.0
 PIP := -m pip install --quiet --disable-pip-version-check
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys docs dist lint format test test-all test-warnings test-minimum test-no-compiler fuzz faults nightly bench bench-nmf \
-	bench-models bench-scaling measurements sanitize clean FORCE
+.PHONY: demo toys paper docs dist lint format test test-all test-warnings test-minimum test-no-compiler fuzz faults nightly bench \
+	bench-nmf bench-models bench-scaling measurements sanitize clean FORCE
 
 demo: $(VENV)/package
 	@echo "Fitting 200 handwritten fives (some seconds)"
@@ -21,6 +21,11 @@ demo: $(VENV)/package
 
 toys: $(VENV)/bench
 	$(RUN) examples/toys.py --out demo
+
+# the paper's figures and claims measured again, in build/paper/report.html: under ten minutes, with QUICK=1 about one;
+# NAMES="figure1 table" for some of them
+paper: $(VENV)/paper
+	$(RUN) -m paper $(NAMES) $(if $(QUICK),--quick) --out build/paper
 
 # the fast tests, and nothing else
 test: $(VENV)/test
@@ -186,6 +191,10 @@ $(VENV)/dist: $(VENV)/package
 
 $(VENV)/bench: $(VENV)/package
 	$(RUN) $(PIP) 'gibbsot[bench]'
+	touch $@
+
+$(VENV)/paper: $(VENV)/package
+	$(RUN) $(PIP) 'gibbsot[pot]'
 	touch $@
 
 $(VENV)/test-all: $(VENV)/test $(VENV)/torch

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from .. import plots
-from ..core.costs import GridCost
-from ..models.nmf import WassersteinNMF
-from ..solvers.solve import solve_batch
+from gibbsot import GridCost, WassersteinNMF, plots, solve_batch
+
 from .outcome import Claim, Run
 
 if TYPE_CHECKING:

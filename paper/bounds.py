@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import datasets, plots
-from ..core.problems import problem
-from ..sampling import sampler, schedules, theory
-from ..solvers.solve import solve
+from gibbsot import datasets, plots, problem, sampler, schedules, solve, theory
+
 from .outcome import Claim, Outcome, Run
 from .plans import Array
 

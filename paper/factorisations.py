@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter, minimum_filter
 
-from .. import plots
-from ..baselines.smoothed_nmf import SmoothedNMF
-from ..core.costs import GridCost
-from ..models._nmf_start import nmf_factors
-from ..solvers.solve import solve_batch
+from gibbsot import GridCost, plots, solve_batch
+
 from . import algorithms
 from .algorithms import Fit
+from .baselines.plain_nmf import nmf_factors
+from .baselines.smoothed_nmf import SmoothedNMF
 from .outcome import Claim, Outcome, Run
 
 if TYPE_CHECKING:

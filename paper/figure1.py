@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import datasets, plots
-from ..core.problems import problem
-from ..sampling import sampler, schedules
+from gibbsot import datasets, plots, problem, sampler, schedules
+
 from .outcome import Claim, Outcome, Run
 from .plans import Array, listed
 

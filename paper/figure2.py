@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .. import datasets, plots
-from ..baselines.badmm import snapshots
-from ..core.problems import problem
-from ..sampling import schedules
-from ..solvers import certificates
-from ..solvers.solve import solve_batch
+from gibbsot import datasets, plots, schedules, solve_batch
+
 from . import plans
+from .baselines.badmm import snapshots
 from .outcome import Claim, Outcome, Run
 from .plans import Array, Errors, listed
 
@@ -56,7 +53,7 @@ def run(run: Run) -> Outcome:
     The methods estimate W in different ways. IBP and B-ADMM end with a plan that is not yet a coupling, whose cost can
     be above or below W; `plans.rounded` makes it a coupling first. Gibbs-OT is a dual method, and its value is V(z).
     For a fair comparison the table has the dual error of the two methods with potentials, 1 - bound / W with the bound
-    of `certificates.lower_bound`, and the rounded cost of every plan. The feasible ``coupling`` of a result is not
+    of `plans.dual_bound`, and the rounded cost of every plan. The feasible ``coupling`` of a result is not
     used, because a network simplex computes it.
 
     Gibbs-OT starts at T = 2/N and ends at 1/l^3 of it after l sweeps. Its numbers are medians over chains that differ
@@ -64,7 +61,7 @@ def run(run: Run) -> Outcome:
     """
     budgets, chains = (BUDGETS[:4], 5) if run.quick else (BUDGETS, 25)
     pair = datasets.two_modes()
-    one, optimum, n = problem(*pair), plans.exact(pair), len(pair.p)
+    optimum, n = plans.exact(pair), len(pair.p)
     cells: dict[str, dict[int, Cell]] = {}
     for c in EPSILONS:
         name = f"IBP {c:g}/N"
@@ -72,7 +69,7 @@ def run(run: Run) -> Outcome:
         for budget in budgets:
             Z, U, how = plans.entropic(pair, c / n, budget)
             errors = plans.errors(Z, pair, optimum)
-            dual = 1 - float(certificates.lower_bound(one, U[None])[0]) / optimum.value
+            dual = 1 - float(plans.dual_bound(U, pair)) / optimum.value
             cells[name][budget] = Cell(errors.rounded, dual, errors, Z, how)
         run.advance(0.1, name)
     cells[_BADMM] = {}
@@ -89,7 +86,7 @@ def run(run: Run) -> Outcome:
         found = [Z.toarray() for Z in result.recovered_plan]
         medians = Errors._make(np.median([plans.errors(Z, pair, optimum) for Z in found], axis=0).tolist())
         error = float(np.median(np.abs(result.value / optimum.value - 1)))
-        dual = 1 - float(np.median(certificates.lower_bound(result.problem, result.U))) / optimum.value
+        dual = 1 - float(np.median(plans.dual_bound(result.U, pair))) / optimum.value
         cells[_OURS][budget] = Cell(error, dual, medians, found[0], f"V(z), {chains} chains")
         run.advance(0.3 / len(budgets), _OURS)
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .. import datasets, plots
-from ..baselines.badmm import snapshots
-from ..sampling import schedules
-from ..solvers.solve import solve_batch
+from gibbsot import datasets, plots, schedules, solve_batch
+
 from . import plans
+from .baselines.badmm import snapshots
 from .outcome import Claim, Outcome, Run
 from .plans import Array, Exact, listed
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .. import datasets
+from gibbsot import datasets
+
 from . import factorisations
 from .algorithms import OURS, PAPER, PLAIN, RANDOM
 from .outcome import Outcome, Run

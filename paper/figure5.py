@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .. import datasets
+from gibbsot import datasets
+
 from . import factorisations
 from .factorisations import Factorisation
 from .outcome import Claim, Outcome, Run

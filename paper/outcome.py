@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..io import atomic, strict_json
-from ..io.progress import Advance, silent
+from gibbsot.io import atomic, strict_json
+from gibbsot.io.progress import Advance, silent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

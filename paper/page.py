@@ -10,7 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from .. import plots
+from gibbsot import plots
+
 from .outcome import Claim, Outcome
 
 _PAGE = Template((files(__package__) / "page.html").read_text("utf-8"))

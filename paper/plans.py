@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from .. import plots
-from ..datasets import Pair
+from gibbsot import plots
+from gibbsot.datasets import Pair
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,6 +103,19 @@ def entropic(pair: Pair, epsilon: float, n_iter: int) -> tuple[Array, Array, str
         except Warning:  # underflow: POT stops and returns the last iterate
             with np.errstate(over="ignore"):  # in numbers that are not used
                 return solved("sinkhorn_log")
+
+
+def dual_bound(U: NDArray[np.floating], pair: Pair) -> Any:
+    """Return ``<p, U> - <q, L>`` with the c-transform L of each U, a lower bound of W up to rounding.
+
+    Examples
+    --------
+    >>> from gibbsot import DenseCost
+    >>> pair = Pair(np.array([0.5, 0.5]), np.array([0.25, 0.75]), DenseCost([[0.0, 2.0], [2.0, 0.0]]))
+    >>> float(dual_bound(np.array([2.0, 0.0]), pair))
+    0.5
+    """
+    return U @ pair.p - pair.cost.col_max(U) @ pair.q
 
 
 def rounded(Z: Array, p: Array, q: Array) -> Array:

@@ -11,9 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, datasets
-from ..core import native, validation
-from ..io import atomic, progress
+from gibbsot import __version__, datasets
+from gibbsot.core import native, validation
+from gibbsot.io import atomic, progress
+
 from .outcome import Claim, Outcome, Run, as_json
 from .page import page
 
@@ -61,6 +62,7 @@ def reproduce(
         if name not in NAMES:
             raise ValueError(f"names: expected some of {', '.join(NAMES)}, got {name!r}")
     validation.integer(seed, "seed")
+    native.threads(n_jobs)  # raises early for an invalid number
     settings = {"quick": bool(quick), "seed": int(seed), "version": __version__, "kernel": native.name()}
     done: dict[str, Outcome] = {}
     with atomic.output_folder(Path(out)) as folder:

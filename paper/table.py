@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from .. import datasets
-from ..core.costs import GridCost
-from ..models.nmf import WassersteinNMF
-from ..solvers.solve import solve_batch
+from gibbsot import GridCost, WassersteinNMF, datasets, solve_batch
+
 from .outcome import Claim, Outcome, Run
 from .plans import pot
 

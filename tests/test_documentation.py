@@ -249,7 +249,7 @@ def test_the_address_of_the_project_is_in_one_place():
         ROOT / "docs" / "conf.py",
         ROOT / "conda" / "recipe.yaml",
     ]
-    files += [*(ROOT / "src").rglob("*.py"), *(ROOT / "tools").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]
+    files += [file for folder in ("src", "paper", "tools", "examples") for file in (ROOT / folder).rglob("*.py")]
     for file in files:
         if file.is_file() and file.name != "pyproject.toml" and "_build" not in file.parts:
             text = file.read_text(encoding="utf-8", errors="ignore")

@@ -1,1 +1,1 @@
-"""Baselines of the paper that no library has: Bregman ADMM and smoothed Wasserstein NMF."""
+"""Methods that the paper compares with: Bregman ADMM, smoothed Wasserstein NMF, and scikit-learn's NMF."""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import problems, validation
-from ..core.costs import Cost
+from gibbsot import Cost, problem
+from gibbsot.core import validation
 
 Array = NDArray[np.float64]
 
@@ -109,20 +109,20 @@ def snapshots(
     counts = [validation.count(budget, "n_iter") for budget in budgets]
     if any(b <= a for a, b in pairwise(counts)):
         raise ValueError(f"budgets: expected increasing numbers, got {budgets!r}")
-    problem = problems.problem(P, Q, cost)
-    M = problem.cost.matrix().astype(np.float64)
+    pairs = problem(P, Q, cost)
+    M = pairs.cost.matrix().astype(np.float64)
     finite = np.isfinite(M)
     scale = validation.positive(rho, "rho") if rho is not None else 2 * float(np.abs(M[finite]).mean()) or 1.0
     single = np.ndim(P) < 2 and np.ndim(Q) < 2
-    return _iterate(problem, M, finite, scale, counts, single)
+    return _iterate(pairs.p, pairs.q, M, finite, scale, counts, single)
 
 
 def _iterate(
-    problem: problems.Problem, M: Array, finite: NDArray[np.bool_], rho: float, counts: list[int], single: bool
+    p: Array, q: Array, M: Array, finite: NDArray[np.bool_], rho: float, counts: list[int], single: bool
 ) -> Iterator[Iterate]:
     """Yield the iterates of `snapshots`, for arguments that have been checked."""
     with np.errstate(divide="ignore"):
-        log_p, log_q = np.log(problem.p)[:, :, None], np.log(problem.q)[:, None, :]
+        log_p, log_q = np.log(p)[:, :, None], np.log(q)[:, None, :]
     log_Z = log_p + log_q
     multiplier = np.zeros_like(log_Z)  # Lambda / rho
     log_X, prices = np.empty_like(log_Z), M / rho
@@ -137,7 +137,7 @@ def _iterate(
             multiplier -= _normalise(log_Z, log_q, axis=1)
         done = count
         value = (X * np.where(finite, M, 0)).sum(axis=(1, 2))
-        violation = np.abs(X.sum(axis=1) - problem.q).sum(axis=1)
+        violation = np.abs(X.sum(axis=1) - q).sum(axis=1)
         if single:
             yield Iterate(X[0].copy(), float(value[0]), float(violation[0]), done)
         else:

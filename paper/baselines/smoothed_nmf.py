@@ -13,6 +13,7 @@ Costs, potentials and values are divided by epsilon here: ``u = g / epsilon``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,11 +27,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from ..core import validation
-from ..core.costs import Cost, GridCost, as_cost
-from ..core.warn import warn
-from ..models import _base, _costs
-from ..models._nmf_start import nmf_factors
+from gibbsot import Cost, GridCost
+from gibbsot.core import validation
+from gibbsot.core.costs import as_cost
+
+from .plain_nmf import nmf_factors
 
 Array = NDArray[np.float64]
 
@@ -40,6 +41,7 @@ _CHUNK = 2_000_000  # numbers in memory when sums are computed again
 _RESIDUAL = 0.02  # a larger residual of L-BFGS is warned of
 _INNER = 0.003  # L-BFGS stops at this residual
 _PAIRS = 20  # corrections in the memory of L-BFGS
+_SMOOTHING = 0.01  # of the start: the dual has no minimum if every component is zero at some bin
 
 
 class Conjugate:
@@ -393,7 +395,7 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
                 before = self.objective_[-1]
         if self.residual_ > _RESIDUAL:
             message = f"L-BFGS has not converged, mixtures are off by {self.residual_:.2g}; raise max_inner"
-            warn(message, ConvergenceWarning)
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -418,7 +420,11 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> tuple[float, float]:
         """Check the parameters; return the two rho."""
-        _base.check_parameters(self)
+        for name in ("n_components", "max_iter", "max_inner"):
+            validation.count(getattr(self, name), name)
+        validation.positive(self.epsilon, "epsilon")
+        validation.nonnegative(self.tol, "tol")
+        validation.callbacks(self.callbacks)
         known = self.init in ("nmf", "random") if isinstance(self.init, str) else self.init is not None
         if not known or (isinstance(self.init, tuple) and len(self.init) != 2):
             raise ValueError(f"init: expected 'nmf', 'random', components or a pair of arrays, got {self.init!r}")
@@ -429,8 +435,13 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
         shape = np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X: expected measures as rows, shape (n, m), got shape {shape}")
-        cost = _costs.square(GridCost(shape[1]) if self.cost is None else as_cost(self.cost), shape[1])
-        rows = validation.weights(X, "X", shape[1])
+        m = shape[1]
+        cost = GridCost(m) if self.cost is None else as_cost(self.cost)
+        if cost.shape != (m, m):
+            raise ValueError(f"cost: is for {cost.shape[0]} x {cost.shape[1]} points; expected {m} x {m} as in X")
+        if not cost.finite:
+            raise ValueError("cost: has infinite costs; expected finite ones")
+        rows = validation.weights(X, "X", m)
         rows = rows / rows.sum(axis=1, keepdims=True)
         return rows, Conjugate(rows, cost, self.epsilon)
 
@@ -443,7 +454,9 @@ class SmoothedNMF(BaseEstimator):  # type: ignore[misc]
             D = random.dirichlet(np.ones(n), K) @ X
         else:
             D, _ = nmf_factors(X, K, random)
-        return _base.smooth(D, np.full(m, 1 / m))  # the dual has no minimum if every component is zero at some bin
+        mass, uniform = D.sum(axis=1, keepdims=True), np.full((K, m), 1 / m)
+        D = np.divide(D, mass, out=uniform.copy(), where=mass > 0)
+        return (1 - _SMOOTHING) * D + _SMOOTHING * uniform
 
     def _solve(
         self, dual: Any, u: Array, conjugate: Conjugate, other: Array, rho: float

@@ -13,7 +13,6 @@ from scipy import sparse
 
 import gibbsot
 from gibbsot import GridCost, Oracle
-from gibbsot.baselines.smoothed_nmf import SmoothedNMF
 from gibbsot.core import validation
 from gibbsot.io import readers
 
@@ -74,7 +73,6 @@ ENTRIES = {
     "barycenter": lambda s, _: gibbsot.WassersteinBarycenter("line").fit(s),
     "classifier": lambda s, _: gibbsot.WassersteinClassifier().fit(s, [0, 1, 0, 1]),
     "histograms": lambda s, _: gibbsot.WassersteinClassifier().fit(X, s),
-    "smoothed": lambda s, _: SmoothedNMF(2).fit(s),
     "coordinates": lambda s, _: gibbsot.mixture_coordinates(s, X[:2], "line"),
     "components": lambda s, _: gibbsot.mixture_coordinates(X, s, "line"),
     "file": _read,

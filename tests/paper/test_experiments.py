@@ -16,12 +16,11 @@ import numpy as np
 import ot
 import pytest
 
-from gibbsot import datasets, solve_batch
+from gibbsot import datasets, schedules, solve_batch
 from gibbsot.core import native
-from gibbsot.experiments import bounds, factorisations, figure1, figure2, figure3, figure5, plans, report
-from gibbsot.experiments.outcome import Claim, Outcome, Run
-from gibbsot.sampling import schedules, theory
 from kernels import using
+from paper import bounds, factorisations, figure1, figure2, figure3, figure5, plans, report
+from paper.outcome import Claim, Outcome, Run
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 
@@ -172,14 +171,14 @@ def test_bounds_hold(found, folder):
 @pytest.mark.slow
 def test_bounds_find_increments_that_are_wrong(tmp_path, monkeypatch):
     """Expected increments that are off by a fifth, and steps that are bounded too tightly, are found out."""
-    trace = theory.trace
+    trace = bounds.theory.trace
 
     def wrong(*args):
         state, seen = trace(*args)
         wide = seen.r[:, :1] + 30 * (seen.r - seen.r[:, :1])
         return state, seen._replace(increment=0.8 * seen.increment, r=wide)
 
-    monkeypatch.setattr(theory, "trace", wrong)
+    monkeypatch.setattr(bounds.theory, "trace", wrong)
     holds = [claim.holds for claim in bounds.run(Run(tmp_path, quick=True)).claims]
     assert holds[1:4] == [False, False, False]
 

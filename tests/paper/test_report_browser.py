@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from browser import BROWSER, window
-from gibbsot.experiments import report
+from paper import report
 
 pytest.importorskip("playwright.sync_api")
 

@@ -13,7 +13,7 @@ from typing import Any
 from ._text import printable
 
 # Each is a module of this package with a function of the same name and the EPILOG of its help.
-_SUBCOMMANDS = ("ot", "nmf", "distances", "geodesics", "reproduce", "info")
+_SUBCOMMANDS = ("ot", "nmf", "distances", "geodesics", "info")
 
 # The first words of functions of the library and of POT, and the commands that do the same.
 _FUNCTIONS = {"solve": "ot", "emd": "ot", "emd2": "ot", "sinkhorn": "ot", "fit": "nmf", "pca": "geodesics"}

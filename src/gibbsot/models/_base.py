@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 
 SMOOTHING = 0.01  # of initial weights: a weight of zero would stay zero
 _NUMBERS: dict[str, Callable[[Any, str], Any]] = {
-    **dict.fromkeys(("n_components", "max_epochs", "max_iter", "max_inner", "batch_size", "tau"), validation.count),
-    **dict.fromkeys(("checkpoint_seconds", "epsilon"), validation.positive),
+    **dict.fromkeys(("n_components", "max_epochs", "batch_size", "tau"), validation.count),
+    "checkpoint_seconds": validation.positive,
     **dict.fromkeys(("alpha", "divergence", "gap", "tol"), validation.nonnegative),
     **dict.fromkeys(("max_memory", "max_seconds"), lambda x, name: x is None or validation.positive(x, name)),
     "temperature": lambda T, _: validation.initial_temperature(T),

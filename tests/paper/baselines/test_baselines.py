@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import ot
 import pytest
+from scipy import sparse
 from scipy.special import entr, logsumexp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from gibbsot import DenseCost, GridCost, WassersteinNMF, datasets
-from gibbsot.baselines.badmm import badmm, snapshots
-from gibbsot.baselines.smoothed_nmf import Conjugate, SmoothedNMF, dual_of_components, dual_of_memberships, minimise
+from paper.baselines.badmm import badmm, snapshots
+from paper.baselines.smoothed_nmf import Conjugate, SmoothedNMF, dual_of_components, dual_of_memberships, minimise
 
 SIZE = 16
 GRID = GridCost(SIZE)
@@ -320,6 +321,10 @@ def test_smoothed_nmf_refuses_data():
     ):
         with pytest.raises(ValueError, match=message):
             model.fit(X)
+    damaged = sparse.csr_array(BUMPS)
+    damaged.indices[:] += 10**7
+    with pytest.raises(ValueError, match="X: is no valid sparse matrix"):
+        model.fit(damaged)
     model.fit(mixtures())
     with pytest.raises(ValueError, match="X: expected 16 features as in fit, got 15"):
         model.transform(mixtures()[:, 1:])
