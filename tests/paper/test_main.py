@@ -155,7 +155,9 @@ def test_interrupted_and_repeated_from_the_root_of_a_clone(tmp_path):
     wait_for(out / "figure1.outcome.json", process)
     process.send_signal(signal.SIGINT)
     printed, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    # What a shell reports: `python -m` ends by the signal itself, 128 + 2, if it came during an exec, such as that of a
+    # named tuple in a module that was being imported, also if the KeyboardInterrupt was caught.
+    assert process.returncode in (130, -signal.SIGINT)
     assert json.loads(printed)["status"] == "interrupted"
     assert "Traceback" not in said
     first = (out / "figure1.outcome.json").stat().st_mtime_ns
