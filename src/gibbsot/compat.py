@@ -1,12 +1,14 @@
 """POT's exact solvers on the exact engine: `emd`, `emd2`, `solve` and `solve_sample`, to import instead of from ``ot``.
 
-Arguments, results, warnings and errors are those of POT. Two things differ: problems with infinite costs, which POT
-reports as infeasible, are solved exactly, and no limit on iterations stops before the optimum. POT itself, which must
+Arguments, results, warnings and errors are those of POT. Three things differ: problems with infinite costs, which POT
+reports as infeasible, are solved exactly; no limit on iterations stops before the optimum; and what POT would hand to
+its compiled code without a check (no mass, weights that are not finite, costs that are NaN, no costs, potentials of
+other lengths) is a ValueError. POT itself, which must
 be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 
 - problems with arrays that are not NumPy's, sparse costs, or weights that are not floating-point numbers;
 - calls with ``numItermax`` below POT's default, or with the deprecated ``numThreads`` and ``processes``;
-- invalid input, costs that forbid every plan, and problems that are not solved to optimality;
+- invalid input that it refuses itself, costs that forbid every plan, and problems that are not solved to optimality;
 - without compiled kernels: problems with fewer than 90,000 pairs of points with weight and finite costs, where it is
   faster;
 - in `solve` and `solve_sample`: regularised problems, and unbalanced ones of other types than "TV" and "partial".

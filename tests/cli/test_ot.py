@@ -170,7 +170,7 @@ def test_a_huge_problem_says_what_it_takes_and_what_would_be_faster(tmp_path, mo
     np.save(tmp_path / "points.npy", rng.random((300_000, 2)))
     np.save(tmp_path / "small.npy", np.ones((128, 128)))
     for name, options, expected in (
-        ("image", (), "about 8 minutes and 2.1 GB; --size 256 256 takes about 10 seconds and 0.1 GB"),
+        ("image", (), "about 8 minutes and 2.2 GB; --size 256 256 takes about 10 seconds and 0.1 GB"),
         ("points", ("--points",), "about 84 seconds and 0.6 GB; a sample of 75,000 points takes about 12 seconds"),
         ("small", (), None),
     ):

@@ -150,7 +150,7 @@ def test_memory_is_checked_before_the_work(monkeypatch):
 def test_memory_of_costs_and_chains_is_checked_before_the_work(monkeypatch):
     clouds = [PointCost(np.random.default_rng(b).random((50, 2))) for b in range(3)]
     monkeypatch.setattr(options, "cross", None)
-    with pytest.raises(ValueError, match=r"max_memory: this takes about 2e\+04 bytes"):
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 8.4e\+04 bytes"):
         solve_batch(None, None, clouds, max_memory=1e4)
     monkeypatch.setattr(options, "partial_problem", None)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 6.2e\+04 bytes"):

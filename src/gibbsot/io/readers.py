@@ -284,7 +284,10 @@ def _sparse(path: Path) -> Any:
         limits.check(needed, path.stat().st_size, path)
         with suppress(*READ_ERRORS, AttributeError, IndexError):  # not a sparse matrix; `array` reports damage
             found = sparse.load_npz(path)
-    return None if found is None else validation.sparse_rows(found, str(path))
+    try:
+        return None if found is None else validation.sparse_rows(found, str(path))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
 def _sparse_bytes(archive: zipfile.ZipFile) -> int | None:

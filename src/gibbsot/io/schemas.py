@@ -52,6 +52,7 @@ class Schema:
 
         Examples
         --------
+        >>> import numpy as np
         >>> NMF.check("seed", np.array([1.5]))
         Traceback (most recent call last):
         ...

@@ -73,7 +73,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         Keeps the shards of the data on the client's workers, as in `WassersteinNMF`. Results are bit-identical to
         those without a client.
     checkpoint : path or URL, optional
-        A folder for checkpoints, of which the last two are kept, as in `WassersteinNMF`. `load` reads it.
+        A new or empty folder for checkpoints, of which the last two are kept, as in `WassersteinNMF`. `load` reads it.
     checkpoint_seconds : float
         The time between two checkpoints.
     feature_vectors : array of shape (m, d), optional

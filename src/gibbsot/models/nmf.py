@@ -114,8 +114,9 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         ``dask``). Results are bit-identical to those without a client, for every number of workers and shards. Use
         ``update="full"`` for all workers to compute at the same time.
     checkpoint : path or URL, optional
-        A folder for checkpoints, of which the last two are kept. With a client, all workers must be able to reach it;
-        it may be any URL that fsspec knows, such as ``"s3://bucket/run"``. `load` reads it.
+        A new or empty folder for checkpoints, of which the last two are kept; `fit` marks it as its own. With a client,
+        all workers must be able to reach it; it may be any URL that fsspec knows, such as ``"s3://bucket/run"``. `load`
+        reads it.
     checkpoint_seconds : float
         The time between two checkpoints.
     feature_vectors : array of shape (m, d), optional
