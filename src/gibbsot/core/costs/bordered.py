@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import validation
-from .base import Array, Cost
+from .base import Array, Cost, Exact
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,6 +90,24 @@ class BorderedCost(Cost):
         inside = self.inner.at(np.where(row, 0, i), np.where(column, 0, j))
         costs = np.where(row & column, self.corner, np.where(row | column, self.outer, inside))
         return np.asarray(costs, self.dtype)
+
+    def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
+        i, j = np.broadcast_arrays(i, j)
+        inside = (i < self.shape[0] - 1) & (j < self.shape[1] - 1)
+        costs = np.asarray(self.at(i, j), np.float64)
+        high, low, size = costs, np.zeros_like(costs), np.abs(costs)
+        high[inside], low[inside], size[inside] = self.inner.at_exact(i[inside], j[inside])
+        return high, low, size
+
+    def rounding(self) -> float:
+        return self.inner.rounding()
+
+    def accuracy(self) -> float:
+        return self.inner.accuracy()
+
+    def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
+        inside = (i < self.shape[0] - 1) & (j < self.shape[1] - 1)
+        return self.inner.vanishing(i[inside], j[inside])
 
     def spread(self) -> float:
         others = [self.outer, *([self.corner] if np.isfinite(self.corner) else [])]
