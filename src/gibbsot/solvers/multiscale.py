@@ -32,6 +32,7 @@ Arcs = tuple[Indices, Indices, Array]
 
 _SMALLEST = 256  # points a side that the simplex on all arcs solves
 _CELL = 4  # points
+_WIDE = 1000.0  # times the usual width: cells that are no cells
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _ULP = float(np.finfo(np.float64).eps)
@@ -352,13 +353,30 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
     if len(x) <= _SMALLEST:
         return x, a, np.arange(len(x))
     label = np.empty(len(x), np.int64)
-    cells = kernels().median_cells(x, most=_CELL, label=label)
+    cells = _without_wide(x, label, kernels().median_cells(x, most=_CELL, label=label))
     weight = np.asarray(np.bincount(label, a, cells), np.float64)
     centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)
     order = Points(centroid, centroid[:1]).order_x
     number = np.empty(cells, np.int64)
     number[order] = np.arange(cells)
     return centroid[order], weight[order], number[label]
+
+
+def _without_wide(x: Array, label: Indices, cells: int) -> int:
+    """Make cells of their own of the points of cells that are far wider than most; return the number of cells.
+
+    A cell that joins an outlier to other points has its centre where there is none, and its potentials mislead.
+    """
+    order = np.argsort(label, kind="stable")
+    starts = np.searchsorted(label[order], np.arange(cells))
+    width = (np.maximum.reduceat(x[order], starts) - np.minimum.reduceat(x[order], starts)).max(axis=1)
+    wide = width > _WIDE * np.median(width)
+    if not wide.any():
+        return cells
+    single = wide[label]
+    label[single] = cells + np.arange(np.count_nonzero(single))
+    _, label[:] = np.unique(label, return_inverse=True)
+    return int(label.max()) + 1
 
 
 def solve_arcs(

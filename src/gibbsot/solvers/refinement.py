@@ -26,7 +26,7 @@ from scipy.sparse import csgraph
 from ..core.costs import Cost
 from ..core.double_double import DoubleDouble
 from ..core.kdtree import BorderedPoints, Points
-from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds
+from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds, weighted_median
 from .network_simplex import ArcProblem, kernels
 from .run import Run
 
@@ -263,7 +263,8 @@ class _Refinement:
         """Go on until the gap is closed, nothing is violated, or the run is spent."""
         self.i, self.j = (np.asarray(x, np.int64) for x in arcs)
         self.high, self.size = self.screen.exact(self.i, self.j)
-        self.f, self.g = (DoubleDouble.of(np.array(x, np.float64)) for x in (f, g))
+        middle = weighted_median(f, self.p)  # the roots of the trees keep their potentials
+        self.f, self.g = DoubleDouble.of(f - middle), DoubleDouble.of(g + middle)
         self._start(np.arange(len(self.i)), np.empty(0, np.int64), 0.0)
         best: Refined | None = None
         cut = False
