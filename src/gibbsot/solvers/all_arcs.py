@@ -20,7 +20,7 @@ from .crossover import feasible
 from .network_simplex import Basis, DenseSolutions, solve_dense
 from .refinement import MatrixScreen, refined
 from .run import Run
-from .solution import INFEASIBLE, Solution
+from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -154,5 +154,5 @@ def _refined(
     f[rows] = found.f
     U, L = feasible(DenseCost(C), f, p, q)
     less = 2 * rounding
-    plan = sparse.csr_array(sparse.coo_array((found.mass, (i, j)), shape=C.shape))
+    plan = plan_of(i, j, found.mass, C[i, j], p, q)
     return Solution.of(proof, proof.status(gap=gap, spent=run.spent), U - less, -L, plan)

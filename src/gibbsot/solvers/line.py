@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from .certificate import below, bounds
 from .network_simplex import kernels
-from .solution import Solution
+from .solution import Solution, plan_of
 
 
 def solve_line(
@@ -51,7 +50,7 @@ def solve_line(
     kept = mass > 0
     i, j, mass, costs = order_x[i[kept]], order_y[j[kept]], mass[kept], costs[kept].astype(np.float64)
     found = bounds(p, q, full_f, full_g, mass, costs, depth).at_least(0.0)
-    plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(x), len(y))))
+    plan = plan_of(i, j, mass, costs, p, q)
     return Solution.of(found, found.status(), full_f, full_g, plan)
 
 

@@ -24,7 +24,7 @@ from .certificate import PROVED, SPENT, Certificate, below, bounds, weighted_med
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .refinement import PointsScreen, refined
 from .run import Run
-from .solution import Solution
+from .solution import Solution, plan_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -298,18 +298,18 @@ class _Cells:
         level = self.levels[0]
         g = level.oracle.column_min(weighted_median(f, level.a) - f)
         f = level.oracle.row_min(-g)
+        costs = level.oracle.at(i, j)
         inner = (i < len(level.oracle.X)) & (j < len(level.oracle.Y))  # without the border
         above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
         if proof is None:
-            found = bounds(level.a, level.b, *below(f, g, self.depth), mass, level.oracle.at(i, j), depth)
+            found = bounds(level.a, level.b, *below(f, g, self.depth), mass, costs, depth)
             found = found.widened(0.0, above, SMALLEST_DISTANCE).at_least(0.0)
         else:
             found = proof.widened((self.depth + 3) * _ULP / 2, above, SMALLEST_DISTANCE)
         state = found.status(gap=self.gap, spent=self.run.spent)
         if state == "budget spent":
             found = replace(found, reason=SPENT)
-        i, j = self.rows[i], self.columns[j]
-        plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(self.p), len(self.q))))
+        plan = plan_of(self.rows[i], self.columns[j], mass, costs, self.p, self.q)
         known = self.rows, self.columns, f, g, self.points, self.depth
         return PointsSolution(found, state, plan, rounds, known)
 
