@@ -15,7 +15,7 @@ from ..core import native
 from ..core.costs import Cost, DenseCost
 from ..core.double_double import DoubleDouble
 from ..core.problems import Problem
-from .certificate import VANISHING, Certificate, for_cost
+from .certificate import Certificate, for_cost
 from .crossover import feasible
 from .network_simplex import Basis, DenseSolutions, solve_dense
 from .refinement import MatrixScreen, refined
@@ -106,7 +106,7 @@ def proved(
     Solution
     """
     solution, rounding = answers[b], cost.rounding()
-    tiny = bool(cost.accuracy()) and solution.upper < VANISHING
+    tiny = solution.upper < cost.underflow() * 2.0**60  # squares may have vanished
     if solution.status != "gap open" and not rounding and not tiny:
         return solution
     run, found = run or Run(), solution.certificate

@@ -283,9 +283,8 @@ class _Rounds:
         costs = self.cost.at(i, j)
         plan = plan_of(i, j, mass, costs, self.p, self.q)
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth if self.carried else self.cost.depth + 8)
-        vanished = self.cost.vanishing(i, j) if found.upper < 1 else 0.0
-        rounding = self.cost.rounding()
-        found = found.widened(0.0, vanished + rounding, vanished).at_least(self.least)
+        vanished = self.cost.vanishing(i, j) if self.cost.underflow() else 0.0
+        found = found.widened(0.0, vanished + self.cost.rounding(), self.cost.underflow()).at_least(self.least)
         return Solution.of(found, found.status(), U, -L, plan, rounds)
 
 

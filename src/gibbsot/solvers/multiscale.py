@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core.kdtree import SMALLEST_DISTANCE, BorderedPoints, Points, vanishing
+from ..core.kdtree import BorderedPoints, Points, underflow, vanishing
 from .certificate import PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .refinement import PointsScreen, refined
@@ -301,11 +301,12 @@ class _Cells:
         costs = level.oracle.at(i, j)
         inner = (i < len(level.oracle.X)) & (j < len(level.oracle.Y))  # without the border
         above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
+        below_all = underflow(level.oracle.X.shape[1], self.squared)
         if proof is None:
             found = bounds(level.a, level.b, *below(f, g, self.depth), mass, costs, depth)
-            found = found.widened(0.0, above, SMALLEST_DISTANCE).at_least(0.0)
+            found = found.widened(0.0, above, below_all).at_least(0.0)
         else:
-            found = proof.widened((self.depth + 3) * _ULP / 2, above, SMALLEST_DISTANCE)
+            found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all)
         state = found.status(gap=self.gap, spent=self.run.spent)
         if state == "budget spent":
             found = replace(found, reason=SPENT)
@@ -355,7 +356,10 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
     label = np.empty(len(x), np.int64)
     cells = _without_wide(x, label, kernels().median_cells(x, most=_CELL, label=label))
     weight = np.asarray(np.bincount(label, a, cells), np.float64)
-    centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)
+    if np.abs(x).max() > 1e308 / weight.max():  # products would overflow
+        centroid = np.stack([np.bincount(label, a / weight[label] * c, cells) for c in x.T], axis=1)
+    else:
+        centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)
     order = Points(centroid, centroid[:1]).order_x
     number = np.empty(cells, np.int64)
     number[order] = np.arange(cells)

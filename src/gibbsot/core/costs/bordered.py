@@ -105,6 +105,9 @@ class BorderedCost(Cost):
     def accuracy(self) -> float:
         return self.inner.accuracy()
 
+    def underflow(self) -> float:
+        return self.inner.underflow()
+
     def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
         inside = (i < self.shape[0] - 1) & (j < self.shape[1] - 1)
         return self.inner.vanishing(i[inside], j[inside])
