@@ -356,7 +356,7 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
     label = np.empty(len(x), np.int64)
     cells = _without_wide(x, label, kernels().median_cells(x, most=_CELL, label=label))
     weight = np.asarray(np.bincount(label, a, cells), np.float64)
-    if np.abs(x).max() > 1e308 / weight.max():  # products would overflow
+    if sum(np.frexp(np.abs(z).max())[1] for z in (x, weight)) > 1020:  # products may overflow
         centroid = np.stack([np.bincount(label, a / weight[label] * c, cells) for c in x.T], axis=1)
     else:
         centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)

@@ -39,7 +39,7 @@ _ENOUGH = 0.05  # of the gap: what violations may cost before they are repaired
 _BEYOND = 2.0**48  # times the value: arcs without flow of such costs leave too few digits even in double-double
 _ARCS = 16  # violated arcs that a row or a column brings in
 _ROUNDS = 60
-_MOST = 512  # pairs of a row that are evaluated again
+_PAIRS = 6_000_000  # that are evaluated again
 _BLOCK = 4_000_000  # entries of a matrix that are looked at at once
 
 
@@ -180,7 +180,7 @@ def _searched(search: Callable[[int], Indices], least: Callable[[], Array], shap
     m1, m2 = shape
     k, limit = min(8, m2), np.full(m1, np.inf)
     J = search(k)
-    while k < min(_MOST, m2) and (J >= 0).all(axis=1).any():
+    while k < m2 and m1 * k < _PAIRS and (J >= 0).all(axis=1).any():
         k = min(4 * k, m2)
         J = search(k)
     full = (J >= 0).all(axis=1)
