@@ -118,7 +118,7 @@ def proved(
     state = found.status(gap=gap, spent=solution.status == "budget spent")
     if state == "gap open":
         return _refined(answers, b, cost, gap, run, points)
-    return Solution.of(found, state, solution.f, solution.g, solution.plan)
+    return Solution.of(found, state, solution.f - 2 * rounding, solution.g, solution.plan)
 
 
 def _named(
@@ -153,6 +153,7 @@ def _refined(
     f = np.full(len(p), -np.inf)
     f[rows] = found.f
     U, L = feasible(DenseCost(C), f, p, q)
-    less = 2 * rounding
+    share, less = 2 * cost.accuracy(), 2 * rounding  # feasible for the costs behind the matrix
+    U, L = U - share * np.abs(U), L + share * np.abs(L)
     plan = plan_of(i, j, found.mass, C[i, j], p, q)
     return Solution.of(proof, proof.status(gap=gap, spent=run.spent), U - less, -L, plan)

@@ -10,6 +10,7 @@ and the mass between two cells is spread over their points.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -356,10 +357,10 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
     label = np.empty(len(x), np.int64)
     cells = _without_wide(x, label, kernels().median_cells(x, most=_CELL, label=label))
     weight = np.asarray(np.bincount(label, a, cells), np.float64)
-    if sum(np.frexp(np.abs(z).max())[1] for z in (x, weight)) > 1020:  # products may overflow
-        centroid = np.stack([np.bincount(label, a / weight[label] * c, cells) for c in x.T], axis=1)
-    else:
-        centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)
+    share, divisor = a, weight
+    if sum(math.frexp(float(np.abs(z).max()))[1] for z in (x, weight)) > 1020:  # products may overflow
+        share, divisor = a / weight[label], np.ones(cells)
+    centroid = np.stack([np.bincount(label, share * c, cells) / divisor for c in x.T], axis=1)
     order = Points(centroid, centroid[:1]).order_x
     number = np.empty(cells, np.int64)
     number[order] = np.arange(cells)

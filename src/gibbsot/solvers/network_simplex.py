@@ -71,6 +71,7 @@ class DenseSolutions:
     _numbers: Array  # these, potentials and masses, one after the other
     _arcs: NDArray[np.int32]  # rows and columns
     _threads: int
+    _accuracy: float = 0.0  # the relative error of the costs
 
     def __len__(self) -> int:
         return len(self.status)
@@ -126,6 +127,8 @@ class DenseSolutions:
         f, g = self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
         if not (p.all() and q.all()):
             kernels().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
+        if self._accuracy:  # feasible for all costs that are that near
+            f, g = (x - 2 * self._accuracy * np.abs(x) for x in (f, g))
         return f, g
 
     def problem(self, b: int = 0) -> tuple[Array, Array, Array]:
@@ -245,7 +248,7 @@ def solve_dense(
             row[1] = row[1] * less if row[1] > 0 else row[1]
             row[2] *= more
     states = [_status(lower, upper, scale, feasible, stopped) for _, lower, upper, scale, *_, feasible, stopped in info]
-    return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads)
+    return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads, accuracy)
 
 
 def _status(lower: float, upper: float, scale: float, feasible: float, stopped: float) -> str:
