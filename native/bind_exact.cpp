@@ -187,7 +187,7 @@ void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>
             out[0] = answer.value;
             out[1] = answer.lower;
             out[2] = answer.upper;
-            out[3] = answer.size;
+            out[3] = answer.scale;
             out[4] = static_cast<double>(answer.entries);
             out[5] = static_cast<double>(answer.pivots);
             out[6] = answer.feasible ? 1 : 0;

@@ -10,7 +10,7 @@ from .. import datasets, plots
 from ..baselines.badmm import snapshots
 from ..core.problems import problem
 from ..sampling import schedules
-from ..solvers import certificates
+from ..solvers import certificate
 from ..solvers.solve import solve_batch
 from . import plans
 from .outcome import Claim, Outcome, Run
@@ -56,7 +56,7 @@ def run(run: Run) -> Outcome:
     The methods estimate W in different ways. IBP and B-ADMM end with a plan that is not yet a coupling, whose cost can
     be above or below W; `plans.rounded` makes it a coupling first. Gibbs-OT is a dual method, and its value is V(z).
     For a fair comparison the table has the dual error of the two methods with potentials, 1 - bound / W with the bound
-    of `certificates.lower_bound`, and the rounded cost of every plan. The feasible ``coupling`` of a result is not
+    of `certificate.lower_bound`, and the rounded cost of every plan. The feasible ``coupling`` of a result is not
     used, because a network simplex computes it.
 
     Gibbs-OT starts at T = 2/N and ends at 1/l^3 of it after l sweeps. Its numbers are medians over chains that differ
@@ -72,7 +72,7 @@ def run(run: Run) -> Outcome:
         for budget in budgets:
             Z, U, how = plans.entropic(pair, c / n, budget)
             errors = plans.errors(Z, pair, optimum)
-            dual = 1 - float(certificates.lower_bound(one, U[None])[0]) / optimum.value
+            dual = 1 - float(certificate.lower_bound(one, U[None])[0]) / optimum.value
             cells[name][budget] = Cell(errors.rounded, dual, errors, Z, how)
         run.advance(0.1, name)
     cells[_BADMM] = {}
@@ -89,7 +89,7 @@ def run(run: Run) -> Outcome:
         found = [Z.toarray() for Z in result.recovered_plan]
         medians = Errors._make(np.median([plans.errors(Z, pair, optimum) for Z in found], axis=0).tolist())
         error = float(np.median(np.abs(result.value / optimum.value - 1)))
-        dual = 1 - float(np.median(certificates.lower_bound(result.problem, result.U))) / optimum.value
+        dual = 1 - float(np.median(certificate.lower_bound(result.problem, result.U))) / optimum.value
         cells[_OURS][budget] = Cell(error, dual, medians, found[0], f"V(z), {chains} chains")
         run.advance(0.3 / len(budgets), _OURS)
 

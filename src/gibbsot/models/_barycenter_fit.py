@@ -15,6 +15,7 @@ from ..distributed.shard import Array
 from ..distributed.shards import Shards
 from ..io import npz
 from ..solvers import linear_programme
+from ..solvers.certificate import PROGRAMME_GAP
 from ..solvers.free_measure import FreeMeasure, Optimum, relative_gap
 from ..solvers.level_method import LevelMethod
 from ..solvers.line_barycenter import line_barycenter
@@ -275,7 +276,7 @@ class Fit:
     def status(self) -> str:
         """Return the status of the fit, and warn if the gap stays open."""
         gap, wanted = relative_gap(self.lower, self.upper), self.model.gap
-        if self.proved <= linear_programme.OPTIMAL_GAP or (self.ended == "gap reached" and wanted == 0):
+        if self.proved <= PROGRAMME_GAP or (self.ended == "gap reached" and wanted == 0):
             return "optimal"
         if self.proved <= wanted:
             return "gap reached"

@@ -18,7 +18,7 @@ from ..core.costs import Cost
 from ..distributed import sources
 from ..distributed.shard import Metadata, Shard
 from ..distributed.shards import LocalShards, S, Shards, read_shards
-from ..solvers.solution import PROVED
+from ..solvers.certificate import PROVED
 from ..solvers.solve import solve_batch
 from . import _costs, _sets
 

@@ -17,9 +17,10 @@ from ..core.problems import Problem
 from ..core.warn import warn
 from ..distributed import sources
 from ..io import progress
+from ..solvers.certificate import PROVED
 from ..solvers.exact import cross, in_threads
 from ..solvers.run import Run
-from ..solvers.solution import PROVED, Solution
+from ..solvers.solution import Solution
 from . import _costs
 
 Array = NDArray[np.float64]

@@ -16,11 +16,11 @@ from scipy import sparse
 
 from ..core import native
 from ..core.costs import Cost
-from .certificates import below, bounds, weighted_median
+from .certificate import ROUNDING, ROUNDS, SPENT, below, bounds, weighted_median
 from .highs import HighsProblem
 from .network_simplex import ArcProblem, staircase
 from .run import Run
-from .solution import INFEASIBLE, Solution, status
+from .solution import INFEASIBLE, Solution
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -166,7 +166,7 @@ class _Rounds:
                 answer = self._solution(*potentials, rounds)
                 if answer.optimal:
                     return answer
-                if answer.upper - answer.lower <= gap * abs(answer.value):
+                if answer.gap <= gap:
                     return replace(answer, status="gap reached")
             fresh = self._violated(g, h)
             if len(fresh) and not self.engine.can_add(len(fresh)):
@@ -179,18 +179,19 @@ class _Rounds:
             if not self.carried:
                 raise ValueError(INFEASIBLE)
             if refinements == _REFINEMENTS:
-                return replace(answer, status="gap open")
+                return replace(answer, reason=ROUNDING)
             refinements += 1
             self._restart(*potentials)
         if not self.carried:
             self._force(corners, g, h)
-        return replace(self._solution(*potentials, rounds), status="rounds ran out")
+        answer = self._solution(*potentials, rounds)
+        return answer if answer.optimal else replace(answer, reason=ROUNDS)
 
     def _ended(self, potentials: tuple[Array, Array], first: Array, rounds: int) -> Solution:
         """Return what is proved when the run is spent, with the better of two pairs of potentials."""
         found = [self._solution(*pair, rounds) for pair in (potentials, feasible(self.cost, first, self.p, self.q))]
         best = max(found, key=lambda solution: solution.lower)
-        return best if best.optimal else replace(best, status="budget spent")
+        return best if best.optimal else replace(best, status="budget spent", reason=SPENT)
 
     def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
         """Start a simplex on those arcs that are not forbidden; return whether all are."""
@@ -270,8 +271,7 @@ class _Rounds:
         costs = self.cost.at(i, j)
         plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=self.cost.shape))
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth if self.carried else self.cost.depth + 8)
-        state = status(found.lower, found.upper, found.size)
-        return Solution(found.value, found.lower, found.upper, state, U, -L, plan, rounds)
+        return Solution.of(found, found.status(), U, -L, plan, rounds)
 
 
 def _sorted(*arcs: Indices) -> Indices:

@@ -290,4 +290,4 @@ def _all_arcs_of_supports(p: Array, q: Array, cost: Cost, run: Run) -> Solution:
     i, j, mass = answer.arcs()
     plan = sparse.csr_array(sparse.coo_array((mass, (rows[i], columns[j])), cost.shape))
     found = answer[0]
-    return Solution(found.value, found.lower, found.upper, found.status, U, -L, plan)
+    return Solution.of(found.certificate, found.status, U, -L, plan)

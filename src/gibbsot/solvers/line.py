@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .certificates import below, bounds
+from .certificate import below, bounds
 from .network_simplex import kernels
-from .solution import Solution, status
+from .solution import Solution
 
 
 def solve_line(
@@ -50,10 +50,9 @@ def solve_line(
     full_f[order_x], full_g[order_y] = below((f - errors)[first_x], (g - errors)[first_y], depth)
     kept = mass > 0
     i, j, mass, costs = order_x[i[kept]], order_y[j[kept]], mass[kept], costs[kept].astype(np.float64)
-    found = bounds(p, q, full_f, full_g, mass, costs, depth)
+    found = bounds(p, q, full_f, full_g, mass, costs, depth).at_least(0.0)
     plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(x), len(y))))
-    state = status(found.lower, found.upper, found.size)
-    return Solution(found.value, found.lower, found.upper, state, full_f, full_g, plan)
+    return Solution.of(found, found.status(), full_f, full_g, plan)
 
 
 def _path_potentials(

@@ -18,10 +18,10 @@ from scipy import sparse
 from scipy.optimize import linprog
 from threadpoolctl import threadpool_limits
 
+from .certificate import OPTIMAL_GAP, PROGRAMME_GAP
 from .free_measure import Bound, FreeMeasure, Optimum
 from .interior_point import Arcs, Dual, InteriorPoint, Iterate, Start
 from .run import Run
-from .solution import POTENTIAL_GAP, RELATIVE_GAP
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -44,7 +44,6 @@ _TRY = 6.0  # times the gap that is wanted: from there the objective is computed
 _CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass
 _VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks
 _NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped
-OPTIMAL_GAP = 1e-9  # of an optimum: rounding may leave it, and HiGHS neglects weights of components below it
 _TOLERANCE = 1e-10  # the smallest that HiGHS takes
 _MOST_ROUNDS, _MOST_FINISHES = 20, 10
 
@@ -121,7 +120,7 @@ class _Rounds:
     def __init__(self, problem: FreeMeasure, gap: float, run: Run) -> None:
         self.problem, self.budget = problem, run
         self.m, self.free = problem.cost.shape[0], problem.components is None
-        self.wanted = max(gap, RELATIVE_GAP if self.free else OPTIMAL_GAP)
+        self.wanted = max(gap, OPTIMAL_GAP if self.free else PROGRAMME_GAP)
         self.solutions = problem.solutions
         self.filled = np.flatnonzero(problem.X.ravel())  # the targets of all measures
         self.warm: Start | None = None
@@ -182,7 +181,7 @@ class _Rounds:
     def _finished(self) -> bool:
         """Return whether the gap is reached or time is over, and note it."""
         best = self.best
-        if best.gap <= self.wanted or best.upper - best.lower <= POTENTIAL_GAP * self.problem.cost.spread():
+        if best.gap <= self.wanted:
             best.ended = "gap reached"
         elif self.budget.spent:
             best.ended = "time"

@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core.kdtree import BorderedPoints, Points
-from .certificates import Bounds, below, bounds, weighted_median
+from .certificate import PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .run import Run
-from .solution import PROVED, Solution, status
+from .solution import Solution
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -50,7 +50,7 @@ def solve_points(
     squared : bool
         Squared or plain Euclidean distances.
     gap : float
-        Stop as soon as ``upper - lower <= gap * upper``; 0 for the optimum.
+        Stop as soon as ``upper - lower <= gap * <plan, |M|>``; 0 for the optimum.
     run : Run, optional
         Its time, memory and threads. When it is spent, the last level that was solved gives plan and potentials.
     border : pair of float, optional
@@ -106,7 +106,7 @@ class PointsSolution(Solution):
 
     Parameters
     ----------
-    found : Bounds
+    found : Certificate
     status : str
     plan : scipy.sparse.csr_array
     rounds : int
@@ -116,10 +116,12 @@ class PointsSolution(Solution):
         `_oracle` for all points, and the depth of the costs.
     """
 
-    def __init__(self, found: Bounds, status: str, plan: sparse.csr_array, rounds: int, known: tuple[Any, ...]) -> None:
+    def __init__(
+        self, found: Certificate, status: str, plan: sparse.csr_array, rounds: int, known: tuple[Any, ...]
+    ) -> None:
         vars(self).update(
-            value=found.value, lower=found.lower, upper=found.upper, status=status, plan=plan, rounds=rounds,
-            _known=known,
+            value=found.value, lower=found.lower, upper=found.upper, scale=found.scale, reason=found.reason,
+            status=status, plan=plan, rounds=rounds, _known=known,
         )  # fmt: skip
 
     @property
@@ -276,12 +278,10 @@ class _Cells:
         level = self.levels[0]
         g = level.oracle.column_min(weighted_median(f, level.a) - f)
         f = level.oracle.row_min(-g)
-        found = bounds(level.a, level.b, *below(f, g, self.depth), mass, level.oracle.at(i, j), depth)
-        state = status(found.lower, found.upper, found.size)
-        if state == "gap open" and found.upper - found.lower <= self.gap * found.upper:
-            state = "gap reached"
-        if state == "gap open" and self.run.spent:
-            state = "budget spent"
+        found = bounds(level.a, level.b, *below(f, g, self.depth), mass, level.oracle.at(i, j), depth).at_least(0.0)
+        state = found.status(gap=self.gap, spent=self.run.spent)
+        if state == "budget spent":
+            found = replace(found, reason=SPENT)
         i, j = self.rows[i], self.columns[j]
         plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(self.p), len(self.q))))
         known = self.rows, self.columns, f, g, self.points, self.depth

@@ -23,8 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import native
+from .certificate import SPENT, status
 from .run import Run
-from .solution import Solution, status
+from .solution import Solution
 
 Array = NDArray[np.float64]
 Basis = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -65,7 +66,7 @@ class DenseSolutions:
     """
 
     status: list[str]
-    _info: list[list[float]]  # value, lower, upper, size, entries, pivots, feasibility and whether time ran out
+    _info: list[list[float]]  # value, lower, upper, scale, entries, pivots, feasibility and whether time ran out
     _problems: tuple[Array, Array, Array]
     _numbers: Array  # these, potentials and masses, one after the other
     _arcs: NDArray[np.int32]  # rows and columns
@@ -156,8 +157,9 @@ class DenseSolution(Solution):
 
     def __init__(self, batch: DenseSolutions, b: int) -> None:
         own = vars(self)  # the class is frozen
-        own["value"], own["lower"], own["upper"] = batch._info[b][:3]
+        own["value"], own["lower"], own["upper"], own["scale"] = batch._info[b][:4]
         own["status"], own["rounds"], own["_batch"], own["_index"] = batch.status[b], 1, batch, b
+        own["reason"] = SPENT if batch.status[b] == "budget spent" else ""
 
     @property
     def f(self) -> Array:
@@ -230,16 +232,14 @@ def solve_dense(
     numbers, arcs = np.empty(n * (_INFO + m1 + m2 + most)), np.empty((2, n, most), np.int32)
     kernels().solve_dense(C, p, q, start, threads, run.seconds, run.flag, numbers, arcs)
     info = numbers[: n * _INFO].reshape(n, _INFO).tolist()
-    states = [_status(lower, upper, size, feasible, stopped) for _, lower, upper, size, _, _, feasible, stopped in info]
+    states = [_status(lower, upper, scale, feasible, stopped) for _, lower, upper, scale, *_, feasible, stopped in info]
     return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads)
 
 
-def _status(lower: float, upper: float, size: float, feasible: float, stopped: float) -> str:
+def _status(lower: float, upper: float, scale: float, feasible: float, stopped: float) -> str:
     """Return the status of a problem on all arcs."""
-    state = status(lower, upper, size)
-    if stopped and state == "gap open":
-        return "budget spent"
-    return state if feasible else "infeasible"
+    state = status(lower, upper, scale, spent=bool(stopped))
+    return state if feasible or state == "budget spent" else "infeasible"
 
 
 class ArcProblem:

@@ -17,7 +17,7 @@ from ..core.problems import Problem, pairs, problem
 from ..io import npz, schemas
 from ..sampling import mixtures, sampler
 from ..sampling.mixtures import Gradients, Mixtures
-from . import certificates
+from .certificate import lower_bound
 from .exact import cross, methods
 from .partial import PartialProblem, partial_problem, penalty_cost, penalty_problem, refitted, without_points
 from .solution import Solution
@@ -251,7 +251,7 @@ class Oracle:
         if bounds:
             if self.penalty is None:
                 crossings = cross(pair, info.U, max_rounds=1, n_jobs=n_jobs)
-                lower = certificates.lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
+                lower = lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
             else:
                 proved = self._exact_pair(pair)
                 crossings = cross(proved, refitted(info.U, proved, 0), max_rounds=1, n_jobs=n_jobs)

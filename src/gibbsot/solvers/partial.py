@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ..core import native, validation
 from ..core.costs import BorderedCost, Cost, DenseCost
 from ..core.problems import Problem
+from .certificate import Certificate
 from .exact import DISTANCE_PAIRS
 from .results import OTResult
 from .solution import Solution
@@ -251,9 +252,13 @@ def refitted_arcs(solutions: Sequence[Any], problem: Problem) -> list[Any]:
 def without_points(problem: PartialProblem, solutions: list[Solution]) -> list[Solution]:
     """Return the solutions of `partial_problem` for the masses given, without the additional points."""
     result = PartialResult(problem, solutions, None, 0.0)
-    states, rounds = ([getattr(solution, name) for solution in solutions] for name in ("status", "rounds"))
-    bounds = (x.tolist() for x in (result.value, result.lower_bound, result.upper_bound))
-    return [Solution(*one) for one in zip(*bounds, states, *result.potentials, result._plans, rounds, strict=True)]
+    (f, g), plans = result.potentials, result._plans
+    lower, upper, value = (x.tolist() for x in (result.lower_bound, result.upper_bound, result.value))
+    found = []
+    for b, one in enumerate(solutions):
+        numbers = Certificate(lower[b], upper[b], value[b], problem.mass.item(b) * one.scale, one.reason)
+        found.append(Solution.of(numbers, one.status, f[b], g[b], plans[b], one.rounds))
+    return found
 
 
 def _with_points(cost: Cost, outer: float, corner: float, extra: tuple[int, int]) -> DenseCost:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from ..core.problems import Problem
 from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
-from . import certificates
+from .certificate import lower_bound, relative_gap, status
 from .crossover import feasible
 from .displacement import interpolated
 from .exact import cross
-from .gibbs import Sample
-from .solution import PROVED, Solution
+from .gibbs import Sample, sparse_plans
+from .solution import Solution
 
 Array = NDArray[np.floating]
 
@@ -60,15 +60,20 @@ class OTResult:
     lower_bound, upper_bound : float
         Certified bounds of W(p, q), rounded outwards.
     gap : float
-        ``(upper_bound - lower_bound) / |value|``, 0 where the bounds agree.
+        ``(upper_bound - lower_bound) / <plan, |M|>``, 0 where the bounds agree. The denominator is the value where no
+        cost is negative.
     status : str
-        "optimal": the bounds agree to 1e-10 of the value or 1e-12 of the spread of the potentials. "gap reached": the
-        gap is at most the one asked for. "budget spent": the work ended before that. "estimate": ``method="gibbs"``.
+        "optimal": the gap is at most 1e-10. "gap reached": it is at most the one asked for. "budget spent": the work
+        ended before that. "gap open": the arithmetic does not close the gap; ``reason`` says more. "estimate":
+        ``method="gibbs"``.
+    reason : str
+        Why the gap is open, if it is.
     plan : scipy.sparse.csr_array of shape (m1, m2)
         A coupling: its marginals are p and q. A list for a batch.
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
-        lower bound. They are gradients of W with respect to p and q.
+        lower bound, both up to the rounding of f and g to double precision: the bound itself may have been proved
+        with twice the digits. They are gradients of W with respect to p and q.
     U, L : arrays of shape (m1,) and (m2,)
         The paper's potentials: f and -g, or with ``method="gibbs"`` those of the last sweep, whose dual value is V(z).
     recovered_plan : scipy.sparse.csr_array of shape (m1, m2)
@@ -155,7 +160,7 @@ class OTResult:
         """Plans on the arcs that the chains' potentials suggest, and the better potentials of chains and simplex."""
         U, cost = np.atleast_2d(self.U), self.problem.cost.astype(np.float64)
         found = cross(self.problem, U, max_rounds=1)
-        lower = certificates.lower_bound(self.problem, U).tolist()
+        lower = lower_bound(self.problem, U).tolist()
         for b, solution in enumerate(found):
             if lower[b] > solution.lower:
                 f, L = feasible(cost, U[b], self.problem.p[b], self.problem.q[b])
@@ -176,8 +181,19 @@ class OTResult:
         """What is known of the value."""
         if self.sample is not None:
             return self._one_or_all(["estimate"] * len(self.problem))
-        states = [s.status if s.status in PROVED else "budget spent" for s in self.solutions]
-        return states[0] if self.single else states
+        return self._one_or_all([self._state(b, one) for b, one in enumerate(self.solutions)])
+
+    def _state(self, b: int, one: Solution) -> str:
+        """Return the status of a solution, unless the last rounding of the bounds for the mass given contradicts it."""
+        lower, upper = self._bounds[0][b], self._bounds[1][b]
+        scale = self.problem.mass.item(b) * one.scale
+        found = status(lower, upper, scale, gap=math.inf if one.status == "gap reached" else 0.0)
+        return found if found == "optimal" or one.status == "optimal" else one.status
+
+    @property
+    def reason(self) -> Any:
+        """Why the gap is open, if it is."""
+        return self._one_or_all([one.reason for one in self.solutions])
 
     @cached_property
     def _bounds(self) -> tuple[list[float], list[float]]:
@@ -205,10 +221,8 @@ class OTResult:
     @property
     def gap(self) -> Any:
         """The certified relative gap."""
-        difference = np.atleast_1d(self.upper_bound) - np.atleast_1d(self.lower_bound)
-        value = np.abs(np.atleast_1d(self.value))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self._number(np.where(difference == 0, 0.0, difference / value))
+        scales = [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.solutions, strict=True)]
+        return self._number(np.array([relative_gap(*one) for one in zip(*self._bounds, scales, strict=True)]))
 
     @property
     def plan(self) -> Any:
@@ -288,7 +302,7 @@ class OTResult:
     def recovered_plan(self) -> Any:
         """The paper's sparse plan."""
         U, L = np.atleast_2d(self.U), np.atleast_2d(self.L)
-        return self._one_or_all(self._with_masses(certificates.sparse_plans(self.problem, U, L)))
+        return self._one_or_all(self._with_masses(sparse_plans(self.problem, U, L)))
 
     def _chains(self, name: str, called: str = "") -> Any:
         if self.sample is None:

@@ -15,9 +15,9 @@ from ..core.costs import Cost, as_cost
 from ..core.problems import Problem
 from ..core.warn import warn
 from ..sampling.schedules import Schedule
+from .certificate import PROVED, warn_of_gaps
 from .options import Options, explained
 from .results import OTResult, OTResultList
-from .solution import PROVED, warn_of_open_gaps
 
 
 @explained
@@ -252,8 +252,10 @@ def _warn(results: list[OTResult]) -> None:
     """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
     solved = [result for result in results if result.solved is not None]
     if any(solution.status not in PROVED for result in solved for solution in result.solutions):
-        gaps = np.concatenate([np.atleast_1d(result.gap) for result in solved])  # which the results show
-        warn_of_open_gaps([solution for result in solved for solution in result.solutions], gaps.tolist())
+        # what the results show
+        gaps = [gap for result in solved for gap in np.atleast_1d(result.gap).tolist()]
+        states = [state for result in solved for state in np.atleast_1d(result.status).tolist()]
+        warn_of_gaps(gaps, states, [solution.reason for result in solved for solution in result.solutions])
     if any(result.cut for result in results):
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
