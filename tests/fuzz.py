@@ -488,8 +488,8 @@ def barycenter(rng: np.random.Generator) -> Case:
     kind, cost, costs = few_bins(rng)
     X, lam = histograms(rng, 2, cost.shape[0]), rng.choice([1.0, 2.0, 0.3], 2)
     gap = float(rng.choice([0.0, 0.0, 1e-3]))
-    dtype = np.float32 if rng.random() < 0.3 else np.float64
-    X = X.astype(dtype)
+    if rng.random() < 0.3:
+        X, kind = X.astype(np.float32), f"{kind}, float32"
 
     def call() -> Answer:
         model = WassersteinBarycenter(cost, gap=gap, random_state=0).fit(X, sample_weight=lam)
@@ -507,8 +507,8 @@ def coordinates(rng: np.random.Generator) -> Case:
     m = cost.shape[0]
     X, D = histograms(rng, 1, m), histograms(rng, 2, m)
     gap = float(rng.choice([0.0, 1e-3]))
-    dtype = np.float32 if rng.random() < 0.3 else np.float64
-    X = X.astype(dtype)
+    if rng.random() < 0.3:
+        X, kind = X.astype(np.float32), f"{kind}, float32"
 
     def call() -> Answer:
         with warnings.catch_warnings(record=True) as caught:

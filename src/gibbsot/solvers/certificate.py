@@ -320,6 +320,29 @@ def enclose(x: Array, y: Array | None = None) -> Enclosure:
     return Enclosure((Fraction(high) + Fraction(low)) * unit, error * unit if terms else Fraction(0))
 
 
+def matrix_product(A: Array, B: Array, off: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return ``A @ B`` in double precision, and a bound of the error of each entry, whatever the order of the sums.
+
+    With k terms the error is at most ``k u / (1 - k u)`` of the sum of absolute terms.
+
+    Parameters
+    ----------
+    A, B : arrays
+        The factors.
+    off : int
+        By how many units of rounding, u = 2^-53, the entries of A and B together may be off, relative to themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> value, error = matrix_product(np.array([1.0, 1.0]), np.array([1e16, 1.0]))
+    >>> bool(value - error <= 1e16 + 1 <= value + error)
+    True
+    """
+    terms = np.shape(A)[-1]
+    return A @ B, np.asarray(1.01 * (terms + off + 2) * _UNIT * (np.abs(A) @ np.abs(B)) + terms * _TINY)
+
+
 def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
     """Return a sum of inner products without rounding: slower than `enclose`, and exact whatever cancels.
 
