@@ -35,8 +35,8 @@ public:
 
     // A basis of the greedy plan on reduced costs and of artificial arcs, whose reduced cost is `artificial`.
     virtual void start(bool greedy) = 0;
-    // A basis that keeps the arcs of a list where they carry flow.
-    virtual void start(const std::vector<Edge>& edges, const NodeWeights& weights) = 0;
+    // A basis that keeps the arcs of a list where they carry flow; trees hang from the nodes `tops`.
+    virtual void start(const std::vector<Edge>& edges, const NodeWeights& weights, const std::vector<Index>& tops) = 0;
     // Pivots until no arc has a reduced cost below -tolerance, and below -relative times its terms, which would be
     // rounding (true), or `most` pivots are done (false). Calls pause() every few milliseconds' worth of work.
     virtual bool optimise(std::int64_t most, double tolerance, double relative, const std::function<void()>& pause) = 0;
@@ -111,7 +111,7 @@ public:
         next_ = 0;
     }
 
-    void start(const std::vector<Edge>& edges, const NodeWeights& weights) override {
+    void start(const std::vector<Edge>& edges, const NodeWeights& weights, const std::vector<Index>& tops) override {
         basis_.clear();
         with_words(weights.p, weights.q, [&]<std::size_t K>() {
             const ExactWeights<K> exact(weights.p.data(), a_.size(), weights.q.data(), b_.size());
@@ -123,7 +123,8 @@ public:
                 else
                     return Flow{};  // the words of a problem do not change
             };
-            Forest<K, Tree, decltype(as_flow), void (*)(Index, Index)>(basis_, edges, exact, as_flow, [](Index, Index) {});
+            Forest<K, Tree, decltype(as_flow), void (*)(Index, Index)>(basis_, edges, exact, as_flow,
+                                                                               [](Index, Index) {}, tops);
         });
         basis_.finish([&](Index v) { return tree_cost(v); });
         next_ = 0;
@@ -256,7 +257,8 @@ public:
             list_.arcs.push_back({static_cast<Index>(i[k]), m1 + static_cast<Index>(j[k]), cost[k]});
     }
     // A first basis from potentials f and g, and from the arcs of a list that can carry flow, if there are any.
-    void start(const double* f, const double* g, double artificial, bool greedy, const std::vector<Edge>& edges) {
+    void start(const double* f, const double* g, double artificial, bool greedy, const std::vector<Edge>& edges,
+               const std::vector<Index>& tops) {
         if (exact_) renew();
         engine_->y0.assign(f, f + rows());
         for (std::size_t j = 0; j < columns(); ++j) engine_->y0.push_back(-g[j]);
@@ -264,7 +266,7 @@ public:
         if (edges.empty())
             engine_->start(greedy);
         else
-            engine_->start(edges, weights_);
+            engine_->start(edges, weights_, tops);
     }
     Edge edge(std::size_t arc) const {
         return {list_.arcs[arc].tail, list_.arcs[arc].head, static_cast<Index>(arc)};
@@ -289,7 +291,7 @@ public:
         });
         engine_->artificial = artificial;
         engine_->y0 = y;
-        engine_->start(edges, weights_);
+        engine_->start(edges, weights_, {});
         return false;
     }
     // New costs of all arcs; the basis stays and is feasible.
@@ -305,7 +307,7 @@ public:
         renew();
         engine_->artificial = artificial;
         engine_->y0 = y;
-        engine_->start(edges, weights_);
+        engine_->start(edges, weights_, {});
     }
     // The cost of artificial arcs above the potentials given to start(); the basis stays.
     void set_artificial(double cost) {

@@ -10,6 +10,29 @@ from . import native
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
+SMALLEST_DISTANCE = 2.0**-536  # what rounding may make of the square root of a square that vanishes
+
+
+def vanishing(
+    X: NDArray[np.floating], Y: NDArray[np.floating], squared: bool, i: NDArray[np.integer], j: NDArray[np.integer]
+) -> float:
+    """Return how much larger than computed the distances of pairs may be because squares were too small for doubles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, one = np.array([[0.0], [1.0]]), np.array([1])
+    >>> vanishing(x, np.array([[1e-170], [0.0]]), True, one, one), vanishing(x, x, True, one, one)
+    (0.0, 0.0)
+    >>> vanishing(x, np.array([[1e-170], [0.0]]), True, 0 * one, 0 * one)
+    5e-324
+    """
+    apart = np.abs(X[i] - Y[j])
+    if not ((apart > 0) & (apart < _SMALL)).any():
+        return 0.0
+    return float(X.shape[1] * 5e-324 if squared else X.shape[1] * SMALLEST_DISTANCE)
+
 
 class Points:
     """Squared or plain Euclidean distances between points in one to three dimensions, by k-d trees.

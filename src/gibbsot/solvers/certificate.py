@@ -48,6 +48,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.costs import Cost
+from ..core.kdtree import SMALLEST_DISTANCE
 from ..core.problems import Problem
 from ..core.warn import warn
 
@@ -64,6 +66,8 @@ SPENT = "the time or memory allowed was used up"
 ROUNDS = "the largest number of rounds was reached"
 ROUNDING = "the costs or weights differ by more orders of magnitude than the arithmetic can resolve"
 FORBIDDEN = "the plan found so far needs pairs that infinite costs forbid"
+
+VANISHING = SMALLEST_DISTANCE * 2.0**60  # only values that are that small notice squares that have vanished
 
 _UNIT = 2.0**-53
 _ULP = 2.0**-52
@@ -180,6 +184,29 @@ class Certificate:
     def at_least(self, bound: float) -> Certificate:
         """Return the certificate with a lower bound that is known otherwise, such as the least cost."""
         return replace(self, lower=bound) if bound > self.lower else self
+
+
+def for_cost(found: Certificate, cost: Cost, i: NDArray[np.integer], j: NDArray[np.integer]) -> Certificate:
+    """Return bounds that hold for a cost from those that were proved for its rounded entries.
+
+    Parameters
+    ----------
+    found : Certificate
+        What was proved for the numbers that the cost computes.
+    cost : Cost
+        The cost.
+    i, j : arrays of int
+        The arcs of the plan.
+
+    Returns
+    -------
+    Certificate
+    """
+    relative = cost.accuracy()
+    if not relative:
+        return found
+    vanished = cost.vanishing(i, j) if found.upper < VANISHING else SMALLEST_DISTANCE
+    return found.widened(relative, vanished, SMALLEST_DISTANCE)
 
 
 def warning(gaps: Iterable[float], reasons: Iterable[str], total: int, what: str = "problems") -> str:

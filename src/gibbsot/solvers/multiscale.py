@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core.kdtree import BorderedPoints, Points
+from ..core.kdtree import SMALLEST_DISTANCE, BorderedPoints, Points, vanishing
 from .certificate import PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
+from .refinement import PointsScreen, refined
 from .run import Run
 from .solution import Solution
 
@@ -34,6 +35,8 @@ _CELL = 4  # points
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _ULP = float(np.finfo(np.float64).eps)
+_NEGLIGIBLE = 2.0**-40  # of the value: a hundredth of the gap of an optimum
+_ROUNDING = 16 * _ULP  # what the terms of a reduced cost leave open
 
 
 def solve_points(
@@ -204,8 +207,19 @@ class _Cells:
             self.run.report("%d x %d points, %d arcs, %d rounds", *oracle.shape, problem.arcs, rounds)
             if self.run.spent and not problem.carried:
                 return self._of_level(n + 1, *coarse)
-        depth = self.depth if problem.carried else self.depth + 8
-        return self._solution(problem.exact_plan(), f, depth, rounds)
+        if not problem.carried:
+            return self._solution(problem.exact_plan(), f, self.depth + 8, rounds)
+        answer = self._solution(problem.exact_plan(), f, self.depth, rounds)
+        return answer if answer.status in PROVED or self.run.spent else self._with_more_digits(problem, rounds)
+
+    def _with_more_digits(self, problem: ArcProblem, rounds: int) -> Solution:
+        """Return the solution that potentials with twice the digits prove."""
+        level = self.levels[0]
+        i, j, arc, _ = problem.basis()
+        own, screen = arc >= 0, PointsScreen(level.oracle)
+        found = refined(screen, level.a, level.b, (i[own], j[own]), problem.potentials(), self.gap, self.run, least=0.0)
+        self.run.report("potentials with twice the digits, gap %.1e", found.certificate.gap)
+        return self._solution((found.i, found.j, found.mass), found.f, self.depth, rounds, found.certificate)
 
     def _refined(self, n: int, coarse: Array, value: float) -> _Start:
         """Return a start of level n from a potential of the columns of the next coarser level.
@@ -272,13 +286,24 @@ class _Cells:
         mass = np.concatenate([mass, moved, moved])
         return i[mass > 0], j[mass > 0], mass[mass > 0]
 
-    def _solution(self, arcs: Arcs, f: Array, depth: int, rounds: int = 0) -> Solution:
-        """Return what a plan of the finest level and a potential of its rows prove."""
+    def _solution(
+        self, arcs: Arcs, f: Array, depth: int, rounds: int = 0, proof: Certificate | None = None
+    ) -> Solution:
+        """Return what a plan of the finest level and a potential of its rows prove, or another proof for the costs.
+
+        Costs are computed to within a few units in the last place. For points of a grid these may be those of the axes.
+        """
         i, j, mass = arcs
         level = self.levels[0]
         g = level.oracle.column_min(weighted_median(f, level.a) - f)
         f = level.oracle.row_min(-g)
-        found = bounds(level.a, level.b, *below(f, g, self.depth), mass, level.oracle.at(i, j), depth).at_least(0.0)
+        inner = (i < len(level.oracle.X)) & (j < len(level.oracle.Y))  # without the border
+        above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
+        if proof is None:
+            found = bounds(level.a, level.b, *below(f, g, self.depth), mass, level.oracle.at(i, j), depth)
+            found = found.widened(0.0, above, SMALLEST_DISTANCE).at_least(0.0)
+        else:
+            found = proof.widened((self.depth + 3) * _ULP / 2, above, SMALLEST_DISTANCE)
         state = found.status(gap=self.gap, spent=self.run.spent)
         if state == "budget spent":
             found = replace(found, reason=SPENT)
@@ -305,7 +330,7 @@ def _meet(p: Array, q: Array) -> Arcs:
 
 def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
     """Return ``<p, f> / sum(p) + <q, g> / sum(q)``."""
-    return float(p @ f / p.sum() + q @ g / q.sum())
+    return float((p / p.sum()) @ f + (q / q.sum()) @ g)  # sums of large weights and potentials would overflow
 
 
 def _solve_all_arcs(level: _Level) -> tuple[Array, Array, ArcProblem]:
@@ -373,12 +398,13 @@ def solve_arcs(
     largest = float((costs - f[i] - g[j]).max())
     del i, j, costs
     problem.start(f, g, max(2 * largest + _ULP * scale, 1e-300))
-    tolerance = 4 * _ULP * scale
     best, enough = f, bound / (1 - gap) if gap else -np.inf
     for rounds in range(1, max_rounds + 1):
+        # no violation of this size matters for the value; smaller ones may be rounding errors of large terms
+        tolerance = min(4 * _ULP * scale, _NEGLIGIBLE * abs(problem.value))
         carried = problem.optimise(tolerance, enough)
         if not carried and rounds > _PATIENCE:
-            carried = _carry_all(oracle, problem, tolerance)
+            carried = _carry_all(oracle, problem, tolerance, scale)
         f, g = problem.potentials()
         if run.spent:
             return *_better(oracle, p, q, start, f), problem, rounds
@@ -387,7 +413,8 @@ def solve_arcs(
             best, enough = (f, value) if value > enough else (best, enough)
             if problem.value <= enough:
                 return best, g, problem, rounds
-        J = oracle.rows(-g, min(_NEIGHBOURS, m2), f - 4 * tolerance)
+        # beyond the rounding errors of the terms
+        J = oracle.rows(_ROUNDING * np.abs(g) - g, min(_NEIGHBOURS, m2), f - _ROUNDING * np.abs(f) - 4 * tolerance)
         fresh = np.setdiff1d(_pairs(np.arange(m1)[:, None], J, m2), arcs, assume_unique=True)
         if len(fresh) == 0:
             if carried or rounds > _PATIENCE:
@@ -408,7 +435,7 @@ def _better(oracle: Points | BorderedPoints, p: Array, q: Array, start: _Start, 
     return (f, g) if _dual_value(p, q, f, g) > start.bound else (start.f, start.g)
 
 
-def _carry_all(oracle: Points | BorderedPoints, problem: ArcProblem, tolerance: float) -> bool:
+def _carry_all(oracle: Points | BorderedPoints, problem: ArcProblem, tolerance: float, scale: float) -> bool:
     """Add the arcs of a plan, and make artificial arcs dearer until none is used; return whether that succeeded.
 
     The arcs of least reduced cost may not carry all mass, above all between duplicates of points.
@@ -422,7 +449,7 @@ def _carry_all(oracle: Points | BorderedPoints, problem: ArcProblem, tolerance: 
         artificial = problem.raise_artificial(8.0)
         if problem.optimise(tolerance):
             return True
-        if artificial > 16 * sum(oracle.shape) * float(costs.max() + tolerance / _ULP):
+        if artificial > 16 * sum(oracle.shape) * float(costs.max() + 4 * scale):
             break
     return False
 

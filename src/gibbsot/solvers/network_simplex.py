@@ -128,6 +128,11 @@ class DenseSolutions:
             kernels().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
         return f, g
 
+    def problem(self, b: int = 0) -> tuple[Array, Array, Array]:
+        """Return costs and weights of problem b."""
+        C, p, q = self._problems
+        return C, p[b], q[b]
+
     def plan(self, b: int = 0) -> sparse.csr_array:
         """Return the plan of problem b, of total mass one: a vertex, with at most m1 + m2 - 1 entries."""
         i, j, mass = self.arcs(b)
@@ -188,7 +193,7 @@ class DenseSolution(Solution):
 
 def solve_dense(
     C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, threads: int = 1, basis: Basis | None = None,
-    run: Run | None = None,
+    run: Run | None = None, accuracy: float = 0.0,
 ) -> DenseSolutions:  # fmt: skip
     """Solve problems with one cost matrix exactly, by a network simplex on all arcs.
 
@@ -209,6 +214,8 @@ def solve_dense(
     run : Run, optional
         Its time, after which problems that are not solved stop with a feasible plan and valid bounds, status "budget
         spent". Checked every few milliseconds.
+    accuracy : float
+        The relative error of the costs, none of them negative: the bounds hold for all such costs.
 
     Examples
     --------
@@ -232,6 +239,11 @@ def solve_dense(
     numbers, arcs = np.empty(n * (_INFO + m1 + m2 + most)), np.empty((2, n, most), np.int32)
     kernels().solve_dense(C, p, q, start, threads, run.seconds, run.flag, numbers, arcs)
     info = numbers[: n * _INFO].reshape(n, _INFO).tolist()
+    if accuracy:
+        less, more = 1 - (accuracy + 2 * _ULP), 1 + (accuracy + 2 * _ULP)
+        for row in info:
+            row[1] = row[1] * less if row[1] > 0 else row[1]
+            row[2] *= more
     states = [_status(lower, upper, scale, feasible, stopped) for _, lower, upper, scale, *_, feasible, stopped in info]
     return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads)
 
@@ -303,8 +315,9 @@ class ArcProblem:
         return self._run.fits(_ARC_BYTES * (self.arcs + count) + _NODE_BYTES * (len(self.p) + len(self.q)))
 
     def start(
-        self, f: ArrayLike, g: ArrayLike, artificial: float, greedy: bool = True, basis: ArrayLike | None = None
-    ) -> None:
+        self, f: ArrayLike, g: ArrayLike, artificial: float, greedy: bool = True, basis: ArrayLike | None = None,
+        tops: ArrayLike | None = None,
+    ) -> None:  # fmt: skip
         """Make a first basis: a greedy plan on the reduced costs of the potentials f and g, and artificial arcs.
 
         Parameters
@@ -317,11 +330,15 @@ class ArcProblem:
         basis : array of int, optional
             Numbers of arcs to start from instead, such as those of `basis` for other weights or costs; negative ones
             are left out. The potentials should be those of that basis.
+        tops : array of int, optional
+            Nodes, rows before columns, from which the trees of that basis hang; those that are strongly feasible from
+            there stay as they are.
         """
         self._artificial = artificial
         f, g = (np.ascontiguousarray(x, np.float64) for x in (f, g))
-        numbers = np.empty(0, np.int64) if basis is None else np.ascontiguousarray(basis, np.int64)
-        self._simplex.start(f, g, artificial, greedy, numbers)
+        none = np.empty(0, np.int64)
+        numbers, nodes = (none if x is None else np.ascontiguousarray(x, np.int64) for x in (basis, tops))
+        self._simplex.start(f, g, artificial, greedy, numbers, nodes)
 
     def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
         """Pivot until no reduced cost is below ``-tolerance``; return whether the arcs carry all mass.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import validation
-from .base import Array, Cost
+from .base import Array, Cost, Exact
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -105,6 +105,24 @@ class BorderedCost(Cost):
         costs = np.full(self.shape, self.outer, self.dtype)
         costs[:m1, :m2], costs[m1:, m2:] = self.inner.matrix(), self.corner
         return costs
+
+    def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
+        i, j = np.broadcast_arrays(i, j)
+        inside = (i < self.inner.shape[0]) & (j < self.inner.shape[1])
+        costs = np.asarray(self.at(i, j), np.float64)
+        high, low, size = costs, np.zeros_like(costs), np.abs(costs)
+        high[inside], low[inside], size[inside] = self.inner.at_exact(i[inside], j[inside])
+        return high, low, size
+
+    def rounding(self) -> float:
+        return self.inner.rounding()
+
+    def accuracy(self) -> float:
+        return self.inner.accuracy()
+
+    def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
+        inside = (i < self.inner.shape[0]) & (j < self.inner.shape[1])
+        return self.inner.vanishing(i[inside], j[inside])
 
     def spread(self) -> float:
         others = [self.outer, *([self.corner] if np.isfinite(self.corner) else [])]
