@@ -276,8 +276,11 @@ def warm(rng: np.random.Generator) -> Case:
     """Solve on all arcs, from the basis of other weights."""
 
     def call(p: Array, q: Array, C: Array) -> Answer:
-        other = _dense(C, np.where(p > 0, rng.random(len(p)) + 0.1, 0), np.where(q > 0, rng.random(len(q)) + 0.1, 0))
-        return of_solution(_dense(C, p, q, basis=other.basis)[0])
+        other = solve_dense(
+            C, np.where(p > 0, rng.random(len(p)) + 0.1, 0), np.where(q > 0, rng.random(len(q)) + 0.1, 0)
+        )
+        basis = None if other.status == ["infeasible"] else other.basis
+        return of_solution(_dense(C, p, q, basis=basis)[0])
 
     return of_matrix(rng, call)
 
@@ -387,8 +390,8 @@ def front(rng: np.random.Generator) -> Case:
     other = np.where(one.p > 0, rng.random(len(one.p)) + 0.1, 0)
 
     def call() -> Answer:
-        if start:
-            options["warm_start"] = solve(other, q, one.cost, normalize=normalize) if normalize else None
+        if start and normalize and one.cost.finite:
+            options["warm_start"] = solve(other, q, one.cost, normalize=True)
         found = solve(one.p, q, one.cost, **options)
         return Answer(found.lower_bound, found.upper_bound, found.status, *found.potentials, found.plan)
 
@@ -483,6 +486,12 @@ def histograms(rng: np.random.Generator, n: int, m: int) -> Array:
     return 10.0 ** rng.uniform(-12, 0, (n, m))
 
 
+def normalised(X: Array) -> Array:
+    """Return rows divided by their sums in double precision, which are the measures of the models."""
+    X = X.astype(np.float64)
+    return X / X.sum(axis=1, keepdims=True)
+
+
 def barycenter(rng: np.random.Generator) -> Case:
     """Fit a barycenter of two measures."""
     kind, cost, costs = few_bins(rng)
@@ -495,8 +504,9 @@ def barycenter(rng: np.random.Generator) -> Case:
         model = WassersteinBarycenter(cost, gap=gap, random_state=0).fit(X, sample_weight=lam)
         return Answer(model.lower_bound_, model.objective_, model.status_, scale=abs(Fraction(model.objective_)))
 
+    shares = normalised(X)
     return Case(
-        kind, call, lambda: free_optimum(X.astype(np.float64), lam.tolist(), costs), costs, X[0], X[0], gap=gap,
+        kind, call, lambda: free_optimum(shares, lam.tolist(), costs), costs, X[0], X[0], gap=gap,
         tolerance=1e-9, warns=True,
     )  # fmt: skip
 
@@ -517,14 +527,14 @@ def coordinates(rng: np.random.Generator) -> Case:
         status = "gap open" if caught else ("gap reached" if gap else "optimal")
         # the exact cost of what was returned takes the place of an upper bound
         row = integers(W[0].astype(np.float64).tolist())[0]
-        parts = [integers(d.tolist())[0] for d in D]
-        common = math.lcm(*(sum(part) for part in parts))
-        mixed = [sum(w * part[j] * (common // sum(part)) for w, part in zip(row, parts, strict=True)) for j in range(m)]
-        value = exact_value(mixed, X[0].astype(np.float64), costs)
-        return Answer(-math.inf, math.nextafter(float(value), math.inf), status, scale=abs(value))
+        parts = np.array(integers(normalised(D).ravel().tolist())[0], object).reshape(D.shape)
+        mixed = (np.array(row, object) @ parts).tolist()
+        value = exact_value(mixed, normalised(X)[0], costs)
+        upper = float(value) if Fraction(float(value)) >= value else math.nextafter(float(value), math.inf)
+        return Answer(-math.inf, upper, status, scale=abs(value))
 
     case = Case(
-        kind, call, lambda: free_optimum(X.astype(np.float64), [1.0], costs, D), costs, X[0], X[0], gap=gap,
+        kind, call, lambda: free_optimum(normalised(X), [1.0], costs, normalised(D)), costs, X[0], X[0], gap=gap,
         tolerance=1e-9,
     )  # fmt: skip
     return case

@@ -242,13 +242,11 @@ def _cycle(flow: dict[tuple[int, int], int], entering: tuple[int, int]) -> list[
 def free_optimum(
     targets: Floats, weights: Sequence[float], costs: Exact, components: Floats | None = None
 ) -> Optimum:
-    r"""Return the least ``sum_i weights_i W(B^T w, x_i)`` over weights w with sum one; rows and weights are normalised.
-
-    It is a linear programme: the dual is solved, whose start is feasible after a shift of the costs.
-    """
+    r"""Return the least ``sum_i weights_i W(B^T w, x_i)`` over weights w, where all measures are divided by their sums."""
     n, (m1, m2) = len(targets), (len(costs.entries), len(costs.entries[0]))
     B = np.eye(m1) if components is None else np.asarray(components, np.float64)
-    rows = [_shares(row) for row in B]
+    numbers = integers(B.ravel().tolist())[0]
+    rows = [[Fraction(x) for x in numbers[k * m1 : k * m1 + m1]] for k in range(len(B))]  # as they are, up to a factor
     X, lam = [_shares(row) for row in targets], _shares(weights)
     # variables: plans Z^i_ab >= 0, weights w_k >= 0; equations: row sums of Z^i are B^T w, column sums are x_i
     K, plans = len(B), n * m1 * m2

@@ -14,7 +14,7 @@ from ..distributed.shards import Shards
 from ..io import npz
 from ..solvers import linear_programme
 from ..solvers.certificate import PROGRAMME_GAP, PROVED, ROUNDING, relative_gap, status, warn_of_gaps
-from ..solvers.free_measure import NORMALISED, REASONS, FreeMeasure, Optimum
+from ..solvers.free_measure import REASONS, FreeMeasure, Optimum
 from ..solvers.level_method import LevelMethod
 from ..solvers.line_barycenter import line_barycenter
 from ..solvers.run import Run
@@ -140,8 +140,7 @@ class Fit:
         targets = sparse.vstack(shards.collect(BarycenterShard.targets, np.arange(sizes.n)), format="csr")
         weights = np.ones(sizes.n) if self.weights is None else self.weights
         used = np.flatnonzero(weights)
-        options: dict[str, Any] = {"n_jobs": self.model.n_jobs, "rounding": NORMALISED}
-        return FreeMeasure(targets[used], weights[used], self.cost, **options)
+        return FreeMeasure(targets[used], weights[used], self.cost, n_jobs=self.model.n_jobs)
 
     def _large(self, problem: FreeMeasure | None) -> Iterator[tuple[Epoch, str]]:
         """Descend until the potentials are good enough for the linear programme, and to the end if it does not fit."""

@@ -17,7 +17,6 @@ from ..distributed.shards import Shards
 from ..io import npz, schemas
 from ..solvers import certificate
 from ..solvers.exact import cross
-from ..solvers.free_measure import NORMALISED
 from ..solvers.solution import Solution
 
 if TYPE_CHECKING:
@@ -143,11 +142,9 @@ class BarycenterShard(Shard[Array]):
         return cross(problem, n_jobs=self.oracle.n_jobs)
 
     def _objective(self, optima: list[Solution]) -> Fraction:
-        """Return the weighted sum of upper bounds of costs, with what the rounding of the targets could add."""
+        """Return the weighted sum of upper bounds of costs."""
         uppers = (Fraction(optimum.upper) for optimum in optima)
-        total = sum((Fraction(w) * u for w, u in zip(self.lambdas.tolist(), uppers, strict=True)), Fraction(0))
-        moved = NORMALISED * Fraction(self.cost.spread())
-        return total + moved * sum(map(Fraction, self.lambdas.tolist()), Fraction(0))
+        return sum((Fraction(w) * u for w, u in zip(self.lambdas.tolist(), uppers, strict=True)), Fraction(0))
 
     def _transforms(self, U: Array) -> tuple[Array, Array]:
         """Return potentials U and L of all measures, by two c-transforms of given ones."""
@@ -167,9 +164,9 @@ class BarycenterShard(Shard[Array]):
         for i, (u, v) in enumerate(zip(U, L, strict=True)):
             own = slice(*self.oracle.targets.indptr[i : i + 2])
             x, y = self.oracle.targets.data[own], v[self.oracle.targets.indices[own]]
-            # c-transforms of both sides, rounded; and the weights of the target, which were normalised
-            off = (2 * self.cost.depth + 2) * Fraction(1, 2**52) + NORMALISED
-            slack = off * (Fraction(float(np.abs(u).max())) + Fraction(float(np.abs(v).max())))
+            # c-transforms of both sides, rounded
+            size = Fraction(float(np.abs(u).max())) + Fraction(float(np.abs(v).max()))
+            slack = (2 * self.cost.depth + 2) * Fraction(1, 2**52) * size
             mean = certificate.mean(x, y)
             values.append(mean.value + mean.error + slack)
         quantum = Fraction(FINE * self.value_quantum)

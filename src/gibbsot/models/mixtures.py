@@ -168,8 +168,8 @@ class MembershipSolver:
         **options: Any,
     ) -> None:
         self.limits = dict(limits or {})
-        self.D, self.exact_cost, self.gap = D, cost.astype(np.float64), gap
-        self.components = fixed_point.components(D / D.sum(axis=1, keepdims=True))
+        self.D, self.exact_cost, self.gap = D / D.sum(axis=1, keepdims=True), cost.astype(np.float64), gap
+        self.components = fixed_point.components(self.D)
         self.basis, self.cost = basis(self.components), costs.in_units(cost).single().cost
         self.batch_size, self.step_size, self.options = batch_size, step_size, options
 
@@ -194,7 +194,7 @@ class MembershipSolver:
             if self.gap is None:
                 W[rows] = self._descend(oracle)
                 continue
-            found = self._minimise(oracle.targets, sparse.csr_array(X[rows]).astype(np.float64), X.dtype, run)
+            found = self._minimise(oracle.targets, X.dtype, run)
             W[rows] = [each.w for each in found]
             open_gaps += [each.certificate for each in found if each.status(self.gap) not in PROVED]
         return W, open_gaps
@@ -204,15 +204,15 @@ class MembershipSolver:
         gaps, reasons = [each.gap for each in open_gaps], [each.reason for each in open_gaps]
         return warning(gaps, reasons, total, "memberships")
 
-    def _minimise(self, targets: sparse.csr_array, given: sparse.csr_array, dtype: Any, run: Run) -> list[Optimum]:
+    def _minimise(self, targets: sparse.csr_array, dtype: Any, run: Run) -> list[Optimum]:
         """Return the memberships of targets to a certified gap, in the precision in which they are returned."""
         start, n_jobs, gap = least_squares(targets, self.basis), self.options.get("n_jobs"), self.gap or 0.0
         P = fixed_point.mixtures(start, self.components)
-        pairs = Problem.checked(P, given.toarray(), self.exact_cost, np.ones(len(P)))
+        pairs = Problem.checked(P, targets.toarray(), self.exact_cost, np.ones(len(P)))
         optima = cross(pairs, n_jobs=n_jobs, run=run)
 
         def work(row: int) -> Optimum:
-            problem = FreeMeasure(given[[row]], np.ones(1), self.exact_cost, self.D, 1, [optima[row]])
+            problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, 1, [optima[row]])
             best = deque(linear_programme.stages(problem, gap, -optima[row].g[None], start[row], run=run), 1)[0]
             return best.rounded(problem, dtype)
 

@@ -338,7 +338,7 @@ def enclose(x: Array, y: Array | None = None) -> Enclosure:
     every = own
     if y is not None:
         other, second = _scaled(np.asarray(y, np.float64))
-        own, rests = _products(own, other)
+        own, rests = split_products(own, other)
         every = np.concatenate([own, rests])
     high, low = _sum(every)
     absolute = 1.01 * float(np.abs(own).sum())
@@ -394,7 +394,7 @@ def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
         if len(x) == 0:
             continue
         (x, first), (y, second) = _scaled(np.asarray(x, np.float64)), _scaled(np.asarray(y, np.float64))
-        terms = np.concatenate(_products(x, y))
+        terms = np.concatenate(split_products(x, y))
         unit, left = Fraction(2) ** (first + second), Fraction(0)
         values = terms.tolist()
         for _ in range(3):  # what is left after three doubles is below 2^-150 of the sum
@@ -421,7 +421,7 @@ def _scaled(x: Array) -> tuple[Array, int]:
     return np.ldexp(x, -exponent), exponent
 
 
-def _products(x: Array, y: Array) -> tuple[Array, Array]:
+def split_products(x: Array, y: Array) -> tuple[Array, Array]:
     """Return the products of numbers of at most one, and their rounding errors."""
     product = x * y
     (x1, x2), (y1, y2) = _halves(x), _halves(y)

@@ -12,18 +12,19 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from ..core.costs import Cost
+from ..core.double_double import DoubleDouble
 from ..core.problems import Problem
 from . import certificate
-from .certificate import PROGRAMME_GAP, ROUNDING, ROUNDS, SPENT, Certificate, Enclosure
+from .certificate import PROGRAMME_GAP, ROUNDING, ROUNDS, SPENT, Certificate
 from .exact import cross
 from .solution import Solution
 
 Array = NDArray[np.float64]
 
 _UNIT = Fraction(1, 2**53)
-NORMALISED = 2 * _UNIT  # how far shares of a measure may be off, relative to themselves, whose weights were divided
 _ALL_ARCS = 100_000  # up to so many the linear programme has all arcs; for mixtures a fifth of it
 _ASCENT = 4  # rounds that improve a lower bound
+_ROUNDED = 8  # units in the last place within which weights agree
 _OFF, _MORE = 2, 1 + 2.0**-40  # units in the last place of a share; what covers the rounding of a bound of an error
 
 REASONS = {
@@ -103,8 +104,9 @@ class FreeMeasure:
 
     .. math:: \min_w \sum_i \lambda_i W(B^T w, x_i)
 
-    over weights w with sum one. Targets, components and the lambda need not be normalised: the shares of their sums are
-    meant, in exact arithmetic. The programme is solved with shares that are rounded, and the bounds allow for it.
+    over weights w with sum one. Targets, components and the lambda are taken as exact numbers, which need not be
+    normalised: the shares of their sums are meant, in exact arithmetic. A mixture is ``B^T w`` of the rows of B as they
+    are. The programme is solved with shares that are rounded, and the bounds allow for it.
 
     Parameters
     ----------
@@ -120,8 +122,6 @@ class FreeMeasure:
         Threads over the measures.
     solutions : list of Solution, optional
         Those of the targets with some measure, whose bases are a start.
-    rounding : Fraction
-        How far the weights of the targets may be off, relative to themselves, as `NORMALISED`; 0 if they are as given.
 
     Examples
     --------
@@ -142,13 +142,12 @@ class FreeMeasure:
         components: Array | None = None,
         n_jobs: int | None = None,
         solutions: list[Solution] | None = None,
-        rounding: Fraction = Fraction(0),
     ) -> None:
-        self.targets, self.cost, self.rounding = targets, cost.astype(np.float64), rounding
+        self.targets, self.cost = targets, cost.astype(np.float64)
         self.n_jobs, self.least, self.solutions = n_jobs, cost.least(), solutions
         self.given, self.lambdas = targets.toarray(), [Fraction(float(x)) for x in weights]
         self.X, self.weights = _shares(self.given), weights / math.fsum(weights)
-        self.components = None if components is None else _shares(np.asarray(components, np.float64))
+        self.components = None if components is None else np.asarray(components, np.float64)
         self.supports = [np.flatnonzero(x) for x in self.X]
 
     def start(self) -> Array:
@@ -160,19 +159,31 @@ class FreeMeasure:
 
         The weights are as given, in double or in single precision; their shares are meant.
         """
-        w = np.asarray(w, np.float64)
-        P = np.tile(w if self.components is None else w @ self.components, (len(self.X), 1))
+        w = np.asarray(w)
+        model, moved = w.astype(np.float64), Fraction(0)
+        if self.components is not None:
+            model, moved = _mixture(model, self.components)
+        P = np.tile(model, (len(self.X), 1))
         found = cross(Problem.checked(P, self.given, self.cost, np.ones(len(P))), n_jobs=self.n_jobs, warm_start=near)
         if not all(math.isfinite(each.upper) for each in found):
             return Certificate(-math.inf, math.inf, math.inf, math.inf, found[0].reason), found
         values, scales = (self._mean([Fraction(getattr(each, name)) for each in found]) for name in ("upper", "scale"))
-        # Shares of a mixture and of targets that were rounded: that much mass, at most, has another place.
-        moved = self.rounding
-        if self.components is not None:
-            moved += 2 * (len(self.components) + 4) * _UNIT
-        error = moved * Fraction(self.cost.spread()) + 4 * _UNIT * scales if moved else Fraction(0)
-        upper = certificate.rounded_up(values + error)
-        return Certificate(-math.inf, upper, upper, max(float(scales), abs(upper))), found
+        upper = certificate.rounded_up(values + moved * Fraction(self.cost.spread()))
+        scale = max(float(scales), abs(upper))
+        if self._agrees(model, float(np.finfo(w.dtype).eps)):
+            scale = max(scale, self.cost.spread())
+        return Certificate(-math.inf, upper, upper, scale), found
+
+    def _agrees(self, model: Array, eps: float) -> bool:
+        """Tell whether a measure is that of all targets, up to the rounding of the weights in every bin.
+
+        Then the objective is what this rounding costs, and weights of their precision cannot do better. So it is
+        measured by the largest cost, not by itself.
+        """
+        if self.cost.shape[0] != self.cost.shape[1]:
+            return False
+        difference = np.abs(model / math.fsum(model) - self.X)
+        return bool((difference <= _ROUNDED * eps * self.X).all())
 
     def _mean(self, values: list[Fraction]) -> Fraction:
         """Return the mean of numbers, with the weights of the targets."""
@@ -208,15 +219,9 @@ class FreeMeasure:
         return Bound(max(certificate.rounded_down(value), self.least), U, L, mean)
 
     def _of_targets(self, g: Array) -> Array:
-        """Return lower bounds of ``<x, g>`` for each target, whose weights may have been rounded."""
-        found = np.empty(len(g))
-        for i, (x, own, j) in enumerate(zip(self.given, g, self.supports, strict=True)):
-            value = certificate.mean(x[j], own[j])
-            if self.rounding:
-                size = certificate.mean(x[j], np.abs(own[j]))
-                value -= Enclosure(self.rounding * (size.value + size.error))
-            found[i] = value.lower
-        return found
+        """Return lower bounds of ``<x, g>`` for each target."""
+        rows = zip(self.given, g, self.supports, strict=True)
+        return np.array([certificate.mean(x[j], own[j]).lower for x, own, j in rows])
 
     @property
     def small(self) -> bool:
@@ -227,3 +232,20 @@ class FreeMeasure:
 def _shares(rows: Array) -> Array:
     """Return rows divided by their sums, each of which is rounded once."""
     return rows / np.array([[math.fsum(row)] for row in rows.tolist()])
+
+
+def _mixture(w: Array, components: Array) -> tuple[Array, Fraction]:
+    """Return the mixture of components, rounded, and the share of its mass, at most, that is at another place by that.
+
+    Products and sums keep their rounding errors, which are zero for a single component.
+    """
+    high, low = np.zeros(components.shape[1]), np.zeros(components.shape[1])
+    for weight, row in zip(w.tolist(), components, strict=True):
+        if weight > 0:
+            product, rest = certificate.split_products(np.full_like(row, weight), row)
+            high, error = DoubleDouble.sum(high, product)
+            low += error + rest
+    # the errors of the errors, and products below the range of doubles
+    least = len(w) ** 2 * 2.0**-100 * high + len(w) * 2.0**-1060 if low.any() else 0.0 * high
+    moved = 2 * Fraction(float((np.abs(low) + least).sum())) / Fraction(float(high.sum()))
+    return high, moved * Fraction(1001, 1000)

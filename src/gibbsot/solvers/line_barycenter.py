@@ -76,10 +76,12 @@ def line_barycenter(problem: FreeMeasure, geometry: Geometry) -> Optimum:
     # A level is off by the errors of its sum. Where a quantile jumps there, the least cost changes by no more than the
     # cost to any point does, and all jumps of a measure add up to at most power times the largest cost.
     ulp = float(np.finfo(np.longdouble).eps)
-    off = (max(map(len, ends)) + 4) * ulp + float(problem.rounding)
+    off = (max(map(len, ends)) + 4) * ulp
     span = max(float(X.max()), *(float(y.max()) for y in positions))
     span -= min(float(X.min()), *(float(y.min()) for y in positions))
     slack = 1.01 * (2 * off * power * span**power + (len(length) + 4) * ulp * abs(float(value)))
+    if len(geometry.X) == problem.given.shape[1] and (problem.given == problem.given[0]).all():
+        w = problem.given[0]  # without the rounding of levels
     found = problem.upper(w)[0]
     lower = math.nextafter(float(value) * (1 - 4 * _ULP) - slack, -math.inf)
     best_known = Optimum(w, max(lower, 0.0), found.upper, found.scale, stage="line", ended="precision")

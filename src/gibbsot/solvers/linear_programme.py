@@ -193,7 +193,7 @@ class _Rounds:
         i = int(problem.weights.argmax())
         alike = problem.weights[i] >= 0.5 or (problem.X[i] == problem.X).all()
         if self.free and alike and problem.cost.shape[0] == problem.cost.shape[1]:
-            self._improve(problem.bound(problem.start(), 0), problem.X[i])
+            self._improve(problem.bound(problem.start(), 0), problem.given[i])
 
     def _finished(self) -> bool:
         """Return whether the gap is reached or time is over, and note it."""
