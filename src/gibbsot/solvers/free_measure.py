@@ -183,7 +183,7 @@ class FreeMeasure:
         if self.cost.shape[0] != self.cost.shape[1]:
             return False
         difference = np.abs(model / math.fsum(model) - self.X)
-        return bool((difference <= _ROUNDED * eps * self.X).all())
+        return bool((difference <= _ROUNDED * eps * (self.X + eps)).all())
 
     def _mean(self, values: list[Fraction]) -> Fraction:
         """Return the mean of numbers, with the weights of the targets."""
