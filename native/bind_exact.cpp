@@ -142,6 +142,7 @@ void bind_arcs(nb::module_& m) {
         .def_prop_ro("artificial_flow", &ArcSimplex::artificial_flow)
         .def_prop_ro("arcs", &ArcSimplex::arcs)
         .def_prop_ro("pivots", &ArcSimplex::pivots)
+        .def_prop_ro("hidden", &ArcSimplex::hidden)
         .def_prop_ro("value", &ArcSimplex::value);
 }
 

@@ -418,6 +418,8 @@ inline void complete_dual(CostView C, const double* p, const double* q, double* 
     }
 }
 
+inline constexpr double kDust = 2 * kUlp;  // of a weight: what rounding of the weights may leave as mass
+
 // The plan of a basis with exact flows, and its cost rounded up. Returns whether no flow is negative.
 template <std::size_t K, class Simplex>
 bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>& weights, DenseAnswer& answer) {
@@ -428,6 +430,11 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
     double absolute = 0, scale = 0;
     std::int64_t n = 0;
     bool forbidden = false;
+    struct Entry {
+        Index node;
+        double share, cost;
+    };
+    std::vector<Entry> entries;
     std::vector<Index> empty;
     const auto write = [&](std::int64_t k, Index v, double share) {
         const Index row = tree.is_row(v) ? v : tree[v].parent, column = tree.is_row(v) ? tree[v].parent : v;
@@ -451,9 +458,22 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
         scale += std::abs(term.high);
         // a share or a product below the normal numbers has lost digits
         if (c != 0) absolute += std::abs(term.high) + std::numeric_limits<double>::min() * std::max(1.0, std::abs(c));
-        if (answer.mass != nullptr) write(n, v, share);
-        ++n;
+        if (answer.mass != nullptr) entries.push_back({v, share, c});
     });
+    // Weights that were rounded leave masses far below a unit in the last place of both their row and their column.
+    // These are part of the value, but no entries of the plan, unless they cost something.
+    const auto dust = [&](const Entry& entry) {
+        const Index v = entry.node, row = tree.is_row(v) ? v : tree[v].parent, column = tree.is_row(v) ? tree[v].parent : v;
+        const double a = support.p[static_cast<std::size_t>(row)] / weights.total_p,
+                     b = support.q[static_cast<std::size_t>(column - tree.rows())] / weights.total_q;
+        return entry.share <= kDust * std::min(a, b) && entry.share * std::abs(entry.cost) <= kUlp * scale;
+    };
+    for (const Entry& entry : entries) {
+        if (dust(entry))
+            empty.push_back(entry.node);
+        else
+            write(n++, entry.node, entry.share);
+    }
     answer.entries = n;
     if (answer.mass != nullptr) {
         for (const Index v : empty) write(n++, v, 0);

@@ -38,7 +38,9 @@ public:
     // A basis that keeps the arcs of a list where they carry flow; trees hang from the nodes `tops`.
     virtual void start(const std::vector<Edge>& edges, const NodeWeights& weights, const std::vector<Index>& tops) = 0;
     // Pivots until no arc has a reduced cost below -tolerance, and below -relative times its terms, which would be
-    // rounding (true), or `most` pivots are done (false). Calls pause() every few milliseconds' worth of work.
+    // rounding (true), or `most` pivots are done (false). Calls pause() every few milliseconds' worth of work. A shift of
+    // potentials takes digits that only refresh() brings back: until then reduced costs that are far smaller than the
+    // largest shift do not count.
     virtual bool optimise(std::int64_t most, double tolerance, double relative, const std::function<void()>& pause) = 0;
     // Potentials without the rounding errors of the pivots.
     virtual void refresh() = 0;
@@ -55,6 +57,8 @@ public:
     std::vector<double> y0;  // potentials that reduced costs of artificial arcs refer to
     double artificial = 0;
     std::int64_t pivots = 0;
+    double largest_shift = 0;  // since potentials were refreshed
+    bool hidden = false;       // whether the last optimise() passed over arcs because of it
 };
 
 template <class Flow>
@@ -107,7 +111,7 @@ public:
         }
         for (std::size_t v = 0; v < n; ++v)
             if (!done[v]) basis_.hang(static_cast<Index>(v), basis_.root(), kNone, left[v]);
-        basis_.finish([&](Index v) { return tree_cost(v); });
+        basis_.finish([&](Index v) { return tree_cost(v); }, [&](Index v) { return gauge(v); });
         next_ = 0;
     }
 
@@ -126,7 +130,7 @@ public:
             Forest<K, Tree, decltype(as_flow), void (*)(Index, Index)>(basis_, edges, exact, as_flow,
                                                                                [](Index, Index) {}, tops);
         });
-        basis_.finish([&](Index v) { return tree_cost(v); });
+        basis_.finish([&](Index v) { return tree_cost(v); }, [&](Index v) { return gauge(v); });
         next_ = 0;
     }
 
@@ -138,7 +142,9 @@ public:
         known_ = n;
         std::size_t k = next_ < n ? next_ : 0;
         bool done = false;
+        hidden = false;
         for (std::int64_t count = 0; !done && count < most; ++count) {
+            const double drift = kDrift * largest_shift;
             double best = -tolerance;
             std::size_t found = n, left = n;
             while (left > 0) {
@@ -148,8 +154,12 @@ public:
                     const double tail = basis_.y(arc.tail), head = basis_.y(arc.head), reduced = arc.cost - tail + head;
                     if (reduced < best &&
                         reduced < -relative * (std::abs(arc.cost) + std::abs(tail) + std::abs(head))) {
-                        best = reduced;
-                        found = k;
+                        if (reduced < -drift) {
+                            best = reduced;
+                            found = k;
+                        } else {
+                            hidden = true;
+                        }
                     }
                 }
                 left -= some;
@@ -161,13 +171,15 @@ public:
             if (done) break;
             const Arc& arc = list_.arcs[found];
             basis_.pivot(arc.tail, arc.head, static_cast<Index>(found), best);
+            largest_shift = std::max(largest_shift, -best);
             if (++pivots % 1000 == 0) pause();
         }
         return done;
     }
 
     void refresh() override {
-        basis_.refresh([&](Index v) { return tree_cost(v); });
+        largest_shift = 0;
+        basis_.refresh([&](Index v) { return tree_cost(v); }, [&](Index v) { return gauge(v); });
     }
     std::vector<Edge> edges() const override { return edges_of(basis_); }
     void tree(std::int64_t* i, std::int64_t* j, std::int64_t* arc) const override {
@@ -201,12 +213,14 @@ public:
     }
 
 private:
+    static constexpr double kDrift = 0x1p-50;
     static std::size_t at(Index v) { return static_cast<std::size_t>(v); }
     double tree_cost(Index v) const {
         const Index k = basis_[v].arc;
         if (k != kNone) return list_[k].cost;
         return artificial + (basis_.is_row(v) ? y0[at(v)] : -y0[at(v)]);
     }
+    double gauge(Index v) const { return basis_.is_row(v) ? -artificial : artificial; }
     // The sum of the flows, as shares of the total, times a factor of each node.
     template <class Factor>
     double total(const NodeWeights& weights, Factor factor) {
@@ -275,6 +289,7 @@ public:
         return engine_->optimise(most, tolerance, relative, pause);
     }
     void refresh() { engine_->refresh(); }
+    bool hidden() const { return engine_->hidden; }
     // Whether the exact flows of the basis are feasible and none is artificial. If not, flows are exact from now on, and
     // the present basis is a feasible one.
     bool settle() {

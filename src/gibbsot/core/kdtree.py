@@ -11,7 +11,6 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
-SMALLEST_DISTANCE = 2.0**-536  # what rounding may make of the square root of a square that vanishes
 
 
 def vanishing(
@@ -29,9 +28,18 @@ def vanishing(
     5e-324
     """
     apart = np.abs(X[i] - Y[j])
-    if not ((apart > 0) & (apart < _SMALL)).any():
-        return 0.0
-    return float(X.shape[1] * 5e-324 if squared else X.shape[1] * SMALLEST_DISTANCE)
+    return underflow(X.shape[1], squared) if ((apart > 0) & (apart < _SMALL)).any() else 0.0
+
+
+def underflow(d: int, squared: bool) -> float:
+    """Return how far distances in d dimensions may be off, beyond a relative error, because squares are too small.
+
+    Examples
+    --------
+    >>> underflow(2, True)
+    1e-323
+    """
+    return d * 5e-324 if squared else d * 2.0**-536
 
 
 class Points:

@@ -15,12 +15,12 @@ from ..core import native
 from ..core.costs import Cost, DenseCost
 from ..core.double_double import DoubleDouble
 from ..core.problems import Problem
-from .certificate import VANISHING, Certificate, for_cost
+from .certificate import Certificate, for_cost
 from .crossover import feasible
 from .network_simplex import Basis, DenseSolutions, solve_dense
 from .refinement import MatrixScreen, refined
 from .run import Run
-from .solution import INFEASIBLE, Solution
+from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -106,7 +106,7 @@ def proved(
     Solution
     """
     solution, rounding = answers[b], cost.rounding()
-    tiny = bool(cost.accuracy()) and solution.upper < VANISHING
+    tiny = solution.upper < cost.underflow() * 2.0**60  # squares may have vanished
     if solution.status != "gap open" and not rounding and not tiny:
         return solution
     run, found = run or Run(), solution.certificate
@@ -154,5 +154,5 @@ def _refined(
     f[rows] = found.f
     U, L = feasible(DenseCost(C), f, p, q)
     less = 2 * rounding
-    plan = sparse.csr_array(sparse.coo_array((found.mass, (i, j)), shape=C.shape))
+    plan = plan_of(i, j, found.mass, C[i, j], p, q)
     return Solution.of(proof, proof.status(gap=gap, spent=run.spent), U - less, -L, plan)

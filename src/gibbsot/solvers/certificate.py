@@ -49,7 +49,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.costs import Cost
-from ..core.kdtree import SMALLEST_DISTANCE
 from ..core.problems import Problem
 from ..core.warn import warn
 
@@ -67,7 +66,7 @@ ROUNDS = "the largest number of rounds was reached"
 ROUNDING = "the costs or weights differ by more orders of magnitude than the arithmetic can resolve"
 FORBIDDEN = "the plan found so far needs pairs that infinite costs forbid"
 
-VANISHING = SMALLEST_DISTANCE * 2.0**60  # only values that are that small notice squares that have vanished
+_NEGLIGIBLE = 2.0**-60  # relative: what disappears in the last rounding
 
 _UNIT = 2.0**-53
 _ULP = 2.0**-52
@@ -205,8 +204,9 @@ def for_cost(found: Certificate, cost: Cost, i: NDArray[np.integer], j: NDArray[
     relative = cost.accuracy()
     if not relative:
         return found
-    vanished = cost.vanishing(i, j) if found.upper < VANISHING else SMALLEST_DISTANCE
-    return found.widened(relative, vanished, SMALLEST_DISTANCE)
+    smallest = cost.underflow()
+    vanished = cost.vanishing(i, j) if found.upper < smallest / _NEGLIGIBLE else smallest
+    return found.widened(relative, vanished, smallest)
 
 
 def warning(gaps: Iterable[float], reasons: Iterable[str], total: int, what: str = "problems") -> str:

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ..core import native
 from ..core.costs import Cost
@@ -21,7 +20,7 @@ from .highs import HighsProblem
 from .network_simplex import ArcProblem, staircase
 from .refinement import CostScreen, refined
 from .run import Run
-from .solution import INFEASIBLE, Solution
+from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -227,7 +226,7 @@ class _Rounds:
         g[self.rows] = found.f
         U, L = feasible(self.cost, g, self.p, self.q)
         arcs = self.rows[found.i], self.columns[found.j]
-        plan = sparse.csr_array(sparse.coo_array((found.mass, arcs), shape=self.cost.shape))
+        plan = plan_of(*arcs, found.mass, self.cost.at(*arcs), self.p, self.q)
         proof = for_cost(found.certificate, self.cost, *arcs)
         state = proof.status(gap=gap, spent=self.run.spent)
         return Solution.of(proof, state, U, -L, plan, rounds)
@@ -282,11 +281,10 @@ class _Rounds:
         i, j, mass = self.engine.exact_plan()
         i, j = self.rows[i], self.columns[j]
         costs = self.cost.at(i, j)
-        plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=self.cost.shape))
+        plan = plan_of(i, j, mass, costs, self.p, self.q)
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth if self.carried else self.cost.depth + 8)
-        vanished = self.cost.vanishing(i, j) if found.upper < 1 else 0.0
-        rounding = self.cost.rounding()
-        found = found.widened(0.0, vanished + rounding, vanished).at_least(self.least)
+        vanished = self.cost.vanishing(i, j) if self.cost.underflow() else 0.0
+        found = found.widened(0.0, vanished + self.cost.rounding(), self.cost.underflow()).at_least(self.least)
         return Solution.of(found, found.status(), U, -L, plan, rounds)
 
 

@@ -186,7 +186,7 @@ def cross(
             if chosen[b] in ("line", "multiscale") and geometry is not None:
                 return _of_points(p, q, geometry, gap, run, border)
             if chosen[b] == "pyramid" and isinstance(cost, GridCost):
-                return solve_pyramid(problem.p[b], problem.q[b], cost, gap, run)
+                return solve_pyramid(p, q, cost, gap, run)
             return crossover(p, q, cost, annealed[b], max_rounds=max_rounds, gap=gap, run=run)
         except ValueError as error:
             raise ValueError(f"{error} (problem {b})") from None

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core.kdtree import SMALLEST_DISTANCE, BorderedPoints, Points, vanishing
+from ..core.kdtree import BorderedPoints, Points, underflow, vanishing
 from .certificate import PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .refinement import PointsScreen, refined
 from .run import Run
-from .solution import Solution
+from .solution import Solution, plan_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -32,6 +32,7 @@ Arcs = tuple[Indices, Indices, Array]
 
 _SMALLEST = 256  # points a side that the simplex on all arcs solves
 _CELL = 4  # points
+_WIDE = 1000.0  # times the usual width: cells that are no cells
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _ULP = float(np.finfo(np.float64).eps)
@@ -297,18 +298,19 @@ class _Cells:
         level = self.levels[0]
         g = level.oracle.column_min(weighted_median(f, level.a) - f)
         f = level.oracle.row_min(-g)
+        costs = level.oracle.at(i, j)
         inner = (i < len(level.oracle.X)) & (j < len(level.oracle.Y))  # without the border
         above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
+        below_all = underflow(level.oracle.X.shape[1], self.squared)
         if proof is None:
-            found = bounds(level.a, level.b, *below(f, g, self.depth), mass, level.oracle.at(i, j), depth)
-            found = found.widened(0.0, above, SMALLEST_DISTANCE).at_least(0.0)
+            found = bounds(level.a, level.b, *below(f, g, self.depth), mass, costs, depth)
+            found = found.widened(0.0, above, below_all).at_least(0.0)
         else:
-            found = proof.widened((self.depth + 3) * _ULP / 2, above, SMALLEST_DISTANCE)
+            found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all)
         state = found.status(gap=self.gap, spent=self.run.spent)
         if state == "budget spent":
             found = replace(found, reason=SPENT)
-        i, j = self.rows[i], self.columns[j]
-        plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(self.p), len(self.q))))
+        plan = plan_of(self.rows[i], self.columns[j], mass, costs, self.p, self.q)
         known = self.rows, self.columns, f, g, self.points, self.depth
         return PointsSolution(found, state, plan, rounds, known)
 
@@ -352,13 +354,33 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
     if len(x) <= _SMALLEST:
         return x, a, np.arange(len(x))
     label = np.empty(len(x), np.int64)
-    cells = kernels().median_cells(x, most=_CELL, label=label)
+    cells = _without_wide(x, label, kernels().median_cells(x, most=_CELL, label=label))
     weight = np.asarray(np.bincount(label, a, cells), np.float64)
-    centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)
+    if sum(np.frexp(np.abs(z).max())[1] for z in (x, weight)) > 1020:  # products may overflow
+        centroid = np.stack([np.bincount(label, a / weight[label] * c, cells) for c in x.T], axis=1)
+    else:
+        centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)
     order = Points(centroid, centroid[:1]).order_x
     number = np.empty(cells, np.int64)
     number[order] = np.arange(cells)
     return centroid[order], weight[order], number[label]
+
+
+def _without_wide(x: Array, label: Indices, cells: int) -> int:
+    """Make cells of their own of the points of cells that are far wider than most; return the number of cells.
+
+    A cell that joins an outlier to other points has its centre where there is none, and its potentials mislead.
+    """
+    order = np.argsort(label, kind="stable")
+    starts = np.searchsorted(label[order], np.arange(cells))
+    width = (np.maximum.reduceat(x[order], starts) - np.minimum.reduceat(x[order], starts)).max(axis=1)
+    wide = width > _WIDE * np.median(width)
+    if not wide.any():
+        return cells
+    single = wide[label]
+    label[single] = cells + np.arange(np.count_nonzero(single))
+    _, label[:] = np.unique(label, return_inverse=True)
+    return int(label.max()) + 1
 
 
 def solve_arcs(

@@ -365,14 +365,15 @@ class ArcProblem:
         """Pivot, and refresh the potentials, until they allow no more pivots."""
         # potentials drift with the pivots: at first only clear violations count, and then those of refreshed potentials
         relative, patience = 512 * _ULP, 200 * (len(self.p) + len(self.q)) + _PIVOTS
-        for repeat in range(5):
+        for repeat in range(200):
             before = self.pivots
             while not self._simplex.optimise(_PIVOTS, tolerance, relative):
                 if self._run.spent or (enough > -np.inf and self.value <= enough and self.carried):
                     return
                 if self.pivots - before > patience:  # pivots on rounding errors
                     relative, patience = 16 * relative, 2 * patience
-            if repeat and self.pivots == before:
+            hidden = self._simplex.hidden  # large shifts have hidden some violations
+            if (repeat >= 5 or self.pivots == before) and repeat and not hidden:
                 break
             self._simplex.refresh()
             relative, patience = 8 * _ULP, _PIVOTS

@@ -24,6 +24,7 @@ from .gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
 from .partial import PartialResult, is_large, partial_problem, refitted, refitted_arcs
 from .results import OTResult, OTResultList
 from .run import Run, reported_run
+from .solution import Solution
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -175,6 +176,7 @@ class Options:
             if basis is not None and warm.problem.cost.shape != problem.cost.shape:
                 basis = refitted_arcs(basis, problem)
         solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
+        _check_range(problem, solutions)
         return result(problem, solutions, None, 0.0)
 
     def _check_memory(self, problems: list[Problem]) -> None:
@@ -218,6 +220,16 @@ _PLAIN = Options()
 def _checked(given: tuple[tuple[str, type, Any], ...]) -> Options:
     """Return options after a check, which takes as long as a part of a small problem and is done once."""
     return Options(**{name: x for name, _, x in given})
+
+
+def _check_range(problem: Problem, solutions: list[Solution]) -> None:
+    """Refuse problems whose transport cost is no double."""
+    for mass, one in zip(problem.mass.tolist(), solutions, strict=True):
+        if mass > 1 and math.isfinite(one.upper) and not math.isfinite(2 * mass * one.scale):
+            raise ValueError(
+                f"p, q: a mass of {mass:.3g} at a mean cost of {one.scale:.3g} is beyond the range of doubles; "
+                "expected smaller weights or costs"
+            )
 
 
 def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:

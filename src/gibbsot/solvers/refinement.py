@@ -26,7 +26,7 @@ from scipy.sparse import csgraph
 from ..core.costs import Cost
 from ..core.double_double import DoubleDouble
 from ..core.kdtree import BorderedPoints, Points
-from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds
+from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds, weighted_median
 from .network_simplex import ArcProblem, kernels
 from .run import Run
 
@@ -39,7 +39,7 @@ _ENOUGH = 0.05  # of the gap: what violations may cost before they are repaired
 _BEYOND = 2.0**48  # times the value: arcs without flow of such costs leave too few digits even in double-double
 _ARCS = 16  # violated arcs that a row or a column brings in
 _ROUNDS = 60
-_MOST = 512  # pairs of a row that are evaluated again
+_PAIRS = 6_000_000  # that are evaluated again
 _BLOCK = 4_000_000  # entries of a matrix that are looked at at once
 
 
@@ -180,7 +180,7 @@ def _searched(search: Callable[[int], Indices], least: Callable[[], Array], shap
     m1, m2 = shape
     k, limit = min(8, m2), np.full(m1, np.inf)
     J = search(k)
-    while k < min(_MOST, m2) and (J >= 0).all(axis=1).any():
+    while k < m2 and m1 * k < _PAIRS and (J >= 0).all(axis=1).any():
         k = min(4 * k, m2)
         J = search(k)
     full = (J >= 0).all(axis=1)
@@ -263,7 +263,8 @@ class _Refinement:
         """Go on until the gap is closed, nothing is violated, or the run is spent."""
         self.i, self.j = (np.asarray(x, np.int64) for x in arcs)
         self.high, self.size = self.screen.exact(self.i, self.j)
-        self.f, self.g = (DoubleDouble.of(np.array(x, np.float64)) for x in (f, g))
+        middle = weighted_median(f, self.p)  # the roots of the trees keep their potentials
+        self.f, self.g = DoubleDouble.of(f - middle), DoubleDouble.of(g + middle)
         self._start(np.arange(len(self.i)), np.empty(0, np.int64), 0.0)
         best: Refined | None = None
         cut = False

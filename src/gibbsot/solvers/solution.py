@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from .certificate import PROVED, Certificate, warn_of_gaps
+
+_DUST = 2.0**-51  # of a weight: what rounding of the weights may leave as mass
 
 INFEASIBLE = "cost: infinite costs forbid every plan between these measures; expected a feasible problem"
 
@@ -78,6 +81,32 @@ class Solution:
     def optimal(self) -> bool:
         """Whether the status is "optimal"."""
         return self.status == "optimal"
+
+
+def plan_of(
+    i: NDArray[np.integer],
+    j: NDArray[np.integer],
+    mass: NDArray[np.float64],
+    costs: NDArray[np.floating],
+    p: NDArray[np.float64],
+    q: NDArray[np.float64],
+) -> sparse.csr_array:
+    """Return a plan without dust: masses that only the rounding of the weights leaves.
+
+    Such a mass is at most two units in the last place of both its row and its column. It is part of the value, but no
+    entry of the plan unless it costs something.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> i, ones, half = np.array([0, 0, 1]), np.ones(3), np.array([0.5, 0.5])
+    >>> plan_of(i, np.array([0, 1, 1]), np.array([0.5, 1e-17, 0.5]), ones, half, half).nnz
+    2
+    """
+    weight = np.minimum((p / p.sum())[i], (q / q.sum())[j])
+    terms = mass * np.abs(costs)
+    kept = (mass > _DUST * weight) | (terms > _DUST / 2 * terms.sum())
+    return sparse.csr_array(sparse.coo_array((mass[kept], (i[kept], j[kept])), shape=(len(p), len(q))))
 
 
 def warn_of_open_gaps(solutions: list[Solution]) -> None:

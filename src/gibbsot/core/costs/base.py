@@ -382,6 +382,15 @@ class Cost(ABC):
         """
         return 0.0
 
+    def underflow(self) -> float:
+        """Return how far any cost may be off, beyond the relative error, because terms are too small for doubles.
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
+
     def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
         """Return how much larger the costs of pairs may be because terms were too small for doubles.
 

@@ -120,6 +120,9 @@ class BorderedCost(Cost):
     def accuracy(self) -> float:
         return self.inner.accuracy()
 
+    def underflow(self) -> float:
+        return self.inner.underflow()
+
     def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
         inside = (i < self.inner.shape[0]) & (j < self.inner.shape[1])
         return self.inner.vanishing(i[inside], j[inside])

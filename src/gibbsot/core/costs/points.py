@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
 from .. import native, validation
-from ..kdtree import Points, vanishing
+from ..kdtree import Points, underflow, vanishing
 from .base import Array, Cost, Geometry, frozen
 from .dense import DenseCost, padded_columns
 
@@ -179,6 +179,9 @@ class PointCost(Cost):
     def accuracy(self) -> float:
         # difference, square, d - 1 additions and the square root, of half a unit each; one more for good measure
         return 0.0 if self._power is None else (self.X.shape[1] + 3) * 2.0**-53
+
+    def underflow(self) -> float:
+        return 0.0 if self._power is None else underflow(self.X.shape[1], self._power == 2)
 
     def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
         return 0.0 if self._power is None else vanishing(self.X, self.Y, self._power == 2, i, j)
