@@ -99,6 +99,11 @@ class Problem:
         """Normalised weights of the second measures."""
         return _normalised(self.given[1], self.cost)
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The numbers of points of the measures given; points that a solver added do not count."""
+        return self.cost.shape
+
     def __len__(self) -> int:
         return len(self.given[0])
 

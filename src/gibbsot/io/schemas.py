@@ -49,8 +49,8 @@ class Schema:
 ORACLE = Schema("oracle", 2, ("gibbsot/1 Oracle",))
 MIXTURE_SHARD = Schema("nmf-shard", 2, ("gibbsot/1 Mixtures",))
 NMF = Schema("nmf", 2, ("gibbsot/1 WassersteinNMF",))
-BARYCENTER_SHARD = Schema("barycenter-shard")
-BARYCENTER = Schema("barycenter")
+BARYCENTER_SHARD = Schema("barycenter-shard", 2)
+BARYCENTER = Schema("barycenter", 2)
 DISTANCES = Schema("distances")
 
 _EARLIER_KEYS = {

@@ -398,7 +398,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         parts = [solver.solve(batch, run) for batch in _base.batches(self, X)]
         W, open_gaps = np.concatenate([part for part, _ in parts]), [each for _, some in parts for each in some]
         if open_gaps:
-            warn(solver.describe(open_gaps), ConvergenceWarning)
+            warn(solver.describe(open_gaps, len(W)), ConvergenceWarning)
         return W
 
     def _membership_solver(self) -> MembershipSolver:
@@ -461,7 +461,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         if "max_seconds" in limits:
             limits["max_seconds"] = max(run.seconds, _LEAST_SECONDS)
         value, open_costs = _base.mean_cost(P[full], targets, cost, None, n_jobs=self.n_jobs, **limits)
-        reasons = [solver.describe(open_gaps)] if open_gaps else []
+        reasons = [solver.describe(open_gaps, len(W))] if open_gaps else []
         if reasons := reasons + open_costs:
             warn(f"{'; '.join(reasons)}. The score is a lower bound", ConvergenceWarning)
         return -value

@@ -338,13 +338,36 @@ def enclose(x: Array, y: Array | None = None) -> Enclosure:
     every = own
     if y is not None:
         other, second = _scaled(np.asarray(y, np.float64))
-        own, rests = _products(own, other)
+        own, rests = split_products(own, other)
         every = np.concatenate([own, rests])
     high, low = _sum(every)
     absolute = 1.01 * float(np.abs(own).sum())
     error = 64 * (len(x) + 64) * Fraction(_UNIT) ** 2 * Fraction(absolute) + int(terms) * Fraction(_TINY)
     unit = Fraction(2) ** (first + second)
     return Enclosure((Fraction(high) + Fraction(low)) * unit, error * unit if terms else Fraction(0))
+
+
+def matrix_product(A: Array, B: Array, off: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return ``A @ B`` in double precision, and a bound of the error of each entry, whatever the order of the sums.
+
+    With k terms the error is at most ``k u / (1 - k u)`` of the sum of absolute terms.
+
+    Parameters
+    ----------
+    A, B : arrays
+        The factors.
+    off : int
+        By how many units of rounding, u = 2^-53, the entries of A and B together may be off, relative to themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> value, error = matrix_product(np.array([1.0, 1.0]), np.array([1e16, 1.0]))
+    >>> bool(value - error <= 1e16 + 1 <= value + error)
+    True
+    """
+    terms = np.shape(A)[-1]
+    return A @ B, np.asarray(1.01 * (terms + off + 2) * _UNIT * (np.abs(A) @ np.abs(B)) + terms * _TINY)
 
 
 def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
@@ -371,7 +394,7 @@ def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
         if len(x) == 0:
             continue
         (x, first), (y, second) = _scaled(np.asarray(x, np.float64)), _scaled(np.asarray(y, np.float64))
-        terms = np.concatenate(_products(x, y))
+        terms = np.concatenate(split_products(x, y))
         unit, left = Fraction(2) ** (first + second), Fraction(0)
         values = terms.tolist()
         for _ in range(3):  # what is left after three doubles is below 2^-150 of the sum
@@ -398,7 +421,7 @@ def _scaled(x: Array) -> tuple[Array, int]:
     return np.ldexp(x, -exponent), exponent
 
 
-def _products(x: Array, y: Array) -> tuple[Array, Array]:
+def split_products(x: Array, y: Array) -> tuple[Array, Array]:
     """Return the products of numbers of at most one, and their rounding errors."""
     product = x * y
     (x1, x2), (y1, y2) = _halves(x), _halves(y)

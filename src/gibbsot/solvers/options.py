@@ -21,7 +21,7 @@ from ..core.problems import problem as make_problem
 from ..sampling.schedules import Schedule
 from .exact import cross, in_threads, memory_needed
 from .gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
-from .partial import PartialResult, is_large, partial_problem
+from .partial import PartialResult, is_large, partial_problem, refitted, refitted_arcs
 from .results import OTResult, OTResultList
 from .run import Run, reported_run
 from .solution import Solution
@@ -119,7 +119,7 @@ class Options:
         return self.penalty is not None or self.mass is not None
 
     def problem(self, p: Any, q: Any, cost: Cost, names: tuple[str, str]) -> Problem:
-        """Return balanced problems, with one more point on either side where mass may be left over."""
+        """Return balanced problems, with additional points on either side where mass may be left over."""
         if not self.partial:
             return make_problem(p, q, cost, names, self.normalize)
         if not (self.method == "exact" and is_large(cost)):
@@ -166,11 +166,15 @@ class Options:
         if warm is not None:
             _check_warm_start(warm, problem, self.chains)
         if self.method == "gibbs":
-            start = None if warm is None else _sample(warm)
+            start = None if warm is None else _sample(warm, problem)
             sample = GibbsSolver(warm_start=start, n_jobs=self.n_jobs, run=run, **self.chains)(problem)
             cut = run.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
             return result(problem, None, sample, 0.0, cut=cut)
-        U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
+        U, basis = None, None
+        if warm is not None:
+            U, basis = refitted(np.atleast_2d(warm.U), problem, 0), warm.solved
+            if basis is not None and warm.problem.cost.shape != problem.cost.shape:
+                basis = refitted_arcs(basis, problem)
         solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
         _check_range(problem, solutions)
         return result(problem, solutions, None, 0.0)
@@ -236,13 +240,17 @@ def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) 
         if name in given:
             raise ValueError(f"{name}: a warm start keeps those of its result; leave it out")
     before = warm_start.problem
-    if len(before) != len(problem) or before.cost.shape != problem.cost.shape:
+    if type(before) is not type(problem):
+        raise ValueError("warm_start: expected a result with penalty or mass if and only if one of them is given")
+    if len(before) != len(problem) or before.size != problem.size:
         raise ValueError(
-            f"warm_start: has {len(before)} problems of {before.cost.shape[0]} x {before.cost.shape[1]} points; "
-            f"expected {len(problem)} of {problem.cost.shape[0]} x {problem.cost.shape[1]}"
+            f"warm_start: has {len(before)} problems of {before.size[0]} x {before.size[1]} points; "
+            f"expected {len(problem)} of {problem.size[0]} x {problem.size[1]}"
         )
 
 
-def _sample(result: OTResult) -> Sample:
-    """Return the chains of a result, or some that start from its potentials."""
-    return sample_of(result.problem, result.solutions) if result.sample is None else result.sample
+def _sample(result: OTResult, problem: Problem) -> Sample:
+    """Return the chains of a result, or some that start from its potentials, for the points of a problem."""
+    sample = sample_of(result.problem, result.solutions) if result.sample is None else result.sample
+    h, L = (refitted(x, problem, 1) for x in (sample.state.h, sample.info.L))
+    return replace(sample, state=replace(sample.state, h=h), info=sample.info._replace(L=L))

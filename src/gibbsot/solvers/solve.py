@@ -251,10 +251,10 @@ def _rows(x: Any, name: str, n: int) -> Any:
 def _warn(results: list[OTResult]) -> None:
     """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
     solved = [result for result in results if result.solved is not None]
-    if any(solution.status not in PROVED for result in solved for solution in result.solutions):
-        # what the results show
+    # what the results show: bounds for the masses given are rounded once more than those of the solutions
+    states = [state for result in solved for state in ([result.status] if result.single else result.status)]
+    if any(state not in PROVED for state in states):
         gaps = [gap for result in solved for gap in np.atleast_1d(result.gap).tolist()]
-        states = [state for result in solved for state in np.atleast_1d(result.status).tolist()]
         warn_of_gaps(gaps, states, [solution.reason for result in solved for solution in result.solutions])
     if any(result.cut for result in results):
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
