@@ -183,6 +183,6 @@ class BorderedPoints:
 
     def _least(self, inside: Array, h: Array, m: int, n: int) -> Array:
         """Return the least sums of all n points, from those among m points."""
-        new = h[m:].min()
+        new = h[m:].min(initial=np.inf)
         last = np.full(n - len(inside), min(h[:m].min() + self._outer, new + self._corner))
         return np.concatenate([np.minimum(inside, new + self._outer), last])

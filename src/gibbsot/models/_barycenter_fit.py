@@ -95,7 +95,9 @@ class Fit:
 
     def arrays(self) -> dict[str, Any]:
         """Return the state without the shards, for a file."""
-        state: dict[str, Any] = {name: getattr(self, name) for name in ("p", "lower", "upper", "scale", "too_large", "steps")}
+        state: dict[str, Any] = {
+            name: getattr(self, name) for name in ("p", "lower", "upper", "scale", "too_large", "steps")
+        }
         done = 0 if self.descent is None else self.descent.done
         state["n_kept"] = len(self.history) if self.too_large or self.steps else done
         if self.weights is not None:

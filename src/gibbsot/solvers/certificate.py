@@ -160,8 +160,8 @@ class Certificate:
         """Return what the bounds prove, by the rule of `status`."""
         return status(self.lower, self.upper, self.scale, gap=gap, spent=spent, closed=closed)
 
-    def widened(self, relative: float, above: float = 0.0, below: float = 0.0) -> Certificate:
-        """Return bounds that hold for costs, none of them negative, that differ by a relative and by absolute errors.
+    def widened(self, relative: float, above: float = 0.0, below: float = 0.0, negative: float = 0.0) -> Certificate:
+        """Return bounds that hold for costs that differ by a relative and by absolute errors.
 
         Parameters
         ----------
@@ -169,10 +169,19 @@ class Certificate:
             How far costs may be off, relative to themselves.
         above, below : float
             How much more the cost of the plan may be, and how much less any cost.
+        negative : float
+            The sum of the absolute values of all negative costs, which are exact: the others of an optimal plan then
+            amount to no more than that above the value.
         """
         if relative == above == below == 0:
             return self
         lower, upper = self.lower, self.upper
+        if negative and math.isfinite(upper) and math.isfinite(lower):
+            most = Fraction(relative) * (abs(Fraction(upper)) + Fraction(negative))
+            return replace(
+                self, lower=rounded_down(Fraction(lower) - most - Fraction(below)),
+                upper=rounded_up(Fraction(upper) + 2 * most + Fraction(above)),
+            )  # fmt: skip
         if lower > 0:
             exact = Fraction(lower) * (1 - Fraction(relative)) - Fraction(below)
             lower = max(0.0, rounded_down(exact))
@@ -513,10 +522,16 @@ def _as_float(x: Fraction) -> float:
         return math.copysign(math.inf, x)
 
 
-def below(f: Array, g: Array, depth: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return potentials that are feasible if f and g are so up to the errors of some rounded operations."""
+def below(f: Array, g: Array, depth: int, underflow: float = 0.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return potentials that are feasible if f and g are so up to the errors of some rounded operations.
+
+    Costs that underflow may be off by so much more, which only potentials of that size notice.
+    """
     share = 2 * (depth + 1) * _ULP  # the operations have terms of the size of f, of g or of their sum
-    return np.asarray(f - share * np.abs(f), np.float64), np.asarray(g - share * np.abs(g), np.float64)
+    lowered = [np.asarray(x - share * np.abs(x), np.float64) for x in (f, g)]
+    for x in lowered if underflow else ():
+        x[(x != 0) & (np.abs(x) < underflow / _NEGLIGIBLE)] -= underflow
+    return lowered[0], lowered[1]
 
 
 def weighted_median(x: Array, weight: Array) -> float:

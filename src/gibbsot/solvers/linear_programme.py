@@ -421,7 +421,9 @@ class _Rounds:
         if self.budget.seconds < np.inf:
             options["time_limit"] = self.budget.seconds + 0.01
         free = sparse.vstack([*[-B[used].T] * engine.n, sparse.csr_array((len(engine.b), len(used)))])
-        dual, factor = (np.zeros(rows + len(engine.b), np.longdouble), 1.0) if near is None else (near.dual, near.factor)
+        dual, factor = (
+            (np.zeros(rows + len(engine.b), np.longdouble), 1.0) if near is None else (near.dual, near.factor)
+        )
         of_arcs = arcs.cost - dual[ends[:n]] - dual[ends[n:]]
         of_weights = B[used].toarray() @ dual[:rows].reshape(engine.n, -1).sum(axis=0) if near is not None else 0 * used
         costs = np.concatenate([of_arcs, of_weights]) * factor

@@ -59,7 +59,8 @@ def solve_points(
     run : Run, optional
         Its time, memory and threads. When it is spent, the last level that was solved gives plan and potentials.
     border : pair of float, optional
-        The costs to and between one more point on either side, which have the last weights of p and q.
+        The costs to and between additional points, which have the last weights of p and q: as many as these have more
+        entries than there are points.
 
     Examples
     --------
@@ -151,7 +152,7 @@ class PointsSolution(Solution):
             all_g[columns] = g
             all_f = whole.row_min(-all_g)
             all_f[rows] = f
-        return below(all_f, all_g, depth)
+        return below(all_f, all_g, depth, underflow(points[0].shape[1], points[2]))
 
     _known: tuple[Any, ...]
 
@@ -164,12 +165,15 @@ class _Cells:
         border: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         self.p, self.q, self.squared, self.gap, self.run, self.border = p, q, squared, gap, run, border
-        self.points = X, Y, squared, border
+        self.points = X, Y, squared, border, (len(p) - len(X), len(q) - len(Y))
         self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
-        inner = slice(None, None if border is None else -1)
-        some = self._oracle(X[self.rows[inner]], Y[self.columns[inner]])
+        inner = [slice(int(np.searchsorted(x, len(z)))) for x, z in ((self.rows, X), (self.columns, Y))]
+        negative = [x for x in border or () if x < 0]
+        self.least, self.negative = min([0.0, *negative]), sum(-x for x in negative)
+        self.extra = len(self.rows) - inner[0].stop, len(self.columns) - inner[1].stop
+        some = self._oracle(X[self.rows[inner[0]]], Y[self.columns[inner[1]]])
         self.rows, self.columns = self.rows[some.order_x], self.columns[some.order_y]
-        finest = self._oracle(X[self.rows[inner]], Y[self.columns[inner]])
+        finest = self._oracle(X[self.rows[inner[0]]], Y[self.columns[inner[1]]])
         levels = [_Level(finest, p[self.rows], q[self.columns])]
         while max(len(levels[-1].oracle.X), len(levels[-1].oracle.Y)) > _SMALLEST:
             fine = levels[-1]
@@ -182,14 +186,13 @@ class _Cells:
 
     def _oracle(self, X: Array, Y: Array) -> Points | BorderedPoints:
         """Return the distances of some points, with the border if there is one."""
-        return _oracle(X, Y, self.squared, self.border, self.run.threads)
+        return _oracle(X, Y, self.squared, self.border, self.extra, self.run.threads)
 
     def _join(self, x: Array, a: Array) -> tuple[Array, Array, Indices]:
-        """Return the cells of a level; the point of the border is a cell of its own."""
-        if self.border is None:
-            return _join(x, a)
-        centroid, weight, cells = _join(x, a[:-1])
-        return centroid, np.append(weight, a[-1]), np.append(cells, len(weight))
+        """Return the cells of a level; the points of the border are cells of their own."""
+        centroid, weight, cells = _join(x, a[: len(x)])
+        more = a[len(x) :]
+        return centroid, np.append(weight, more), np.append(cells, len(weight) + np.arange(len(more)))
 
     def solve(self) -> Solution:
         """Solve from the coarsest level to the finest, or until the gap is reached or the run is spent."""
@@ -219,7 +222,9 @@ class _Cells:
         level = self.levels[0]
         i, j, arc, _ = problem.basis()
         own, screen = arc >= 0, PointsScreen(level.oracle)
-        found = refined(screen, level.a, level.b, (i[own], j[own]), problem.potentials(), self.gap, self.run, least=0.0)
+        found = refined(
+            screen, level.a, level.b, (i[own], j[own]), problem.potentials(), self.gap, self.run, self.least
+        )
         self.run.report("potentials with twice the digits, gap %.1e", found.certificate.gap)
         return self._solution((found.i, found.j, found.mass), found.f, self.depth, rounds, found.certificate)
 
@@ -266,26 +271,26 @@ class _Cells:
         return self._without_corner(row[i], column[j], mass)
 
     def _without_corner(self, i: Indices, j: Indices, mass: Array) -> Arcs:
-        """Return a plan that does not use the arc between the two points of the border, if that is forbidden.
+        """Return a plan that does not use the arcs between points of the border, if these are forbidden.
 
-        Rounding of the parts of arcs leaves some mass on it. That is exchanged with the ends of the heaviest arcs.
+        Rounding of the parts of arcs leaves some mass on them. That is exchanged with the ends of the heaviest arcs.
         """
-        last = [m - 1 for m in self.levels[0].oracle.shape]
-        corner = (i == last[0]) & (j == last[1])
-        if self.border is None or np.isfinite(self.border[1]) or not corner.any():
+        new = i >= len(self.levels[0].oracle.X), j >= len(self.levels[0].oracle.Y)
+        corner = np.flatnonzero(new[0] & new[1])
+        if self.border is None or np.isfinite(self.border[1]) or not len(corner):
             return i, j, mass
-        inner = np.flatnonzero((i != last[0]) & (j != last[1]))
+        inner = np.flatnonzero(~new[0] & ~new[1])
         inner = inner[np.argsort(-mass[inner], kind="stable")]
-        before = np.cumsum(mass[inner]) - mass[inner]
-        moved = np.clip(mass[corner].sum() - before, 0.0, mass[inner])
+        total, before = mass[corner].sum(), np.cumsum(mass[inner]) - mass[inner]
+        moved = np.clip(total - before, 0.0, mass[inner])
         inner, moved = inner[moved > 0], moved[moved > 0]
-        mass = np.where(corner, 0.0, mass)
+        k, c, share = _meet(moved, mass[corner])
+        k, c, share = inner[k], corner[c], share * total
+        mass = mass.copy()
+        mass[corner] = 0.0
         mass[inner] -= moved
-        i, j = (
-            np.concatenate(x)
-            for x in ((i, i[inner], np.full_like(inner, last[0])), (j, np.full_like(inner, last[1]), j[inner]))
-        )
-        mass = np.concatenate([mass, moved, moved])
+        i, j = np.concatenate([i, i[k], i[c]]), np.concatenate([j, j[c], j[k]])
+        mass = np.concatenate([mass, share, share])
         return i[mass > 0], j[mass > 0], mass[mass > 0]
 
     def _solution(
@@ -304,10 +309,10 @@ class _Cells:
         above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
         below_all = underflow(level.oracle.X.shape[1], self.squared)
         if proof is None:
-            found = bounds(level.a, level.b, *below(f, g, self.depth), mass, costs, depth)
-            found = found.widened(0.0, above, below_all).at_least(0.0)
+            found = bounds(level.a, level.b, *below(f, g, self.depth, below_all), mass, costs, depth)
+            found = found.widened(0.0, above, below_all).at_least(self.least)
         else:
-            found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all)
+            found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all, self.negative)
         state = found.status(gap=self.gap, spent=self.run.spent)
         if state == "budget spent":
             found = replace(found, reason=SPENT)
@@ -317,11 +322,11 @@ class _Cells:
 
 
 def _oracle(
-    X: Array, Y: Array, squared: bool, border: tuple[float, float] | None, threads: int = 1
+    X: Array, Y: Array, squared: bool, border: tuple[float, float] | None, extra: tuple[int, int], threads: int = 1
 ) -> Points | BorderedPoints:
     """Return the distances of points, with a border if there is one."""
     points = Points(X, Y, squared, threads)
-    return points if border is None else BorderedPoints(points, *border)
+    return points if border is None else BorderedPoints(points, *border, extra)
 
 
 def _meet(p: Array, q: Array) -> Arcs:

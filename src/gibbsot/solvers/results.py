@@ -203,10 +203,17 @@ class OTResult:
             least = self.problem.cost.least()  # no plan costs less; it may take as long as a small problem
             lower = [max(bound, least) for bound in lower]
         for b, mass in enumerate(self.problem.mass.tolist()):
-            if mass != 1:
+            if mass != 1 or self._nearly_one(b):
                 mass = math.fsum(self.problem.given[0][b].tolist())
                 lower[b], upper[b] = _product(mass, lower[b], -math.inf), _product(mass, upper[b], math.inf)
         return lower, upper
+
+    def _nearly_one(self, b: int) -> bool:
+        """Whether the weights of problem b sum to one only after rounding; those that were normalised do not count."""
+        weights = self.problem.given[0][b]
+        if abs(float(weights.sum()) - 1) > 1e-9:
+            return False
+        return math.fsum(weights.tolist()) == 1 and math.fsum([*weights.tolist(), -1.0]) != 0
 
     @property
     def lower_bound(self) -> Any:

@@ -115,10 +115,13 @@ class BorderedCost(Cost):
         return high, low, size
 
     def rounding(self) -> float:
-        return self.inner.rounding()
+        if min(self.outer, self.corner) >= 0:
+            return self.inner.rounding()
+        # beside negative costs a relative error is none of the value
+        return self.inner.rounding() + self.inner.accuracy() * (abs(self.inner.least()) + self.inner.spread())
 
     def accuracy(self) -> float:
-        return self.inner.accuracy()
+        return self.inner.accuracy() if min(self.outer, self.corner) >= 0 else 0.0
 
     def underflow(self) -> float:
         return self.inner.underflow()
