@@ -37,6 +37,7 @@ _DOUBLE = 2.0**-49  # what double precision leaves open, relative to the terms: 
 _DOUBLED = 2.0**-98  # the same for sums of two doubles
 _ENOUGH = 0.05  # of the gap: what violations may cost before they are repaired
 _BEYOND = 2.0**48  # times the value: arcs without flow of such costs leave too few digits even in double-double
+_LIGHT = 2.0**-10  # columns with so much less weight than a row have their potential lowered in its place
 _ARCS = 16  # violated arcs that a row or a column brings in
 _ROUNDS = 60
 _PAIRS = 6_000_000  # that are evaluated again
@@ -257,7 +258,7 @@ class _Refinement:
     def __init__(self, screen: Screen, p: Array, q: Array, gap: float, run: Run, least: float) -> None:
         self.screen, self.p, self.q, self.gap, self.run, self.least = screen, p, q, gap, run, least
         self.m1, self.m2 = screen.shape
-        self.share = p / p.sum()
+        self.share, self.share_q = p / p.sum(), q / q.sum()
 
     def solve(self, arcs: tuple[Indices, Indices], f: Array, g: Array) -> Refined:
         """Go on until the gap is closed, nothing is violated, or the run is spent."""
@@ -350,20 +351,23 @@ class _Refinement:
         reduced = self._reduced(near.i, near.j, costs)
         error = _DOUBLED * (size + np.abs(self.f.high[near.i]) + np.abs(self.g.high[near.j]))
         value = reduced.rounded()
-        less, grain = np.zeros(self.m1), np.zeros(self.m1)
-        np.maximum.at(less, near.i, (error - value) * (1 + 2.0**-40))
-        np.maximum.at(grain, near.i, error)
-        f = self.f.minus(DoubleDouble.of(less))
+        less, less_g, grain = np.zeros(self.m1), np.zeros(self.m2), np.zeros(self.m1)
+        excess = (error - value) * (1 + 2.0**-40)
+        light = self.share_q[near.j] < _LIGHT * self.share[near.i]  # there it costs less
+        np.maximum.at(less, near.i[~light], excess[~light])
+        np.maximum.at(less_g, near.j[light], excess[light])
+        np.maximum.at(grain, near.i[~light], error[~light])
+        f, g = self.f.minus(DoubleDouble.of(less)), self.g.minus(DoubleDouble.of(less_g))
         over = f.high >= near.limit
         f.set(np.flatnonzero(over), DoubleDouble.of(near.limit[over]))
         rows = exact_sum((self.p, f.high), (self.p, f.low)) / exact_sum((self.p, np.ones(self.m1)))
-        columns = exact_sum((self.q, self.g.high), (self.q, self.g.low)) / exact_sum((self.q, np.ones(self.m2)))
+        columns = exact_sum((self.q, g.high), (self.q, g.low)) / exact_sum((self.q, np.ones(self.m2)))
         found = replace(self.upper, lower=(rows + columns).lower).at_least(self.least)
         _, _, arc, _ = self.engine.basis()
         basis = self.i[arc[arc >= 0]], self.j[arc[arc >= 0]]
         violated = value < -error
         fresh = _most_violated(near.i[violated], near.j[violated], value[violated], self.m1, self.m2)
-        answer = Refined(found, *self.plan, f.rounded(), self.g.rounded(), basis)
+        answer = Refined(found, *self.plan, f.rounded(), g.rounded(), basis)
         return answer, fresh, float(self.share @ grain)
 
     def _pivot(self, tree: Indices, fresh: tuple[Indices, Indices]) -> bool:
