@@ -108,7 +108,8 @@ def partial_problem(
     rows, columns = (_padded([one[side] for one in spare]) for side in (0, 1))
     extra = rows.shape[1], columns.shape[1]
     cost = cost.astype(np.float64) if exact else cost
-    if exact and _needs_no_matrix(cost):
+    spare_mass = bool(rows[:, 0].all() and columns[:, 0].all())  # which `multiscale` needs
+    if exact and _needs_no_matrix(cost, spare_mass):
         more: Cost = BorderedCost(cost, *border, extra)
     else:
         more = _with_points(cost, *border, extra)
@@ -121,10 +122,10 @@ def is_large(cost: Cost) -> bool:
     return geometry is not None and geometry.power in (1, 2) and native.kernels() is not None
 
 
-def _needs_no_matrix(cost: Cost) -> bool:
+def _needs_no_matrix(cost: Cost, spare_mass: bool) -> bool:
     """Tell whether the cost itself is used: if that is faster, or if a matrix would round its entries."""
     small = cost.shape[0] * cost.shape[1] <= DISTANCE_PAIRS and not isinstance(cost, DenseCost)
-    return is_large(cost) or (small and native.kernels() is not None)
+    return (is_large(cost) and spare_mass) or (small and native.kernels() is not None)
 
 
 class _Spare(NamedTuple):
