@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from gibbsot import DenseCost, GridCost, PointCost, compat, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.solvers.certificate import OPTIMAL_GAP, relative_gap, status
-from rational import hard_problem, rational_optimum
+from rational import exact_distances, exact_grid, exact_matrix, optimum
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="needs the exact engine's kernels")
 
@@ -168,8 +168,7 @@ def test_squares_that_vanish_are_inside_the_bounds():
 def test_distances_on_all_arcs_are_those_of_the_points(seed):
     rng = np.random.default_rng(seed)
     X, Y = rng.random((2, 4, 2)) if seed % 2 else rng.integers(0, 9, (2, 4, 2)) * 0.1
-    exact = [[sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(x, y, strict=True)) for y in Y] for x in X]
-    W = rational_optimum(np.ones(4), np.ones(4), np.array(exact, dtype=object))
+    W = optimum(np.ones(4), np.ones(4), exact_distances(X, Y, 2)).low
     result = solve(None, None, PointCost(X, Y))
     assert Fraction(result.lower_bound) <= W <= Fraction(result.upper_bound)
     assert result.status == "optimal"
@@ -180,17 +179,10 @@ def test_axes_with_negative_entries(seed):
     rng = np.random.default_rng(seed)
     axes = rng.normal(size=(3, 3)) * 10.0 ** rng.integers(-3, 16), rng.normal(size=(2, 2))
     cost = GridCost(matrices=axes)
-    every = {
-        (i, j): sum(Fraction(a) for a in (axes[0][i // 2, j // 2], axes[1][i % 2, j % 2]))
-        for i in range(6)
-        for j in range(6)
-    }
-    assert Fraction(cost.least()) <= min(every.values())
+    exact = exact_grid(axes)
+    assert Fraction(cost.least()) <= min(exact.at(i, j) for i in range(6) for j in range(6))
     p, q = rng.integers(1, 9, (2, 6)).astype(float)
-    C = np.empty((6, 6), dtype=object)
-    for pair, value in every.items():
-        C[pair] = value
-    W = rational_optimum(p, q, C)
+    W = optimum(p, q, exact).low
     result = solve(p, q, cost, normalize=True)
     assert Fraction(result.lower_bound) <= W <= Fraction(result.upper_bound)
     assert result.status == "optimal"
@@ -232,10 +224,12 @@ def consistent(result, gap: float = 0.0) -> None:
 @pytest.mark.parametrize("gap", [None, 1e-3])
 def test_no_status_contradicts_its_numbers(seed, gap):
     warnings.simplefilter("ignore")
-    p, q, C = hard_problem(seed)
-    if rational_optimum(p, q, C) is not None:
-        consistent(solve(p, q, C, normalize=True, gap=gap), gap or 0.0)
     rng = np.random.default_rng(seed)
+    C = 10.0 ** rng.uniform(-20, 20, (6, 5)) * rng.choice([-1, 1, 1], (6, 5))
+    p, q = (10.0 ** rng.uniform(-30, 0, m) for m in (6, 5))
+    result, W = solve(p, q, C, normalize=True, gap=gap), optimum(p, q, exact_matrix(C)).low
+    consistent(result, gap or 0.0)
+    assert Fraction(result.lower_bound) <= W <= Fraction(result.upper_bound)
     sizes = rng.integers(1, 700, 2)
     X, Y = (10.0 ** rng.uniform(-3, 9) * rng.random((m, 2)) for m in sizes)
     for metric in ("sqeuclidean", "euclidean"):

@@ -29,13 +29,15 @@ spent" or "gap open", with a reason that the warning states.
   as unevaluated sums of two doubles. A reduced cost ``c_ij - f_i - g_j`` in double arithmetic is off by at most ``16
   u (|f_i| + |g_j|)``; pairs for which it is larger than that are feasible. Only the others are evaluated again, in
   double-double, to within ``2^-98 (|c_ij| + |f_i| + |g_j|)``, and f_i is lowered by the largest violation of its row
-  plus that error. What this costs is part of the lower bound. If it is too much, the violated arcs enter the simplex,
-  whose costs are now the reduced costs: they are of the size of the violations, and double precision is enough again.
-- *Costs of points* are computed to within a relative error delta = (d + 3) 2^-52. For costs that are not negative,
-  costs between ``(1 - delta) c`` and ``(1 + delta) c`` have an optimum between ``(1 - delta) W_c`` and ``(1 + delta)
-  W_c``, so what is proved for the doubles c is widened by delta, relative to the value: `Certificate.widened`.
-  Squares that vanish add an absolute error. Costs of grids are sums of the stored entries of the axes, exact in
-  double-double.
+  plus that error, or g_j where column j has far less weight. What this costs is part of the lower bound. If it is too
+  much, the violated arcs enter the simplex, whose costs are now the reduced costs: they are of the size of the
+  violations, and double precision is enough again. Arcs without flow whose costs are 2^48 times the value or more are
+  cut, and the parts of the tree shifted against each other, before even these digits are lost.
+- *Costs of points* are computed to within a relative error delta = (d + 3) u, or (d + 6) u where they stand for those
+  of a grid. For costs that are not negative, costs between ``(1 - delta) c`` and ``(1 + delta) c`` have an optimum
+  between ``(1 - delta) W_c`` and ``(1 + delta) W_c``, so what is proved for the doubles c is widened by delta,
+  relative to the value: `Certificate.widened`. Squares that vanish add an absolute error. Costs of grids are sums of
+  the stored entries of the axes, exact in double-double.
 """
 
 from __future__ import annotations
@@ -504,7 +506,8 @@ def plan_bounds(mass: Array, costs: Array, depth: int = 0, lower: float = -math.
     """Return the bounds that a plan proves, given a lower bound; masses, costs and depth as for `bounds`."""
     if np.isinf(costs).any():
         return Certificate(lower, math.inf, math.inf, math.inf, FORBIDDEN)
-    total, absolute = enclose(mass, costs), enclose(mass, np.abs(costs))
+    total = enclose(mass, costs)
+    absolute = total if costs.min(initial=0.0) >= 0 else enclose(mass, np.abs(costs))
     # a mass below the normal numbers has lost digits
     small = mass < 2.0**-1000
     error = (depth + 4) * Fraction(_ULP) * (absolute.value + absolute.error)

@@ -253,4 +253,4 @@ def _sample(result: OTResult, problem: Problem) -> Sample:
     """Return the chains of a result, or some that start from its potentials, for the points of a problem."""
     sample = sample_of(result.problem, result.solutions) if result.sample is None else result.sample
     h, L = (refitted(x, problem, 1) for x in (sample.state.h, sample.info.L))
-    return replace(sample, state=replace(sample.state, h=h), info=sample.info._replace(L=L))
+    return sample._replace(state=replace(sample.state, h=h), info=sample.info._replace(L=L))

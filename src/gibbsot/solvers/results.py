@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from ..core.problems import Problem
 from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
-from .certificate import lower_bound, relative_gap, status
+from .certificate import lower_bound, relative_gap, rounded_down, rounded_up, status
 from .crossover import feasible
 from .displacement import interpolated
 from .exact import cross
@@ -40,9 +41,21 @@ def _removed(name: str, instead: str) -> property:
     return property(refuse)
 
 
-def _product(mass: float, bound: float, towards: float) -> float:
-    """Return the product of a correctly rounded mass and a bound, rounded outwards: two units in the last place."""
-    return math.nextafter(math.nextafter(mass * bound, towards), towards) if bound else bound
+def _total(weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the sum of weights as two doubles, of which the first is correctly rounded."""
+    values = weights.tolist()
+    mass = math.fsum(values)
+    return mass, math.fsum([*values, -mass])
+
+
+def _product(total: tuple[float, float], bound: float, towards: float) -> float:
+    """Return the product of a sum and a bound, rounded outwards."""
+    if bound == 0 or not math.isfinite(bound):
+        return bound
+    away = math.copysign(math.inf, bound if towards > 0 else -bound)
+    rest = math.nextafter(total[1], away) if total[1] else 0.0  # the second double is rounded, too
+    exact = (Fraction(total[0]) + Fraction(rest)) * Fraction(bound)
+    return rounded_up(exact) if towards > 0 else rounded_down(exact)
 
 
 @dataclass(eq=False)
@@ -203,17 +216,13 @@ class OTResult:
             least = self.problem.cost.least()  # no plan costs less; it may take as long as a small problem
             lower = [max(bound, least) for bound in lower]
         for b, mass in enumerate(self.problem.mass.tolist()):
-            if mass != 1 or self._nearly_one(b):
-                mass = math.fsum(self.problem.given[0][b].tolist())
-                lower[b], upper[b] = _product(mass, lower[b], -math.inf), _product(mass, upper[b], math.inf)
+            weights = self.problem.given[0][b]
+            if mass == 1 and abs(float(weights.sum()) - 1) > 1e-9:
+                continue  # normalised
+            total = _total(weights)
+            if total != (1.0, 0.0):
+                lower[b], upper[b] = _product(total, lower[b], -math.inf), _product(total, upper[b], math.inf)
         return lower, upper
-
-    def _nearly_one(self, b: int) -> bool:
-        """Whether the weights of problem b sum to one only after rounding; those that were normalised do not count."""
-        weights = self.problem.given[0][b]
-        if abs(float(weights.sum()) - 1) > 1e-9:
-            return False
-        return math.fsum(weights.tolist()) == 1 and math.fsum([*weights.tolist(), -1.0]) != 0
 
     @property
     def lower_bound(self) -> Any:

@@ -15,9 +15,10 @@ from ..core.costs import Cost, as_cost
 from ..core.problems import Problem
 from ..core.warn import warn
 from ..sampling.schedules import Schedule
-from .certificate import PROVED, warn_of_gaps
+from .certificate import OPTIMAL_GAP, warn_of_gaps
 from .options import Options, explained
 from .results import OTResult, OTResultList
+from .solution import Solution
 
 
 @explained
@@ -251,9 +252,9 @@ def _rows(x: Any, name: str, n: int) -> Any:
 def _warn(results: list[OTResult]) -> None:
     """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
     solved = [result for result in results if result.solved is not None]
-    # what the results show: bounds for the masses given are rounded once more than those of the solutions
-    states = [state for result in solved for state in ([result.status] if result.single else result.status)]
-    if any(state not in PROVED for state in states):
+    if any(not _closed(one) for result in solved for one in result.solutions):
+        # what the results show: bounds for the masses given are rounded once more than those of the solutions
+        states = [state for result in solved for state in ([result.status] if result.single else result.status)]
         gaps = [gap for result in solved for gap in np.atleast_1d(result.gap).tolist()]
         warn_of_gaps(gaps, states, [solution.reason for result in solved for solution in result.solutions])
     if any(result.cut for result in results):
@@ -261,3 +262,8 @@ def _warn(results: list[OTResult]) -> None:
 
         text = "the sampler ended before its last sweep; the estimate is rougher. Allow more time, or fewer n_sweeps"
         warn(text, ConvergenceWarning)
+
+
+def _closed(one: Solution) -> bool:
+    """Whether the gap is closed, also after one more rounding of the bounds."""
+    return one.upper - one.lower <= 0.99 * OPTIMAL_GAP * one.scale and one.scale > 1e-280
