@@ -1,8 +1,8 @@
 """Small problems at every scale, solved in every way, against exact rational arithmetic.
 
 ``python tests/fuzz.py N SEED [NAMES]`` checks N problems of every solver, or of those named, and prints what it found;
-``make fuzz N=... SEED=...`` runs it. Wrong bounds, wrong statuses and wrong answers must not occur. Open gaps are counted
-by the kind of problem, and so are refusals, which must name a reason.
+``make fuzz N=... SEED=...`` runs it. Wrong bounds, wrong statuses and wrong answers must not occur. Open gaps are
+counted by the kind of problem, and so are refusals, which must name a reason.
 """
 
 from __future__ import annotations
@@ -494,7 +494,7 @@ def normalised(X: Array) -> Array:
 
 
 def agrees(p: Array, X: Array, dtype: Any) -> bool:
-    """Tell whether a measure is that of all targets up to rounding: then the largest cost takes the place of the value."""
+    """Tell whether a measure is that of all targets up to rounding: the largest cost then replaces the value."""
     eps = float(np.finfo(dtype).eps)
     return bool((np.abs(p / math.fsum(p) - X) <= 8.01 * eps * (X + eps)).all())
 
@@ -546,11 +546,10 @@ def coordinates(rng: np.random.Generator) -> Case:
             scale = max(scale, Fraction(cost.spread()))
         return Answer(-math.inf, upper, status, scale=scale)
 
-    case = Case(
+    return Case(
         kind, call, lambda: free_optimum(normalised(X), [1.0], costs, normalised(D)), costs, X[0], X[0], gap=gap,
         tolerance=1e-9,
     )  # fmt: skip
-    return case
 
 
 def exact_value(mixed: list[int], x: Array, costs: Exact) -> Fraction:
@@ -612,9 +611,9 @@ def check_status(answer: Answer, case: Case, W: Optimum) -> str | None:
         case.gap > 0 and difference <= Fraction(max(case.gap, case.tolerance) * SLACK) * scale
     ):
         return f"wrong status: gap reached with {float(difference / scale) if scale else math.inf:.3g}"
-    if answer.status not in PROVED and math.isfinite(lower):
-        if difference <= Fraction(case.tolerance / SLACK) * scale:
-            return f"wrong status: {answer.status} with a closed gap"
+    too_small = difference <= Fraction(case.tolerance / SLACK) * scale
+    if answer.status not in PROVED and math.isfinite(lower) and too_small:
+        return f"wrong status: {answer.status} with a closed gap"
     if answer.status not in (*PROVED, "gap open", "budget spent"):
         return f"wrong status: {answer.status!r} is none"
     return None

@@ -90,7 +90,9 @@ def exact_distances(X: Floats, Y: Floats, power: int) -> Exact:
     numbers, bits = integers(np.concatenate([X, Y]).ravel().tolist())
     d = X.shape[1]
     points = [numbers[k * d : k * d + d] for k in range(len(X) + len(Y))]
-    squares = [[sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for y in points[len(X) :]] for x in points[: len(X)]]
+    squares = [
+        [sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for y in points[len(X) :]] for x in points[: len(X)]
+    ]
     if power == 2:
         return Exact([list(row) for row in squares], 2 * bits)
     if d == 1:
@@ -187,9 +189,7 @@ def _start(a: list[int], b: list[int]) -> dict[tuple[int, int], int]:
             j += 1
 
 
-def _potentials(
-    flow: dict[tuple[int, int], int], cost: list[list[int]], m: int, n: int
-) -> tuple[list[int], list[int]]:
+def _potentials(flow: dict[tuple[int, int], int], cost: list[list[int]], m: int, n: int) -> tuple[list[int], list[int]]:
     u: list[Any] = [None] * m
     v: list[Any] = [None] * n
     of_rows, of_columns = _neighbours(flow, m, n)
@@ -239,10 +239,8 @@ def _cycle(flow: dict[tuple[int, int], int], entering: tuple[int, int]) -> list[
     raise AssertionError("the cells are no tree")
 
 
-def free_optimum(
-    targets: Floats, weights: Sequence[float], costs: Exact, components: Floats | None = None
-) -> Optimum:
-    r"""Return the least ``sum_i weights_i W(B^T w, x_i)`` over weights w, where all measures are divided by their sums."""
+def free_optimum(targets: Floats, weights: Sequence[float], costs: Exact, components: Floats | None = None) -> Optimum:
+    r"""Return the least ``sum_i weights_i W(B^T w, x_i)`` over weights w; all measures are divided by their sums."""
     n, (m1, m2) = len(targets), (len(costs.entries), len(costs.entries[0]))
     B = np.eye(m1) if components is None else np.asarray(components, np.float64)
     numbers = integers(B.ravel().tolist())[0]

@@ -77,9 +77,9 @@ def mixture_coordinates(
         ``feature_vectors`` or the columns of X. None is "line", with a warning.
     gap : float, optional
         The certified relative gap of the cost of each measure; 0 for the optimum, to a gap of 1e-9. It holds for the
-        memberships as they are returned. A gap that stays open is stated by a `ConvergenceWarning`. None estimates the memberships by a descent from nonnegative least
-        squares with the gradients of a Gibbs sampler; then it is only certified that the exact cost is no larger than
-        that of the start.
+        memberships as they are returned. A gap that stays open is stated by a `ConvergenceWarning`. None estimates the
+        memberships by a descent from nonnegative least squares with the gradients of a Gibbs sampler; then it is only
+        certified that the exact cost is no larger than that of the start.
     max_seconds, max_memory : float, optional
         The time of the call, and the bytes that the linear programme of a measure may take, after which memberships
         are the best so far, and a `ConvergenceWarning` states the gap. With ``gap``.

@@ -456,7 +456,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         X, solver = _base.measures(self, X), self._membership_solver()
         run, mass = Run(**solver.limits), validation.masses(X)
         W, open_gaps = solver.solve(X, run)
-        P, full, cost = np.asarray(self.inverse_transform(W), np.float64), mass > 0, self.cost_.astype(np.float64)
+        P = W.astype(np.float64) @ self.components_.astype(np.float64)  # of the memberships and components as they are
+        full, cost = mass > 0, self.cost_.astype(np.float64)
         targets, limits = _normalised(X[full], mass[full]), dict(solver.limits)
         if "max_seconds" in limits:
             limits["max_seconds"] = max(run.seconds, _LEAST_SECONDS)

@@ -243,7 +243,7 @@ def _mixture(w: Array, components: Array) -> tuple[Array, Fraction]:
     for weight, row in zip(w.tolist(), components, strict=True):
         if weight > 0:
             product, rest = certificate.split_products(np.full_like(row, weight), row)
-            high, error = DoubleDouble.sum(high, product)
+            high, error = DoubleDouble.sum(high, np.asarray(product, np.float64))
             low += error + rest
     # the errors of the errors, and products below the range of doubles
     least = len(w) ** 2 * 2.0**-100 * high + len(w) * 2.0**-1060 if low.any() else 0.0 * high

@@ -61,7 +61,7 @@ def line_barycenter(problem: FreeMeasure, geometry: Geometry) -> Optimum:
         breaks.append(ends[-1])
     levels = np.unique(np.concatenate(breaks))
     length, middle = np.diff(levels), (levels[1:] + levels[:-1]) / 2
-    X, points = np.unique(geometry.X[:, 0], return_index=True)
+    X, points = np.unique(geometry.X[:, 0].astype(np.float64), return_index=True)
     best = np.empty(len(length), np.int64)
     value = np.longdouble(0)
     step = max(1, _ENTRIES // len(ends))
@@ -69,7 +69,7 @@ def line_barycenter(problem: FreeMeasure, geometry: Geometry) -> Optimum:
         part = slice(start, start + step)
         quantiles = np.stack([y[np.searchsorted(f, middle[part])] for f, y in zip(ends, positions, strict=True)])
         best[part], costs = _least(X, quantiles, weights, power)
-        value += length[part] @ costs
+        value += np.longdouble(length[part] @ costs)
     w = np.zeros(len(geometry.X))
     np.add.at(w, points[best], length.astype(np.float64))
     w /= w.sum()

@@ -115,7 +115,7 @@ def stages(
 
 
 class _Vertex(NamedTuple):
-    """Weights of an optimal vertex, the dual variables, the number of those of points, and how to magnify costs next."""
+    """Weights of an optimal vertex, dual variables, the number of those of points, and how to magnify costs next."""
 
     w: Array
     dual: NDArray[np.longdouble]

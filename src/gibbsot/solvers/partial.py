@@ -56,7 +56,8 @@ class PartialProblem(Problem):
         return made
 
     def __getitem__(self, rows: slice) -> PartialProblem:
-        return PartialProblem.of(*(x[rows] for x in self.given), self.cost, self.size)
+        p, q = self.given
+        return PartialProblem.of(p[rows], q[rows], self.cost, self.size)
 
     def with_cost(self, cost: Cost) -> PartialProblem:
         return PartialProblem.of(*self.given, cost, self.size)
