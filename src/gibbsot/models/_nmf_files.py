@@ -101,6 +101,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
         arrays["run_mean_components"] = state.mean_components
         arrays["run_algorithm"] = state.algorithm
         arrays["run_final"] = np.array(state.final or (), np.float64)
+        arrays["run_published"] = np.array(state.published)
         arrays["run_history"] = np.array(state.history, np.float64).reshape(-1, len(Epoch._fields))
     return arrays
 
@@ -139,7 +140,7 @@ def _model(
     final = Final(*saved["final"].tolist()) if len(saved.get("final", ())) else None
     values["mean_components"] = saved.get("mean_components", np.exp(values["log_components"]))  # older files have none
     values |= {"weights": saved.get("weights"), "algorithm": str(saved.get("algorithm", "adaptive"))}
-    values |= {"history": history, "final": final}
+    values |= {"history": history, "final": final, "published": float(saved.get("published", np.nan))}
     model._run = FitState(shards, units=units.single(), control=control, **values)
     model._publish(model._run)
     return model
