@@ -17,7 +17,7 @@ from ..core.double_double import DoubleDouble
 from ..core.problems import Problem
 from .certificate import Certificate, for_cost
 from .crossover import feasible
-from .network_simplex import Basis, DenseSolutions, solve_dense
+from .network_simplex import Basis, DenseSolutions, lowered, solve_dense
 from .refinement import MatrixScreen, refined
 from .run import Run
 from .solution import INFEASIBLE, Solution, plan_of
@@ -36,10 +36,10 @@ def solve_batch_on_all_arcs(
         p, q = p[which], q[which]
     C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
     basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
-    threads = native.threads(n_jobs)
+    threads, near = native.threads(n_jobs), (cost.accuracy(), cost.underflow())
 
     def solved(p: Array, q: Array, basis: Basis | None, which: list[int]) -> list[Solution]:
-        answers = solve_dense(C, p, q, threads=threads, basis=basis, run=run, accuracy=cost.accuracy())
+        answers = solve_dense(C, p, q, True, threads, basis, run, *near)
         if "infeasible" in answers.status:
             raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
         return [proved(answers, b, cost, gap, run) for b in range(len(answers))]
@@ -68,7 +68,8 @@ def _bases(solutions: list[Solution], most: int) -> Basis:
 def solve_supports_on_all_arcs(p: Array, q: Array, cost: Cost, run: Run, gap: float) -> Solution:
     """Solve one problem on all arcs between the points that have weight, where the whole matrix is too large."""
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    answers = solve_dense(cost.matrix(rows, columns), p[rows], q[columns], run=run, accuracy=cost.accuracy())
+    near = cost.accuracy(), cost.underflow()
+    answers = solve_dense(cost.matrix(rows, columns), p[rows], q[columns], True, 1, None, run, *near)
     if answers.status[0] == "infeasible":
         raise ValueError(INFEASIBLE)
     found = proved(answers, 0, cost, gap, run, (rows, columns))
@@ -153,7 +154,8 @@ def _refined(
     f = np.full(len(p), -np.inf)
     f[rows] = found.f
     U, L = feasible(DenseCost(C), f, p, q)
-    share, less = 2 * cost.accuracy(), 2 * rounding  # feasible for the costs behind the matrix
-    U, L = U - share * np.abs(U), L + share * np.abs(L)
+    # feasible for the costs behind the matrix
+    near, less = (cost.accuracy(), cost.underflow()), 2 * rounding
+    U, L = lowered(U, *near), -lowered(-L, *near)
     plan = plan_of(i, j, found.mass, C[i, j], p, q)
     return Solution.of(proof, proof.status(gap=gap, spent=run.spent), U - less, -L, plan)

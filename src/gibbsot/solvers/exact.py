@@ -226,7 +226,8 @@ def _annealed(problem: Problem, chosen: list[str], n_jobs: int | None, run: Run)
         problem = Problem(problem.p[which], problem.q[which], problem.cost)
     solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs, run=run)
     # single precision suffices to find the arcs
-    return dict(zip(which, solver(problem.with_cost(single(problem.cost))).info.U, strict=True))
+    U = solver(problem.with_cost(single(problem.cost))).info.U
+    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # weights may vanish in single precision
 
 
 def _of_points(

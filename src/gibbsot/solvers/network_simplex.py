@@ -72,6 +72,7 @@ class DenseSolutions:
     _arcs: NDArray[np.int32]  # rows and columns
     _threads: int
     _accuracy: float = 0.0  # the relative error of the costs
+    _underflow: float = 0.0  # and the absolute one of those that are too small
 
     def __len__(self) -> int:
         return len(self.status)
@@ -127,9 +128,7 @@ class DenseSolutions:
         f, g = self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
         if not (p.all() and q.all()):
             kernels().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
-        if self._accuracy:  # feasible for all costs that are that near
-            f, g = (x - 2 * self._accuracy * np.abs(x) for x in (f, g))
-        return f, g
+        return lowered(f, self._accuracy, self._underflow), lowered(g, self._accuracy, self._underflow)
 
     def problem(self, b: int = 0) -> tuple[Array, Array, Array]:
         """Return costs and weights of problem b."""
@@ -158,6 +157,25 @@ class DenseSolutions:
         i, j = self.basis
         n = int(self._info[b][4])
         return i[b, :n], j[b, :n], self._numbers[-i.size :].reshape(i.shape)[b, :n]
+
+
+def lowered(x: Array, accuracy: float, underflow: float) -> Array:
+    """Return potentials that are feasible for all costs that are so near to those for which x is.
+
+    Parameters
+    ----------
+    x : array
+        Potentials.
+    accuracy : float
+        The relative error of the costs, none of them negative.
+    underflow : float
+        Their absolute error beyond that, which only potentials of that size notice.
+    """
+    if accuracy:
+        x = x - 2 * accuracy * np.abs(x)
+    if underflow:
+        x = np.where((x != 0) & (np.abs(x) < underflow * 2.0**60), x - underflow, x)
+    return x
 
 
 class DenseSolution(Solution):
@@ -196,7 +214,7 @@ class DenseSolution(Solution):
 
 def solve_dense(
     C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, threads: int = 1, basis: Basis | None = None,
-    run: Run | None = None, accuracy: float = 0.0,
+    run: Run | None = None, accuracy: float = 0.0, underflow: float = 0.0,
 ) -> DenseSolutions:  # fmt: skip
     """Solve problems with one cost matrix exactly, by a network simplex on all arcs.
 
@@ -219,6 +237,8 @@ def solve_dense(
         spent". Checked every few milliseconds.
     accuracy : float
         The relative error of the costs, none of them negative: the bounds hold for all such costs.
+    underflow : float
+        How far costs may be off beyond that: potentials hold for all such costs, too.
 
     Examples
     --------
@@ -248,7 +268,7 @@ def solve_dense(
             row[1] = row[1] * less if row[1] > 0 else row[1]
             row[2] *= more
     states = [_status(lower, upper, scale, feasible, stopped) for _, lower, upper, scale, *_, feasible, stopped in info]
-    return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads, accuracy)
+    return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads, accuracy, underflow)
 
 
 def _status(lower: float, upper: float, scale: float, feasible: float, stopped: float) -> str:

@@ -157,8 +157,9 @@ class CostScreen:
 
     def near(self, f: Array, g: Array) -> Near:
         """Return the pairs whose reduced cost is not clearly positive."""
-        high_f, h = _raised(f) + 2 * self.cost.rounding(), np.full(self.cost.shape[1], np.inf)
-        h[self.columns] = -_raised(g)
+        share = max(_DOUBLE, 8 * (self.cost.depth + 1) * 2.0**-52)  # searches may add up in another order
+        high_f, h = _raised(f, share) + 2 * self.cost.rounding(), np.full(self.cost.shape[1], np.inf)
+        h[self.columns] = -_raised(g, share)
 
         def search(k: int) -> Indices:
             found = self.cost.row_nearest(h, min(k, self.cost.shape[1]))[self.rows]
@@ -168,15 +169,17 @@ class CostScreen:
         def least() -> Array:
             return np.asarray(self.cost.row_min(h)[self.rows] - 2 * self.cost.rounding(), np.float64)
 
-        return _searched(search, least, self.shape)
+        return _searched(search, least, self.shape, share)
 
 
-def _raised(x: Array) -> Array:
+def _raised(x: Array, share: float = _DOUBLE) -> Array:
     """Return potentials that are larger by what double precision leaves open."""
-    return np.asarray(x + _DOUBLE * np.abs(x))
+    return np.asarray(x + share * np.abs(x))
 
 
-def _searched(search: Callable[[int], Indices], least: Callable[[], Array], shape: tuple[int, int]) -> Near:
+def _searched(
+    search: Callable[[int], Indices], least: Callable[[], Array], shape: tuple[int, int], share: float = _DOUBLE
+) -> Near:
     """Return the pairs that searches find, with more pairs of a row as long as there are any."""
     m1, m2 = shape
     k, limit = min(8, m2), np.full(m1, np.inf)
@@ -187,7 +190,7 @@ def _searched(search: Callable[[int], Indices], least: Callable[[], Array], shap
     full = (J >= 0).all(axis=1)
     if k < m2 and full.any():
         sums = least()[full]
-        limit[full] = sums - _DOUBLE * np.abs(sums)
+        limit[full] = sums - share * np.abs(sums)
     i = np.repeat(np.arange(m1), J.shape[1])[(J >= 0).ravel()]
     return Near(i, J[J >= 0], limit)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, cast, overload
@@ -18,7 +19,6 @@ from ..sampling.schedules import Schedule
 from .certificate import OPTIMAL_GAP, warn_of_gaps
 from .options import Options, explained
 from .results import OTResult, OTResultList
-from .solution import Solution
 
 
 @explained
@@ -252,7 +252,7 @@ def _rows(x: Any, name: str, n: int) -> Any:
 def _warn(results: list[OTResult]) -> None:
     """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
     solved = [result for result in results if result.solved is not None]
-    if any(not _closed(one) for result in solved for one in result.solutions):
+    if not all(_closed(result) for result in solved):
         # what the results show: bounds for the masses given are rounded once more than those of the solutions
         states = [state for result in solved for state in ([result.status] if result.single else result.status)]
         gaps = [gap for result in solved for gap in np.atleast_1d(result.gap).tolist()]
@@ -264,6 +264,9 @@ def _warn(results: list[OTResult]) -> None:
         warn(text, ConvergenceWarning)
 
 
-def _closed(one: Solution) -> bool:
-    """Whether the gap is closed, also after one more rounding of the bounds."""
-    return one.upper - one.lower <= 0.99 * OPTIMAL_GAP * one.scale and one.scale > 1e-280
+def _closed(result: OTResult) -> bool:
+    """Whether all gaps are closed, also after one more rounding of the bounds for the masses given."""
+    return all(
+        1e-280 < min(one.scale, mass * one.scale) < math.inf and one.upper - one.lower <= 0.99 * OPTIMAL_GAP * one.scale
+        for one, mass in zip(result.solutions, result.problem.mass.tolist(), strict=True)
+    )

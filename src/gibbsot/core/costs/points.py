@@ -178,7 +178,9 @@ class PointCost(Cost):
 
     def accuracy(self) -> float:
         # difference, square, d - 1 additions and the square root, of half a unit each; one more for good measure
-        return 0.0 if self._power is None else (self.X.shape[1] + 3) * 2.0**-53
+        # of other metrics the costs are what SciPy computes
+        known = self._power is not None or self.metric in ("cityblock", "chebyshev")
+        return (self.X.shape[1] + 3) * 2.0**-53 if known else 0.0
 
     def underflow(self) -> float:
         return 0.0 if self._power is None else underflow(self.X.shape[1], self._power == 2)
