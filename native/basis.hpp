@@ -68,21 +68,27 @@ public:
     }
 
     // Sizes of all subtrees and potentials after the last hang(); cost(v) is the cost of the arc from v to its parent.
-    template <class Cost>
-    void finish(Cost cost) {
+    template <class Cost, class Gauge>
+    void finish(Cost cost, Gauge gauge) {
         preorder();
         for (const Index v : order_) (*this)[v].size = 1;
         for (std::size_t k = order_.size(); k-- > 1;)
             (*this)[(*this)[order_[k]].parent].size += (*this)[order_[k]].size;
-        refresh(cost);
+        refresh(cost, gauge);
     }
 
-    // Potentials anew from the costs of the tree's arcs, without the rounding errors of the pivots.
-    template <class Cost>
-    void refresh(Cost cost) {
+    // Potentials anew from the costs of the tree's arcs, without the rounding errors of the pivots. gauge(v) is what the
+    // root's potential should be if v is the child with the largest tree.
+    template <class Cost, class Gauge>
+    void refresh(Cost cost, Gauge gauge) {
         preorder();
         flatten();
-        set_y(root_, 0.0);
+        // the largest tree below the root is not shifted by the cost of its artificial arc, which may be far larger than
+        // its potentials and would take their digits
+        Index largest = (*this)[root_].child;
+        for (Index v = largest; v != kNone; v = (*this)[v].next)
+            if ((*this)[v].size > (*this)[largest].size) largest = v;
+        set_y(root_, largest == kNone ? 0.0 : gauge(largest));
         for (std::size_t k = 1; k < order_.size(); ++k) {
             const Index v = order_[k];
             const double above = y((*this)[v].parent), c = cost(v);

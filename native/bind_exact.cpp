@@ -13,6 +13,7 @@
 #include "line.hpp"
 #include "parallel.hpp"
 #include "simplex.hpp"
+#include "tree_potentials.hpp"
 
 namespace gibbsot {
 namespace {
@@ -73,7 +74,7 @@ void bind_arcs(nb::module_& m) {
              "i"_a, "j"_a, "cost"_a)
         .def("start",
              [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, bool greedy,
-                Vector<const std::int64_t> basis) {
+                Vector<const std::int64_t> basis, Vector<const std::int64_t> tops) {
                  check_length(f.shape(0), self.rows());
                  check_length(g.shape(0), self.columns());
                  std::vector<Edge> edges;
@@ -83,10 +84,17 @@ void bind_arcs(nb::module_& m) {
                      require(arc < static_cast<std::int64_t>(self.arcs()), "basis: an arc that does not exist");
                      edges.push_back(self.edge(static_cast<std::size_t>(arc)));
                  }
+                 std::vector<ArcSimplex::Index> first;
+                 for (std::size_t k = 0; k < tops.shape(0); ++k) {
+                     const std::int64_t node = tops.data()[k];
+                     require(node >= 0 && node < static_cast<std::int64_t>(self.rows() + self.columns()),
+                             "tops: a node that does not exist");
+                     first.push_back(static_cast<ArcSimplex::Index>(node));
+                 }
                  nb::gil_scoped_release release;
-                 self.start(f.data(), g.data(), artificial, greedy, edges);
+                 self.start(f.data(), g.data(), artificial, greedy, edges, first);
              },
-             "f"_a, "g"_a, "artificial"_a, "greedy"_a, "basis"_a)
+             "f"_a, "g"_a, "artificial"_a, "greedy"_a, "basis"_a, "tops"_a)
         .def("optimise",
              [](ArcSimplex& self, std::int64_t pivots, double tolerance, double relative) {
                  Interrupt interrupt;
@@ -134,13 +142,14 @@ void bind_arcs(nb::module_& m) {
         .def_prop_ro("artificial_flow", &ArcSimplex::artificial_flow)
         .def_prop_ro("arcs", &ArcSimplex::arcs)
         .def_prop_ro("pivots", &ArcSimplex::pivots)
+        .def_prop_ro("hidden", &ArcSimplex::hidden)
         .def_prop_ro("value", &ArcSimplex::value);
 }
 
 constexpr std::size_t kInfo = 8;  // numbers of a problem
 
 // One problem a row of p and q, all with the costs C, each from a row of the arcs of earlier bases if there are any.
-// `numbers` has, one after the other, for all problems: value, lower, upper, size, entries, pivots, feasible and stopped;
+// `numbers` has, one after the other, for all problems: value, lower, upper, scale, entries, pivots, feasible and stopped;
 // the potentials f and g; the masses of the plans. `arcs` has their rows and columns; without columns there are no plans.
 // Potentials are written for the points that have weight. After so many seconds, or when `stop` is set, problems end with
 // what they have reached.
@@ -187,7 +196,7 @@ void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>
             out[0] = answer.value;
             out[1] = answer.lower;
             out[2] = answer.upper;
-            out[3] = answer.size;
+            out[3] = answer.scale;
             out[4] = static_cast<double>(answer.entries);
             out[5] = static_cast<double>(answer.pivots);
             out[6] = answer.feasible ? 1 : 0;
@@ -290,6 +299,22 @@ void line_path(Vector<const double> p, Vector<const double> q, Vector<std::int64
     });
 }
 
+void follow(Vector<const std::int64_t> i, Vector<const std::int64_t> j, Matrix<const double> costs,
+            Vector<const double> weight, Matrix<double> f, Matrix<double> g) {
+    check_length(j.shape(0), i.shape(0));
+    check_shape("costs", costs, 2, i.shape(0));
+    check_shape("f", f, 2, weight.shape(0));
+    check_length(g.shape(0), 2);
+    const std::size_t rows = f.shape(1), columns = g.shape(1), n = i.shape(0);
+    for (std::size_t k = 0; k < n; ++k)
+        require(i.data()[k] >= 0 && i.data()[k] < static_cast<std::int64_t>(rows) && j.data()[k] >= 0 &&
+                    j.data()[k] < static_cast<std::int64_t>(columns),
+                "i, j: an arc between nodes that do not exist");
+    nb::gil_scoped_release release;
+    follow_forest(i.data(), j.data(), costs.data(), costs.data() + n, n, weight.data(), rows, columns,
+                  {f.data(), f.data() + rows}, {g.data(), g.data() + columns});
+}
+
 }  // namespace
 
 void bind_exact(nb::module_& m) {
@@ -298,6 +323,7 @@ void bind_exact(nb::module_& m) {
     bind_tree<2>(m, "KdTree2");
     bind_tree<3>(m, "KdTree3");
     m.def("line_path", &line_path, nb::kw_only(), "p"_a, "q"_a, output("i"), output("j"), output("share"));
+    m.def("follow_forest", &follow, "i"_a, "j"_a, "costs"_a, "weight"_a, output("f"), output("g"));
     m.def("median_cells", &cells, "points"_a, nb::kw_only(), "most"_a, output("label"));
     nb::class_<StopFlag>(m, "StopFlag")
         .def(nb::init<>())

@@ -33,12 +33,14 @@ public:
         : C_(costs), a_(std::move(a)), b_(std::move(b)), basis_(costs.rows, costs.columns) {
         for (std::size_t i = 0; i < C_.rows; ++i)
             for (std::size_t j = 0; j < C_.columns; ++j) {
-                const double c = std::abs(C_.row(i)[j]);
+                const double own = C_.row(i)[j], c = std::abs(own);
                 largest_ = c < kInf<double> && c > largest_ ? c : largest_;
+                least_ = own < least_ ? own : least_;
             }
         if (largest_ == 0) largest_ = 1;
     }
 
+    double least() const { return least_; }
     Tree& basis() { return basis_; }
     const Tree& basis() const { return basis_; }
 
@@ -298,7 +300,7 @@ private:
     std::vector<Flow> a_, b_;
     Tree basis_;
     std::vector<double> y0_;  // potentials that the costs of artificial arcs refer to
-    double largest_ = 0, artificial_ = 0;
+    double largest_ = 0, least_ = kInf<double>, artificial_ = 0;
     bool connected_ = false, greedy_ = false;  // greedy_: the first basis was not given
     std::size_t next_ = 0;
 };
@@ -310,7 +312,7 @@ struct DenseAnswer {
     double* mass;             // may be null
     std::size_t capacity;     // of these
     std::int64_t entries = 0;
-    double value = 0, lower = 0, upper = 0, size = 0;  // size: the spread of the potentials
+    double value = 0, lower = 0, upper = 0, scale = 0;  // scale: the sum of the absolute terms of the value
     std::int64_t pivots = 0;
     bool feasible = true;
 };
@@ -334,7 +336,7 @@ inline double below(double x) { return x - std::abs(x) * kUlp; }
 
 // Feasible potentials from any f: g is its c-transform and f that of g, rounded down. Returns the bound
 // <p, f> / P + <q, g> / Q, rounded down; all weights are positive.
-inline double dense_dual(CostView C, const double* p, const double* q, double* f, double* g, double* size) {
+inline double dense_dual(CostView C, const double* p, const double* q, double* f, double* g) {
     std::vector<double> minus_g(C.width);
     std::fill(g, g + C.columns, kInf<double>);
     for (std::size_t i = 0; i < C.rows; ++i)
@@ -349,9 +351,6 @@ inline double dense_dual(CostView C, const double* p, const double* q, double* f
         const double least = least_sum(C.row(i), minus_g.data(), C.width);
         f[i] = least < kInf<double> ? below(least) : largest;
     }
-    const auto [low_f, high_f] = std::minmax_element(f, f + C.rows);
-    const auto [low_g, high_g] = std::minmax_element(g, g + C.columns);
-    *size = (*high_f - *low_f) + (*high_g - *low_g);
     const Estimate first = weighted_mean(p, f, C.rows), second = weighted_mean(q, g, C.columns);
     DoubleDouble bound = first.value;
     bound += second.value;
@@ -419,6 +418,8 @@ inline void complete_dual(CostView C, const double* p, const double* q, double* 
     }
 }
 
+inline constexpr double kDust = 2 * kUlp;  // of a weight: what rounding of the weights may leave as mass
+
 // The plan of a basis with exact flows, and its cost rounded up. Returns whether no flow is negative.
 template <std::size_t K, class Simplex>
 bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>& weights, DenseAnswer& answer) {
@@ -426,9 +427,14 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
     auto& tree = simplex.basis();
     const auto& order = tree.preorder();
     DoubleDouble total;
-    double absolute = 0;
+    double absolute = 0, scale = 0;
     std::int64_t n = 0;
     bool forbidden = false;
+    struct Entry {
+        Index node;
+        double share, cost;
+    };
+    std::vector<Entry> entries;
     std::vector<Index> empty;
     const auto write = [&](std::int64_t k, Index v, double share) {
         const Index row = tree.is_row(v) ? v : tree[v].parent, column = tree.is_row(v) ? tree[v].parent : v;
@@ -449,11 +455,25 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
         const double share = weights.share(flow), c = simplex.tree_cost(v);
         const DoubleDouble term = DoubleDouble::product(share, c);
         total += term;
+        scale += std::abs(term.high);
         // a share or a product below the normal numbers has lost digits
         if (c != 0) absolute += std::abs(term.high) + std::numeric_limits<double>::min() * std::max(1.0, std::abs(c));
-        if (answer.mass != nullptr) write(n, v, share);
-        ++n;
+        if (answer.mass != nullptr) entries.push_back({v, share, c});
     });
+    // Weights that were rounded leave masses far below a unit in the last place of both their row and their column.
+    // These are part of the value, but no entries of the plan, unless they cost something.
+    const auto dust = [&](const Entry& entry) {
+        const Index v = entry.node, row = tree.is_row(v) ? v : tree[v].parent, column = tree.is_row(v) ? tree[v].parent : v;
+        const double a = support.p[static_cast<std::size_t>(row)] / weights.total_p,
+                     b = support.q[static_cast<std::size_t>(column - tree.rows())] / weights.total_q;
+        return entry.share <= kDust * std::min(a, b) && entry.share * std::abs(entry.cost) <= kUlp * scale;
+    };
+    for (const Entry& entry : entries) {
+        if (dust(entry))
+            empty.push_back(entry.node);
+        else
+            write(n++, entry.node, entry.share);
+    }
     answer.entries = n;
     if (answer.mass != nullptr) {
         for (const Index v : empty) write(n++, v, 0);
@@ -462,6 +482,7 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
         std::fill(answer.mass + n, answer.mass + answer.capacity, 0.0);
     }
     answer.value = forbidden ? kInf<double> : total.value();
+    answer.scale = forbidden ? kInf<double> : std::max(scale, std::abs(answer.value));
     answer.upper = rounded_up(answer.value, 3.03 * kUlp * absolute);
     return feasible;
 }
@@ -505,7 +526,8 @@ void solve_dense(CostView C, const double* p, const double* q, const DenseBasis&
         for (std::size_t i = 0; i < m1; ++i) f[i] = simplex.basis().y(static_cast<std::int32_t>(i));
         const double middle = weighted_median(f, support.p);  // potentials of a size that wastes no digits
         for (double& x : f) x -= middle;
-        answer.lower = dense_dual(view, support.p.data(), support.q.data(), f.data(), g.data(), &answer.size);
+        answer.lower = dense_dual(view, support.p.data(), support.q.data(), f.data(), g.data());
+        answer.lower = std::max(answer.lower, simplex.least());  // no plan of mass one costs less
         for (std::size_t i = 0; i < m1; ++i) answer.f[support.rows[i]] = f[i];
         for (std::size_t j = 0; j < m2; ++j) answer.g[support.columns[j]] = g[j];
     };

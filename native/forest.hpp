@@ -16,15 +16,17 @@ struct Edge {
 // Hangs all nodes of an empty basis. The edges make a forest; those that close a cycle are left out. Flows follow from
 // the leaves up. An edge whose flow would be negative, or zero and away from the root, is cut, and what then hangs on
 // nothing gets an artificial arc. `as_flow` turns exact flows into those of the basis; `reach` is told of every node
-// and the node from which it is reached, if any, before anything is cut.
+// and the node from which it is reached, if any, before anything is cut. A tree that contains one of `tops` hangs from it:
+// a basis that was strongly feasible then stays as it was.
 template <std::size_t K, class Tree, class AsFlow, class Reach>
 class Forest {
 public:
     using Index = typename Tree::Index;
 
-    Forest(Tree& basis, const std::vector<Edge>& edges, const ExactWeights<K>& weights, AsFlow as_flow, Reach reach)
+    Forest(Tree& basis, const std::vector<Edge>& edges, const ExactWeights<K>& weights, AsFlow as_flow, Reach reach,
+           const std::vector<Index>& tops = {})
         : basis_(basis), as_flow_(as_flow), up_(nodes(), {Tree::kNone, Tree::kNone}), net_(nodes()) {
-        search(edges, reach);
+        search(edges, reach, tops);
         const std::size_t rows = at(basis_.rows());
         std::copy(weights.a.begin(), weights.a.end(), net_.begin());
         for (std::size_t j = 0; j < weights.b.size(); ++j) net_[rows + j] = -weights.b[j];
@@ -40,7 +42,7 @@ private:
     std::size_t nodes() const { return at(basis_.root()); }
 
     // Breadth first from every node that was not reached: up_ and order_, parents before children.
-    void search(const std::vector<Edge>& edges, Reach reach) {
+    void search(const std::vector<Edge>& edges, Reach reach, const std::vector<Index>& tops) {
         std::vector<std::size_t> begin(nodes() + 1);
         for (const Edge& e : edges) {
             ++begin[at(e.row)];
@@ -56,7 +58,8 @@ private:
         }
         std::vector<char> reached(nodes());
         order_.reserve(nodes());
-        for (std::size_t top = 0; top < nodes(); ++top) {
+        for (std::size_t t = 0; t < tops.size() + nodes(); ++t) {
+            const std::size_t top = t < tops.size() ? at(tops[t]) : t - tops.size();
             if (reached[top]) continue;
             reached[top] = 1;
             order_.push_back(static_cast<Index>(top));

@@ -35,10 +35,12 @@ public:
 
     // A basis of the greedy plan on reduced costs and of artificial arcs, whose reduced cost is `artificial`.
     virtual void start(bool greedy) = 0;
-    // A basis that keeps the arcs of a list where they carry flow.
-    virtual void start(const std::vector<Edge>& edges, const NodeWeights& weights) = 0;
+    // A basis that keeps the arcs of a list where they carry flow; trees hang from the nodes `tops`.
+    virtual void start(const std::vector<Edge>& edges, const NodeWeights& weights, const std::vector<Index>& tops) = 0;
     // Pivots until no arc has a reduced cost below -tolerance, and below -relative times its terms, which would be
-    // rounding (true), or `most` pivots are done (false). Calls pause() every few milliseconds' worth of work.
+    // rounding (true), or `most` pivots are done (false). Calls pause() every few milliseconds' worth of work. A shift of
+    // potentials takes digits that only refresh() brings back: until then reduced costs that are far smaller than the
+    // largest shift do not count.
     virtual bool optimise(std::int64_t most, double tolerance, double relative, const std::function<void()>& pause) = 0;
     // Potentials without the rounding errors of the pivots.
     virtual void refresh() = 0;
@@ -55,6 +57,8 @@ public:
     std::vector<double> y0;  // potentials that reduced costs of artificial arcs refer to
     double artificial = 0;
     std::int64_t pivots = 0;
+    double largest_shift = 0;  // since potentials were refreshed
+    bool hidden = false;       // whether the last optimise() passed over arcs because of it
 };
 
 template <class Flow>
@@ -107,11 +111,11 @@ public:
         }
         for (std::size_t v = 0; v < n; ++v)
             if (!done[v]) basis_.hang(static_cast<Index>(v), basis_.root(), kNone, left[v]);
-        basis_.finish([&](Index v) { return tree_cost(v); });
+        basis_.finish([&](Index v) { return tree_cost(v); }, [&](Index v) { return gauge(v); });
         next_ = 0;
     }
 
-    void start(const std::vector<Edge>& edges, const NodeWeights& weights) override {
+    void start(const std::vector<Edge>& edges, const NodeWeights& weights, const std::vector<Index>& tops) override {
         basis_.clear();
         with_words(weights.p, weights.q, [&]<std::size_t K>() {
             const ExactWeights<K> exact(weights.p.data(), a_.size(), weights.q.data(), b_.size());
@@ -123,9 +127,10 @@ public:
                 else
                     return Flow{};  // the words of a problem do not change
             };
-            Forest<K, Tree, decltype(as_flow), void (*)(Index, Index)>(basis_, edges, exact, as_flow, [](Index, Index) {});
+            Forest<K, Tree, decltype(as_flow), void (*)(Index, Index)>(basis_, edges, exact, as_flow,
+                                                                               [](Index, Index) {}, tops);
         });
-        basis_.finish([&](Index v) { return tree_cost(v); });
+        basis_.finish([&](Index v) { return tree_cost(v); }, [&](Index v) { return gauge(v); });
         next_ = 0;
     }
 
@@ -137,7 +142,9 @@ public:
         known_ = n;
         std::size_t k = next_ < n ? next_ : 0;
         bool done = false;
+        hidden = false;
         for (std::int64_t count = 0; !done && count < most; ++count) {
+            const double drift = kDrift * largest_shift;
             double best = -tolerance;
             std::size_t found = n, left = n;
             while (left > 0) {
@@ -147,8 +154,12 @@ public:
                     const double tail = basis_.y(arc.tail), head = basis_.y(arc.head), reduced = arc.cost - tail + head;
                     if (reduced < best &&
                         reduced < -relative * (std::abs(arc.cost) + std::abs(tail) + std::abs(head))) {
-                        best = reduced;
-                        found = k;
+                        if (reduced < -drift) {
+                            best = reduced;
+                            found = k;
+                        } else {
+                            hidden = true;
+                        }
                     }
                 }
                 left -= some;
@@ -160,13 +171,15 @@ public:
             if (done) break;
             const Arc& arc = list_.arcs[found];
             basis_.pivot(arc.tail, arc.head, static_cast<Index>(found), best);
+            largest_shift = std::max(largest_shift, -best);
             if (++pivots % 1000 == 0) pause();
         }
         return done;
     }
 
     void refresh() override {
-        basis_.refresh([&](Index v) { return tree_cost(v); });
+        largest_shift = 0;
+        basis_.refresh([&](Index v) { return tree_cost(v); }, [&](Index v) { return gauge(v); });
     }
     std::vector<Edge> edges() const override { return edges_of(basis_); }
     void tree(std::int64_t* i, std::int64_t* j, std::int64_t* arc) const override {
@@ -200,12 +213,14 @@ public:
     }
 
 private:
+    static constexpr double kDrift = 0x1p-50;
     static std::size_t at(Index v) { return static_cast<std::size_t>(v); }
     double tree_cost(Index v) const {
         const Index k = basis_[v].arc;
         if (k != kNone) return list_[k].cost;
         return artificial + (basis_.is_row(v) ? y0[at(v)] : -y0[at(v)]);
     }
+    double gauge(Index v) const { return basis_.is_row(v) ? -artificial : artificial; }
     // The sum of the flows, as shares of the total, times a factor of each node.
     template <class Factor>
     double total(const NodeWeights& weights, Factor factor) {
@@ -256,7 +271,8 @@ public:
             list_.arcs.push_back({static_cast<Index>(i[k]), m1 + static_cast<Index>(j[k]), cost[k]});
     }
     // A first basis from potentials f and g, and from the arcs of a list that can carry flow, if there are any.
-    void start(const double* f, const double* g, double artificial, bool greedy, const std::vector<Edge>& edges) {
+    void start(const double* f, const double* g, double artificial, bool greedy, const std::vector<Edge>& edges,
+               const std::vector<Index>& tops) {
         if (exact_) renew();
         engine_->y0.assign(f, f + rows());
         for (std::size_t j = 0; j < columns(); ++j) engine_->y0.push_back(-g[j]);
@@ -264,7 +280,7 @@ public:
         if (edges.empty())
             engine_->start(greedy);
         else
-            engine_->start(edges, weights_);
+            engine_->start(edges, weights_, tops);
     }
     Edge edge(std::size_t arc) const {
         return {list_.arcs[arc].tail, list_.arcs[arc].head, static_cast<Index>(arc)};
@@ -273,6 +289,7 @@ public:
         return engine_->optimise(most, tolerance, relative, pause);
     }
     void refresh() { engine_->refresh(); }
+    bool hidden() const { return engine_->hidden; }
     // Whether the exact flows of the basis are feasible and none is artificial. If not, flows are exact from now on, and
     // the present basis is a feasible one.
     bool settle() {
@@ -289,7 +306,7 @@ public:
         });
         engine_->artificial = artificial;
         engine_->y0 = y;
-        engine_->start(edges, weights_);
+        engine_->start(edges, weights_, {});
         return false;
     }
     // New costs of all arcs; the basis stays and is feasible.
@@ -305,7 +322,7 @@ public:
         renew();
         engine_->artificial = artificial;
         engine_->y0 = y;
-        engine_->start(edges, weights_);
+        engine_->start(edges, weights_, {});
     }
     // The cost of artificial arcs above the potentials given to start(); the basis stays.
     void set_artificial(double cost) {

@@ -174,7 +174,7 @@ class Result(_Base):  # type: ignore[misc]
     potentials : pair of arrays
         Optimal potentials; for unbalanced problems ``<a, f> + <b, g>`` is the value where ``unbalanced_type="TV"``.
     status : str
-        "Converged".
+        "Converged" for a certified optimum; otherwise the status of `solve`, which has warned.
     log : dict
         What the solver says, as POT's.
 
@@ -411,15 +411,17 @@ def _unbalanced(
         if "mass" in options:  # which POT does not solve
             raise
         return None
-    if found.status != "optimal":
+    if not np.isfinite(found.upper_bound):
         return None
     plan, (f, g) = sparse.csr_array(found.plan), found.potentials
     i, j = plan.tocoo().coords
     linear = float(plan.tocoo().data @ cost.at(i, j)) if unbalanced is not None else found.value
     value = found.value + penalties[0] * a.sum() + penalties[1] * b.sum()
     potentials = (f + penalties[0]).astype(dtype), (g + penalties[1]).astype(dtype)
+    # POT's word for an optimum; `exact_solve` has warned of an open gap
+    state = "Converged" if found.status == "optimal" else found.status
     log = {"cost": float(value), "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
-    return Result(float(value), linear, plan.astype(dtype), potentials, log=log)
+    return Result(float(value), linear, plan.astype(dtype), potentials, status=state, log=log)
 
 
 def pot_emd(*args: Any) -> Any:

@@ -15,7 +15,7 @@ from gibbsot import DenseCost, PointCost, problem, solve
 from gibbsot.core import native
 from gibbsot.core.costs import from_arrays, points
 from gibbsot.sampling.sampler import init, run
-from gibbsot.solvers.certificates import lower_bound
+from gibbsot.solvers.certificate import lower_bound
 from gibbsot.solvers.crossover import feasible
 
 METRICS = (

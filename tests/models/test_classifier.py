@@ -161,7 +161,7 @@ def test_a_budget_ends_a_fit_and_the_exact_costs_of_a_score():
         model = WassersteinClassifier(M, max_seconds=1e-9, random_state=0).fit(X, Y)
     assert model.n_iter_ == 1
     wanted = model.set_params(max_seconds=None).score(X, Y)
-    with pytest.warns(ConvergenceWarning, match=r"exact costs have an open gap.*lower bound") as caught:
+    with pytest.warns(ConvergenceWarning, match=r"exact costs ended with an open gap.*lower bound") as caught:
         early = model.set_params(max_seconds=1e-9).score(X, Y)
     assert len(caught) == 1
     assert -M.max() <= early < wanted

@@ -196,7 +196,7 @@ def test_history():
     assert evaluated[[9, 19, -1]].all()
     assert (lower[evaluated] <= upper[evaluated]).all()
     assert (lower[evaluated] >= 0.99 * upper[evaluated]).all()
-    assert fitted.reconstruction_err_ == upper[evaluated].min()
+    assert fitted.reconstruction_err_ == pytest.approx(upper[evaluated].min(), rel=1e-5)  # before it is rounded
     assert fitted.reconstruction_err_ < 0.8 * upper[evaluated][0]
     for epoch in history:
         assert epoch.estimate > 0
@@ -217,7 +217,8 @@ def test_the_first_epochs_have_no_spike(init):
     estimates = np.array([epoch.estimate for epoch in model.history_])
     assert (estimates <= 1.1 * np.minimum.accumulate(estimates)).all()
     uppers = [epoch.upper for epoch in model.history_ if np.isfinite(epoch.upper)]
-    assert model.reconstruction_err_ == uppers[-1] < uppers[0] < estimates[0]
+    assert model.reconstruction_err_ == pytest.approx(uppers[-1], rel=1e-5)
+    assert uppers[-1] < uppers[0] < estimates[0]
 
 
 def test_noise_on_a_line_does_not_oscillate():
@@ -602,7 +603,7 @@ def test_a_budget_of_memberships_ends_with_the_best_so_far(monkeypatch, limit, a
     rng = np.random.default_rng(7)
     X, cost = rng.dirichlet(np.full(36, 0.3), size=6), GridCost((6, 6))
     model = estimator(cost=cost, batch_size=2).fit(X)
-    with pytest.warns(ConvergenceWarning, match=r"the memberships of [56] measures have an open gap") as caught:
+    with pytest.warns(ConvergenceWarning, match=r"[56] of 6 memberships ended with an open gap") as caught:
         W = model.set_params(**{limit: 1e-9}).transform([X[:3], X[3:]] if as_list else X)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -618,7 +619,7 @@ def test_the_score_of_a_budget_is_a_lower_bound():
     X = datasets.mnist_fives(4)
     model = estimator(cost=GridCost((28, 28)), max_epochs=1).fit(X)
     exact = model.score(X)
-    with pytest.warns(ConvergenceWarning, match=r"4 measures .* time allowed.*lower bound") as caught:
+    with pytest.warns(ConvergenceWarning, match=r"4 of 4 memberships .* time or memory allowed.*lower bound") as caught:
         early = model.set_params(max_seconds=1e-9).score(X)
     assert len(caught) == 1
     assert -1 < early < exact

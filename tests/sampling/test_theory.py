@@ -13,9 +13,9 @@ from scipy import integrate, stats
 
 from cases import KINDS, batch
 from gibbsot import DenseCost, GridCost, Problem, plots, problem, solve, solve_batch
+from gibbsot.core.problems import dual_value
 from gibbsot.sampling import sampler, theory
 from gibbsot.sampling.theory import increments
-from gibbsot.solvers.certificates import dual_value
 
 FALSE_ALARM = 1e-4  # of each test that draws
 SIDES = ("L", "U")

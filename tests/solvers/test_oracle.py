@@ -15,11 +15,11 @@ from scipy import sparse, stats
 from cases import KINDS, batch, measures
 from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem
 from gibbsot.core import native
+from gibbsot.core.problems import dual_value
 from gibbsot.distributed import fixed_point
 from gibbsot.sampling import sampler, theory
 from gibbsot.sampling.mixtures import Gradients, Mixtures
 from gibbsot.solvers import oracle as module
-from gibbsot.solvers.certificates import dual_value
 from gibbsot.solvers.exact import cross
 from gibbsot.solvers.oracle import Oracle
 from kernels import using

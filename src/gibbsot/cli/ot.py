@@ -18,6 +18,7 @@ from ..core.costs import DenseCost
 from ..core.problems import problem
 from ..io import atomic, readers
 from ..io.readers import Measure
+from ..solvers.certificate import PROVED, ROUNDING
 from ..solvers.results import OTResult
 from ..solvers.solve import solve
 from . import _common, _inputs
@@ -224,6 +225,7 @@ def _report(result: OTResult, begun: float) -> dict[str, Any]:
         "upper_bound": result.upper_bound,
         "gap": result.gap,
         "status": result.status,
+        "reason": result.reason,
         "sweeps": 0 if result.sample is None else int(result.n_sweeps),
         "points": list(result.problem.cost.shape),
         "seconds": time.perf_counter() - begun,
@@ -238,3 +240,5 @@ def _print(result: OTResult) -> None:
         ("at least", f"{result.lower_bound:.6g}", "certified"),
         ("at most", f"{result.upper_bound:.6g}", f"certified, relative gap {result.gap:.1e}"),
     )
+    if result.sample is None and result.status not in PROVED:
+        typer.echo(f"The gap is open because {result.reason or ROUNDING}.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +9,37 @@ from . import native
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+_SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
+
+
+def vanishing(
+    X: NDArray[np.floating], Y: NDArray[np.floating], squared: bool, i: NDArray[np.integer], j: NDArray[np.integer]
+) -> float:
+    """Return how much larger than computed the distances of pairs may be because squares were too small for doubles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, one = np.array([[0.0], [1.0]]), np.array([1])
+    >>> vanishing(x, np.array([[1e-170], [0.0]]), True, one, one), vanishing(x, x, True, one, one)
+    (0.0, 0.0)
+    >>> vanishing(x, np.array([[1e-170], [0.0]]), True, 0 * one, 0 * one)
+    5e-324
+    """
+    apart = np.abs(X[i] - Y[j])
+    return underflow(X.shape[1], squared) if ((apart > 0) & (apart < _SMALL)).any() else 0.0
+
+
+def underflow(d: int, squared: bool) -> float:
+    """Return how far distances in d dimensions may be off, beyond a relative error, because squares are too small.
+
+    Examples
+    --------
+    >>> underflow(2, True)
+    1e-323
+    """
+    return d * 5e-324 if squared else d * 2.0**-536
 
 
 class Points:
@@ -84,9 +113,9 @@ class Points:
 
 
 class BorderedPoints:
-    """Distances with one more row and column, as `Points`: for mass that may be left over.
+    """Distances with more rows and columns, as `Points`: for mass that may be left over.
 
-    All other rows and columns have the new arcs among those of least sums.
+    All rows and columns have the new arcs among those of least sums.
 
     Parameters
     ----------
@@ -94,56 +123,66 @@ class BorderedPoints:
     outer : float
         The cost to the new points.
     corner : float
-        The cost between the two.
+        The cost between two of them.
+    extra : pair of int
+        The numbers of new rows and columns, at least one each.
     """
 
-    def __init__(self, points: Points, outer: float, corner: float) -> None:
+    def __init__(self, points: Points, outer: float, corner: float, extra: tuple[int, int] = (1, 1)) -> None:
         self._points, self._outer, self._corner = points, outer, corner
         self.X, self.Y, self.squared, self.threads = points.X, points.Y, points.squared, points.threads
-        m1, m2 = points.shape
-        self.shape = m1 + 1, m2 + 1
-        self.order_x, self.order_y = np.append(points.order_x, np.int32(m1)), np.append(points.order_y, np.int32(m2))
+        self.shape = points.shape[0] + extra[0], points.shape[1] + extra[1]
+        self.order_x, self.order_y = (
+            np.concatenate([order, np.arange(len(order), m, dtype=np.int32)])
+            for order, m in zip((points.order_x, points.order_y), self.shape, strict=True)
+        )
 
     def at(self, i: Indices, j: Indices) -> Array:
         """Return the costs of pairs of points."""
-        row, column = i == self.shape[0] - 1, j == self.shape[1] - 1
+        row, column = i >= self._points.shape[0], j >= self._points.shape[1]
         inside = self._points.at(np.where(row, 0, i), np.where(column, 0, j))
         return np.where(row & column, self._corner, np.where(row | column, self._outer, inside))
 
     def rows(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        """Return the columns of least sums of each row, and the last column, as `Points.rows`."""
-        return self._with_last(self._points.rows, h, k, bound, self.shape[0])
+        """Return the columns of least sums of each row, and a new column, as `Points.rows`."""
+        m = self._points.shape[1]
+        inside = self._points.rows(h[:m], min(k, m), None if bound is None else bound[: self._points.shape[0]])
+        return self._and_new(inside, h, m, bound, self.shape[0])
 
     def columns(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        """Return the rows of least sums of each column, and the last row, as `Points.columns`."""
-        return self._with_last(self._points.columns, h, k, bound, self.shape[1])
+        """Return the rows of least sums of each column, and a new row, as `Points.columns`."""
+        m = self._points.shape[0]
+        inside = self._points.columns(h[:m], min(k, m), None if bound is None else bound[: self._points.shape[1]])
+        return self._and_new(inside, h, m, bound, self.shape[1])
 
-    def _with_last(self, search: Callable[..., Indices], h: Array, k: int, bound: Array | None, n: int) -> Indices:
-        inside = search(h[:-1], min(k, len(h) - 1), None if bound is None else bound[:-1])
-        return self._and_last(inside, h, bound, n)
-
-    def _and_last(self, inside: Indices, h: Array, bound: Array | None, n: int) -> Indices:
-        last = np.full(n, self._outer + h[-1])
-        last[-1] = self._corner + h[-1]
-        allowed = np.isfinite(last) if bound is None else last < bound
-        found = np.full((n, inside.shape[1] + 1), -1, np.int64)
-        found[:-1, :-1] = inside
-        found[:, -1] = np.where(allowed, len(h) - 1, -1)
+    def _and_new(self, inside: Indices, h: Array, m: int, bound: Array | None, n: int) -> Indices:
+        """Return what was found among m points, and for all n points the new points, as far as the bound allows."""
+        found = np.full((n, inside.shape[1] + len(h) - m), -1, np.int64)
+        found[: len(inside), : inside.shape[1]] = inside
+        for column, k in enumerate(range(m, len(h)), inside.shape[1]):
+            new = np.full(n, self._outer + h[k])
+            new[len(inside) :] = self._corner + h[k]
+            found[:, column] = np.where(np.isfinite(new) if bound is None else new < bound, k, -1)
         return found
 
     def rows_and_min(self, h: Array, k: int) -> tuple[Indices, Array]:
         """Return both `rows` and `row_min`, from one search."""
-        inside, sums = self._points.rows_and_min(h[:-1], min(k, len(h) - 1))
-        return self._and_last(inside, h, None, self.shape[0]), self._least(sums, h)
+        m = self._points.shape[1]
+        inside, sums = self._points.rows_and_min(h[:m], min(k, m))
+        return self._and_new(inside, h, m, None, self.shape[0]), self._least(sums, h, m, self.shape[0])
 
     def row_min(self, h: Array) -> Array:
         """Return ``min_j c_ij + h_j``."""
-        return self._least(self._points.row_min(h[:-1]), h)
+        m = self._points.shape[1]
+        return self._least(self._points.row_min(h[:m]), h, m, self.shape[0])
 
     def column_min(self, h: Array) -> Array:
         """Return ``min_i c_ij + h_i``."""
-        return self._least(self._points.column_min(h[:-1]), h)
+        m = self._points.shape[0]
+        return self._least(self._points.column_min(h[:m]), h, m, self.shape[1])
 
-    def _least(self, inside: Array, h: Array) -> Array:
-        last = min(h[:-1].min() + self._outer, h[-1] + self._corner)
-        return np.append(np.minimum(inside, h[-1] + self._outer), last)
+    def _least(self, inside: Array, h: Array, m: int, n: int) -> Array:
+        """Return the least sums of all n points, from those among m points."""
+        new = h[m:].min(initial=np.inf)
+        last = np.full(n - len(inside), min(h[:m].min() + self._outer, new + self._corner))
+        return np.concatenate([np.minimum(inside, new + self._outer), last])

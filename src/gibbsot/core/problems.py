@@ -99,6 +99,11 @@ class Problem:
         """Normalised weights of the second measures."""
         return _normalised(self.given[1], self.cost)
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The numbers of points of the measures given; points that a solver added do not count."""
+        return self.cost.shape
+
     def __len__(self) -> int:
         return len(self.given[0])
 
@@ -177,8 +182,10 @@ def pairs(
     """Return weights and masses of both measures of each problem, with as many rows on both sides."""
     (m1, m2), (name_p, name_q) = cost.shape, names
     try:
+        if P is None and Q is None:  # of mass one both, not of the rounded sum of the other
+            P, Q = _uniform(np.ones(1), m1), _uniform(np.ones(1), m2)
         if P is None:
-            P = _uniform(np.ones(1) if Q is None else validation.measures(Q, name_q, m2, shape=cost.col_shape)[1], m1)
+            P = _uniform(validation.measures(Q, name_q, m2, shape=cost.col_shape)[1], m1)
         p, a = validation.measures(P, name_p, m1, shape=cost.row_shape)
         q, b = validation.measures(_uniform(a, m2) if Q is None else Q, name_q, m2, shape=cost.col_shape)
     except validation.SizeError as error:

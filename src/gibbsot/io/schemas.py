@@ -83,11 +83,12 @@ _SHARD = {
 _MIXTURE_SHARD = _SHARD | {"(log|mean|best)_memberships": _MATRIX, r"descent_\w+": "fiu/012"}
 _MODEL = {"checksums": "U/1", r"cost_\w+": "", "parameter_step_size": "fi/01", r"parameter_\w+": "Ufib/0"}
 _NMF = _MODEL | {
-    "components": "f/2", "seed|n_features|n_seen|n_shards|run_n": _COUNT, "run_support": _NUMBER,
+    "components": "f/2", "seed|n_features|n_seen|n_shards|run_n": _COUNT, "run_(support|published)": _NUMBER,
     "run_(dtype|algorithm)": _TEXT, "run_((log|best|mean)_components|history)": _MATRIX, "run_(weights|final)": _VECTOR,
     "control_(past|levels)": _VECTOR, r"control_\w+": _NUMBER, "stream_components": "f/2", r"stream_\w+": _NUMBER,
     **{rf"shard\d+_({key})": form for key, form in _MIXTURE_SHARD.items()},
 }  # fmt: skip
+_POTENTIALS = {"potentials": "f/2", "lambdas": "f8/1", r"cost_\w+": ""}
 _BARYCENTER = _MODEL | {
     "history": "f8/12", "model_barycenter_": "f/1", "model_status_": _TEXT,
     "model_(objective|lower_bound|gap|n_iter|n_features_in)_": _NUMBER,
@@ -96,6 +97,6 @@ _BARYCENTER = _MODEL | {
 ORACLE = Schema("oracle", entries=_ORACLE)
 MIXTURE_SHARD = Schema("nmf-shard", entries=_MIXTURE_SHARD)
 NMF = Schema("nmf", entries=_NMF)
-BARYCENTER_SHARD = Schema("barycenter-shard", entries=_SHARD | {"potentials": "f/2", r"cost_\w+": ""})
+BARYCENTER_SHARD = Schema("barycenter-shard", entries=_SHARD | _POTENTIALS)
 BARYCENTER = Schema("barycenter", entries=_BARYCENTER)
 DISTANCES = Schema("distances", entries={"values|gaps": _VECTOR, "identity": _TEXT})

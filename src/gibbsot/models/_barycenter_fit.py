@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from ..core import costs
-from ..core.warn import warn
 from ..distributed.shard import Array
 from ..distributed.shards import Shards
 from ..io import npz
 from ..solvers import linear_programme
-from ..solvers.free_measure import FreeMeasure, Optimum, relative_gap
+from ..solvers.certificate import PROGRAMME_GAP, PROVED, ROUNDING, relative_gap, status, warn_of_gaps
+from ..solvers.free_measure import REASONS, FreeMeasure, Optimum
 from ..solvers.level_method import LevelMethod
 from ..solvers.line_barycenter import line_barycenter
 from ..solvers.run import Run
@@ -32,12 +31,6 @@ _ROUNDS = 3, 50  # of the ascent of the lower bound, during the fit and at its e
 _ENOUGH = 30  # epochs after which potentials are good enough to choose the arcs of the linear programme
 _BYTES = 2e9  # of the linear programme, unless max_memory is given
 _STALL = 50  # steps of the level method that must lower the gap by a tenth
-_REASONS = {
-    "time": "max_seconds are over",
-    "memory": "the linear programme needs more than max_memory, and the level method has stalled",
-    "epochs": "max_epochs are over",
-    "precision": "rounding leaves the rest",
-}
 
 
 class Fit:
@@ -66,10 +59,10 @@ class Fit:
         Their certified bounds; the upper one is infinite before the first exact objective.
     too_large : bool
         Whether the linear programme has turned out to need too much memory.
+    scale : float
+        The sum of the absolute terms of the objective, or its absolute value if the former is not known.
     ended : str
         Why the stages ended.
-    proved : float
-        The gap before the weights are rounded to the type of the data.
     """
 
     def __init__(
@@ -86,7 +79,8 @@ class Fit:
         self.objective = Objective(shards, self.units.single().cost)
         self.run = Run(model.max_seconds or np.inf, model.max_memory or _BYTES)
         self.p, self.lower, self.upper, self.ended = np.full(self.cost.shape[0], 1.0), -np.inf, np.inf, "stopped"
-        self.proved = np.inf
+        self.scale = np.inf
+        self.problem: FreeMeasure | None = None
         self.descent: Descent | None = None
         self.level: LevelMethod | None = None
         self.too_large, self.steps = False, 0
@@ -102,7 +96,9 @@ class Fit:
 
     def arrays(self) -> dict[str, Any]:
         """Return the state without the shards, for a file."""
-        state: dict[str, Any] = {name: getattr(self, name) for name in ("p", "lower", "upper", "too_large", "steps")}
+        state: dict[str, Any] = {
+            name: getattr(self, name) for name in ("p", "lower", "upper", "scale", "too_large", "steps")
+        }
         done = 0 if self.descent is None else self.descent.done
         state["n_kept"] = len(self.history) if self.too_large or self.steps else done
         if self.weights is not None:
@@ -115,6 +111,7 @@ class Fit:
 
     def _restore(self, saved: dict[str, Any]) -> None:
         self.p, self.lower, self.upper = saved["p"], float(saved["lower"]), float(saved["upper"])
+        self.scale = float(saved["scale"])
         self.too_large, self.steps = bool(saved["too_large"]), int(saved["steps"])
         if descent := npz.with_prefix(saved, "descent_"):
             self.descent = Descent(self.model, self.objective, self.units.single(), descent)
@@ -126,10 +123,10 @@ class Fit:
         """Run the stages until the gap is reached or the budget is spent."""
         if self.history and self._finished():
             return
-        problem = self._programme()
+        problem = self.problem = self._programme()
         geometry = self.cost.geometry()
         if problem is not None and geometry is not None and geometry.X.shape[1] == 1:
-            best = line_barycenter(problem.targets, problem.weights, geometry)
+            best = line_barycenter(problem, geometry)
             yield self._record(best)
             self.ended = best.ended
         elif problem is not None and problem.small:
@@ -146,7 +143,7 @@ class Fit:
         targets = sparse.vstack(shards.collect(BarycenterShard.targets, np.arange(sizes.n)), format="csr")
         weights = np.ones(sizes.n) if self.weights is None else self.weights
         used = np.flatnonzero(weights)
-        return FreeMeasure(targets[used], weights[used] / weights.sum(), self.cost, n_jobs=self.model.n_jobs)
+        return FreeMeasure(targets[used], weights[used], self.cost, n_jobs=self.model.n_jobs)
 
     def _large(self, problem: FreeMeasure | None) -> Iterator[tuple[Epoch, str]]:
         """Descend until the potentials are good enough for the linear programme, and to the end if it does not fit."""
@@ -156,17 +153,17 @@ class Fit:
         if problem is None and not self.history:
             self.lower = self.units.lower(0.0)
             self._offer_input()
-            if relative_gap(self.lower, self.upper) <= self.model.gap:
+            if self.gap <= self.model.gap:
                 yield self._exact_record("an input")
             else:
-                self.upper = np.inf  # that of the descent is not known
+                self.upper = self.scale = np.inf  # that of the descent is not known
         while not (self.history and self._finished()):
             if problem is not None and descent.done >= min(_ENOUGH, most):
                 yield from self._rounds(linear_programme.stages(problem, self.model.gap, *self._start(), self.run))
                 if self.ended != "memory":
                     return
-                problem, self.too_large = None, True
-                self.lower, self.upper = -np.inf, np.inf  # the descent goes on, with rounded weights
+                problem, self.problem, self.too_large = None, None, True
+                self.lower, self.upper = -np.inf, np.inf  # the descent goes on
                 self._follow(descent)
             elif descent.control.finished or descent.done + self.steps >= most:
                 break
@@ -188,9 +185,9 @@ class Fit:
         record, note = descent.epoch()
         self._follow(descent)
         if record.estimate - record.lower <= self.model.gap * abs(record.estimate):
-            upper = self.units.upper(self.objective.value(self.p))
-            if relative_gap(self.lower, upper) <= self.model.gap:
-                self.upper = upper
+            upper = self._upper(self.p)
+            if relative_gap(self.lower, upper, abs(upper)) <= self.model.gap:
+                self.upper, self.scale = upper, abs(upper)
         return record, note
 
     def _follow(self, descent: Descent) -> None:
@@ -201,12 +198,21 @@ class Fit:
         """Take the measure of the largest weight if its objective is better."""
         shards, heaviest = self.objective.shards, 0 if self.weights is None else int(self.weights.argmax())
         x = sparse.vstack(shards.collect(BarycenterShard.targets, np.array([heaviest])), format="csr").toarray()[0]
-        if (upper := self.units.upper(self.objective.value(x))) < self.upper:
-            self.p, self.upper = x, upper
+        if (upper := self._upper(x)) < self.upper:
+            self.p, self.upper, self.scale = x, upper, abs(upper)
+
+    def _upper(self, p: Array) -> float:
+        """Return the exact objective of weights, rounded up, from the shards."""
+        return self.units.upper(self.objective.value(p))
+
+    @property
+    def gap(self) -> float:
+        """The certified relative gap."""
+        return relative_gap(self.lower, self.upper, self.scale)
 
     def _finished(self) -> bool:
         """Return whether the gap is reached or time is over, and note it."""
-        if relative_gap(self.lower, self.upper) <= self.model.gap:
+        if self.gap <= max(self.model.gap, PROGRAMME_GAP):
             self.ended = "gap reached"
         elif self.run.spent:
             self.ended = "time"
@@ -224,13 +230,13 @@ class Fit:
     def _record(self, best: Optimum) -> tuple[Epoch, str]:
         """Take over an optimum; return its record and a note."""
         if best.upper < np.inf:
-            self.p, self.lower, self.upper = best.w, best.lower, best.upper  # of weights that are not rounded
+            self.p, self.lower, self.upper, self.scale = best.w, best.lower, best.upper, best.scale
         return self._exact_record(best.stage)
 
     def _exact_record(self, stage: str) -> tuple[Epoch, str]:
         """Return a record of the bounds, and a note."""
         record = Epoch(self.upper, self.lower, self.upper, 0.0, 0.0, 0.0)
-        return record, f"{stage}, cost {self.upper:.6g}, gap {relative_gap(self.lower, self.upper):.1e}"
+        return record, f"{stage}, cost {self.upper:.6g}, gap {self.gap:.1e}"
 
     def _level_steps(self, descent: Descent) -> Iterator[tuple[Epoch, str]]:
         """Take steps of the level method until the gap is reached or stalls."""
@@ -244,14 +250,14 @@ class Fit:
             p = _without_negligible(np.exp(level.log_p))
             value, cut = self.objective.exact(p)
             if (upper := self.units.upper(value)) < self.upper:
-                self.p, self.upper = p, upper
+                self.p, self.upper, self.scale = p, upper, abs(upper)
             with linear_programme.ONE_THREAD():
                 level.add(cut)
                 level.step(*((bound - self.units.shift) / self.units.unit for bound in (self.lower, self.upper)))
             self.lower, self.steps = max(self.lower, self.units.lower(level.lower)), self.steps + 1
             yield self._exact_record(f"level step {self.steps}")
             if self.steps > _STALL:
-                before, now = (relative_gap(*self.history[-k][1:3]) for k in (_STALL, 1))
+                before, now = (upper - lower for _, lower, upper, *_ in (self.history[-k] for k in (_STALL, 1)))
                 if now > 0.9 * before:
                     self.ended = "memory"
                     return
@@ -261,33 +267,34 @@ class Fit:
     def complete(self) -> None:
         """Compute the bounds of a descent that has ended, and take an input if it is better."""
         if self.upper == np.inf:
-            self.upper = self.units.upper(self.objective.value(self.p / self.p.sum()))
-            if relative_gap(self.lower, self.upper) > self.model.gap:
+            self.upper = self._upper(self.p)
+            self.scale = abs(self.upper)
+            if self.gap > self.model.gap:
                 self.lower = max(self.lower, self.units.lower(self.objective.lower_bound(_ROUNDS[0])))
                 self._offer_input()
-        self.proved = relative_gap(self.lower, self.upper)
 
     def complete_rounded(self, p: Array) -> None:
-        """Compute the exact objective of published weights, where they are rounded to single precision."""
-        if p.dtype != np.float64:
-            exact = p.astype(np.float64)
-            self.upper = self.units.upper(self.objective.value(exact / exact.sum()))
+        """Compute the exact objective of published weights, if they differ from those that were certified."""
+        if p.dtype == self.p.dtype and np.array_equal(p, self.p):
+            return
+        before = self.upper
+        if self.problem is not None:
+            found = self.problem.upper(p)[0]
+            self.upper, self.scale = found.upper, found.scale
+        else:
+            self.upper = self._upper(p)
+            self.scale = abs(self.upper)
+        if self.upper > before and self.ended == "gap reached":
+            self.ended = "weights"
 
     def status(self) -> str:
         """Return the status of the fit, and warn if the gap stays open."""
-        gap, wanted = relative_gap(self.lower, self.upper), self.model.gap
-        if self.proved <= linear_programme.OPTIMAL_GAP or (self.ended == "gap reached" and wanted == 0):
-            return "optimal"
-        if self.proved <= wanted:
-            return "gap reached"
-        if self.ended == "stopped":
+        ended = self.ended in ("time", "memory", "epochs")
+        known = status(self.lower, self.upper, self.scale, gap=self.model.gap, spent=ended, closed=PROGRAMME_GAP)
+        if known not in PROVED and self.ended == "stopped":
             return "stopped"
-        warn(
-            f"the certified gap of the barycenter is {gap:.1e} of its objective, and gap={wanted:g} was asked for: "
-            f"{_REASONS.get(self.ended, _REASONS['precision'])}. The bounds are valid",
-            ConvergenceWarning,
-        )
-        return "budget spent"
+        warn_of_gaps([self.gap], [known], [REASONS.get(self.ended, ROUNDING)], "barycenters")
+        return known
 
 
 def _with_all_points(p: Array) -> Array:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ..core.costs import Cost, from_arrays
 from ..core.problems import Problem
@@ -14,6 +15,7 @@ from ..distributed import fixed_point
 from ..distributed.shard import Array, EpochSums, Indices, Shard, command, precision, query
 from ..distributed.shards import Shards
 from ..io import npz, schemas
+from ..solvers import certificate
 from ..solvers.exact import cross
 from ..solvers.solution import Solution
 
@@ -25,10 +27,11 @@ FINE = _LARGEST * 2.0 ** (fixed_point.COMPONENT_BITS - 53)  # of the quantum of 
 
 
 class Sizes(NamedTuple):
-    """The number of measures, the sum of their weights in quanta, and the size of their supports."""
+    """The number of measures, the sum of their weights, in quanta and exactly, and the size of their supports."""
 
     n: int
     mass: int
+    total: Fraction
     support: int
 
 
@@ -40,9 +43,9 @@ class _Potentials(NamedTuple):
 
 
 class _Exact(NamedTuple):
-    """The weighted sums of exact costs, of exact potentials U, and of ``<x, L>``; costs are in fine quanta."""
+    """The weighted sums of exact costs, rounded up, of exact potentials U, and of ``<x, L>``, in fine quanta."""
 
-    value: int
+    value: Fraction
     U: _Potentials
     target_cost: int
 
@@ -50,15 +53,19 @@ class _Exact(NamedTuple):
 class BarycenterShard(Shard[Array]):
     """Measures, their weights, their chains, and running means of their potentials; a model is one measure p."""
 
-    saved = (*Shard.saved, "weights", "potentials")
+    saved = (*Shard.saved, "lambdas", "potentials")
     schema = schemas.BARYCENTER_SHARD
 
     @command
     def set_weights(self, weights: Array | None) -> None:
         """Set the weights of the measures, at most one."""
-        own = np.ones(len(self)) if weights is None else weights
-        self.weights = fixed_point.quantise(own[:, None], 2.0**-self.bits)
+        self.lambdas: NDArray[Any] = np.ones(len(self)) if weights is None else weights
         self.potentials: NDArray[Any] = np.zeros((len(self), self._metadata.n_columns), np.float32)
+
+    @property
+    def weights(self) -> Array:
+        """The weights in quanta, rounded down: as no cost is negative, what they prove holds for the weights given."""
+        return np.floor(self.lambdas[:, None] * 2.0**self.bits)
 
     @command
     def set_cost(self, cost: Cost) -> None:
@@ -68,7 +75,8 @@ class BarycenterShard(Shard[Array]):
     @query
     def sizes(self) -> Sizes:
         """Return the number of measures, their total weight and the size of their supports."""
-        return Sizes(len(self), int(self.weights.sum()), self.support_size())
+        total = sum(map(Fraction, self.lambdas.tolist()), Fraction(0))
+        return Sizes(len(self), int(self.weights.sum()), total, self.support_size())
 
     @query
     def mean(self) -> NDArray[np.int64]:
@@ -112,8 +120,8 @@ class BarycenterShard(Shard[Array]):
         return self._target_cost(self.U, self.L) if len(self) else 0
 
     @query
-    def objective(self, p: Array) -> int:
-        """Return the weighted sum of the costs of optimal plans, in fine quanta."""
+    def objective(self, p: Array) -> Fraction:
+        """Return the weighted sum of the costs of optimal plans, rounded up."""
         return self._objective(self._optima(p))
 
     @query
@@ -121,22 +129,22 @@ class BarycenterShard(Shard[Array]):
         """Return the exact objective of the model p, and its cut: what optimal potentials prove for all models."""
         optima = self._optima(p)
         if not optima:
-            return _Exact(0, self._sum(np.empty((0, len(p)))), 0)
+            return _Exact(Fraction(0), self._sum(np.empty((0, len(p)))), 0)
         U, L = self._transforms(np.stack([optimum.f for optimum in optima]))
         return _Exact(self._objective(optima), self._sum(U), self._target_cost(U, L))
 
     def _optima(self, p: Array) -> list[Solution]:
-        """Return the exact optima of the model p."""
+        """Return the exact optima of the model p, whose weights need not be normalised."""
         if not len(self):
             return []
-        problem = Problem(np.tile(p, (len(self), 1)), self.oracle.targets.toarray(), self.cost)
+        P = np.tile(p.astype(np.float64), (len(self), 1))
+        problem = Problem.checked(P, self.oracle.targets.toarray(), self.cost, np.ones(len(self)))
         return cross(problem, n_jobs=self.oracle.n_jobs)
 
-    def _objective(self, optima: list[Solution]) -> int:
-        """Return the weighted sum of the costs of plans, in fine quanta."""
-        plans = [sparse.coo_array(optimum.plan) for optimum in optima]
-        values = np.array([(plan.data * self.cost.at(plan.row, plan.col)).sum() for plan in plans])
-        return _weighted_sum(self.weights, fixed_point.quantise(values, FINE * self.value_quantum))
+    def _objective(self, optima: list[Solution]) -> Fraction:
+        """Return the weighted sum of upper bounds of costs."""
+        uppers = (Fraction(optimum.upper) for optimum in optima)
+        return sum((Fraction(w) * u for w, u in zip(self.lambdas.tolist(), uppers, strict=True)), Fraction(0))
 
     def _transforms(self, U: Array) -> tuple[Array, Array]:
         """Return potentials U and L of all measures, by two c-transforms of given ones."""
@@ -152,10 +160,19 @@ class BarycenterShard(Shard[Array]):
 
     def _target_cost(self, U: Array, L: Array) -> int:
         """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound, in fine quanta."""
-        largest = np.abs(U).max(axis=1) + np.abs(L).max(axis=1)
-        slack = (2 * self.cost.depth + 2) * np.finfo(np.float64).eps * largest
-        values = np.asarray(self.oracle.targets.multiply(L).sum(axis=1)).ravel()
-        return _weighted_sum(self.weights, np.ceil((values + slack) / (FINE * self.value_quantum)))
+        values = []
+        for i, (u, v) in enumerate(zip(U, L, strict=True)):
+            own = slice(*self.oracle.targets.indptr[i : i + 2])
+            x, y = self.oracle.targets.data[own], v[self.oracle.targets.indices[own]]
+            # c-transforms of both sides, rounded
+            size = Fraction(float(np.abs(u).max())) + Fraction(float(np.abs(v).max()))
+            slack = (2 * self.cost.depth + 2) * Fraction(1, 2**52) * size
+            mean = certificate.mean(x, y)
+            values.append(mean.value + mean.error + slack)
+        quantum = Fraction(FINE * self.value_quantum)
+        return sum(
+            int(w) * math.ceil(value / quantum) for w, value in zip(self.weights.ravel().tolist(), values, strict=True)
+        )
 
     def _state(self) -> dict[str, Any]:
         cost = self.cost.arrays() if hasattr(self, "cost") else {}
@@ -220,16 +237,16 @@ class Objective:
         return float(self._cut(U, self.shards.reduce(BarycenterShard.target_cost)).min())
 
     def value(self, p: Array) -> float:
-        """Return the exact objective of p."""
-        return self._number(self.shards.reduce(BarycenterShard.objective, p))
+        """Return the exact objective of p, rounded up; its weights need not be normalised."""
+        return self._upper(self.shards.reduce(BarycenterShard.objective, p))
 
     def exact(self, p: Array) -> tuple[float, Array]:
         """Return the exact objective of p, and its cut: numbers whose mean under any measure is below its objective."""
         found = self.shards.reduce(BarycenterShard.exact, p)
-        return self._number(found.value), self._cut(self._mean(found.U), found.target_cost)
+        return self._upper(found.value), self._cut(self._mean(found.U), found.target_cost)
 
-    def _number(self, total: int) -> float:
-        return total * (FINE * self.precision.value) / self.sizes.mass
+    def _upper(self, total: Fraction) -> float:
+        return certificate.rounded_up(total / self.sizes.total)
 
     def _mean(self, total: _Potentials) -> Array:
         """Return the mean of potentials."""
@@ -238,7 +255,14 @@ class Objective:
         return np.asarray((total.high[0] * high + total.low[0] * low) / self.sizes.mass)
 
     def _cut(self, U: Array, target_cost: int) -> Array:
-        """Return the mean of U less the cost of the targets, and less what rounding could add."""
+        """Return the mean of U less the cost of the targets, and less what rounding could add.
+
+        The means are those of weights that were rounded down. As no cost is negative, they hold for those given, in
+        proportion to the sums of both.
+        """
         low = _LARGEST * self.precision.potential * 2.0**-self.precision.bits
-        rounding = low + 4 * np.finfo(np.float64).eps * float(np.abs(U).max())
-        return np.asarray(U - self._number(target_cost) - rounding)
+        cost = target_cost * (FINE * self.precision.value) / self.sizes.mass
+        rounding = low + 8 * np.finfo(np.float64).eps * (float(np.abs(U).max()) + abs(cost))
+        share = self.sizes.mass / (float(self.sizes.total) * 2.0**self.precision.bits)
+        cut = share * (U - cost - rounding)
+        return np.asarray(cut - 4 * np.finfo(np.float64).eps * np.abs(cut))

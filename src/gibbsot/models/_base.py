@@ -19,7 +19,7 @@ from ..core.costs import Cost
 from ..distributed import sources
 from ..distributed.shard import Metadata, Shard
 from ..distributed.shards import LocalShards, S, Shards, read_shards
-from ..solvers.solution import PROVED
+from ..solvers.certificate import PROVED, warning
 from ..solvers.solve import solve_batch
 from . import _costs, _sets
 
@@ -256,9 +256,9 @@ def mean_cost(
     open_gaps = np.array([status not in PROVED for status in np.atleast_1d(result.status)])
     reasons = []
     if open_gaps.any():
-        worst = float(np.max(np.asarray(result.gap)[open_gaps]))
-        reasons = [f"{open_gaps.sum()} of {len(open_gaps)} exact costs have an open gap, the largest is {worst:.1e}"]
-    return float(np.average(result.value, weights=weights)), reasons
+        why = [reason for reason, left in zip(np.atleast_1d(result.reason), open_gaps, strict=True) if left]
+        reasons = [warning(np.atleast_1d(result.gap)[open_gaps].tolist(), why, len(open_gaps), "exact costs")]
+    return float(np.average(result.upper_bound if reasons else result.value, weights=weights)), reasons
 
 
 def sample_weights(given: ArrayLike | None, shards: Shards[Any]) -> Array | None:

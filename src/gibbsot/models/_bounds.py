@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.costs import Cost, GridCost, PointCost
 from ..core.problems import Problem
-from ..solvers.certificates import lower_bound
+from ..solvers.certificate import lower_bound
 from ..solvers.exact import cross
 from ..solvers.pyramid import coarser, pooled
 

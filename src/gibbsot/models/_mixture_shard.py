@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed import fixed_point
-from ..distributed.shard import Array, EpochSums, Indices, Precision, Shard, command, query
+from ..distributed.shard import Array, EpochSums, Indices, Precision, Sample, Shard, command, query
 from ..io import npz, schemas
 from ..solvers.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
 from ._mixture_gradients import gradients
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 
 class Mixture(NamedTuple):
-    """Quantised components, and the memberships to mix them by: those of the current, the mean or the best model."""
+    """Components, and the memberships to mix them by: those of the current, the mean or the best model.
 
-    components: NDArray[np.int32]
+    Components are quantised, but for `MixtureShard.published_costs` those that a model publishes.
+    """
+
+    components: NDArray[Any]
     memberships: str
 
 
@@ -154,6 +157,18 @@ class MixtureShard(Shard[Mixture]):
     def means(self) -> NDArray[np.floating]:
         """Return those of the mean model."""
         return self._all_rows(self.mean_memberships)
+
+    @query
+    def published_costs(self, sample: Sample[Mixture], temperature: float) -> Array:
+        """Return upper bounds of the costs of a sample, for memberships and components in the type of the data."""
+        positions, rows = self.local(sample.indices)
+        costs, (D, kind) = np.zeros(len(sample.indices)), sample.model
+        if len(rows):
+            W = (np.exp(self.best_memberships) if kind == "best" else self.mean_memberships)[rows]
+            P = W.astype(self._metadata.dtype).astype(np.float64) @ D.astype(np.float64)
+            found = self.oracle.exact(P / P.sum(axis=1, keepdims=True), temperature, rows)
+            costs[positions] = [optimum.upper for optimum in found]
+        return costs
 
     @query
     def usage(self, best: bool) -> NDArray[np.int64]:

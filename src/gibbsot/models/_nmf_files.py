@@ -102,6 +102,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
         arrays["run_mean_components"] = state.mean_components
         arrays["run_algorithm"] = state.algorithm
         arrays["run_final"] = np.array(state.final or (), np.float64)
+        arrays["run_published"] = np.array(state.published)
         arrays["run_history"] = np.array(state.history, np.float64).reshape(-1, len(Epoch._fields))
     return arrays
 
@@ -140,6 +141,7 @@ def _model(
     final = Final(*saved["final"].tolist()) if len(saved["final"]) else None
     values |= {"mean_components": saved["mean_components"], "algorithm": str(saved["algorithm"])}
     values |= {"weights": saved.get("weights"), "history": history, "final": final}
+    values["published"] = float(saved["published"])
     for name in ("log_components", "mean_components", "best_components"):
         if values[name].shape != model.components_.shape:
             raise ValueError(f"run_{name}: expected shape {model.components_.shape}, got {values[name].shape}")

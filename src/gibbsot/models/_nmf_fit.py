@@ -110,6 +110,7 @@ class FitState:
     fit_id: str = ""  # that its checkpoints carry
     checksums: list[str] = field(default_factory=list)  # of its shards
     final: Final | None = None
+    published: float = np.nan  # the cost of the model as it is published, after a fit
     before: tuple[Any, ...] = ()  # number of epochs, components and control before the epoch
 
     def __post_init__(self) -> None:
@@ -220,6 +221,13 @@ class FitState:
             return None
         best = self.control.best if self.control.past else self._bounds(self._best_sample())[1]
         return Final(*self._bounds(self._mean_sample()), best)
+
+    def published_cost(self, components: Array) -> float:
+        """Return the mean exact cost of the sample, rounded up, of the model as it is published."""
+        sample = Sample(self.evaluated.indices, Mixture(components, "best" if self.keeps_best else "mean"))
+        costs = self.shards.reduce(MixtureShard.published_costs, sample, self.control.T)
+        mean = self.evaluated.mean(costs)
+        return self.units.upper(mean + (len(costs) + 4) * float(np.finfo(np.float64).eps) * abs(mean))
 
     def _mean_sample(self) -> Sample[Mixture]:
         return self.sample(self.mean_components, "mean")

@@ -17,9 +17,10 @@ from ..core.problems import Problem
 from ..core.warn import warn
 from ..distributed import sources
 from ..io import progress
+from ..solvers.certificate import PROVED, warning
 from ..solvers.exact import cross, in_threads
 from ..solvers.run import Run
-from ..solvers.solution import PROVED, Solution
+from ..solvers.solution import Solution
 from . import _costs
 
 Array = NDArray[np.float64]
@@ -399,6 +400,7 @@ def solutions(
     """
     every = _Given(*pairs) if isinstance(pairs, tuple) else pairs
     gaps, run = [] if gaps is None else gaps, run or Run()
+    reasons: list[str] = []
     if start:
         advance(start / len(every), f"{start:,} of {len(every):,} pairs")
     for which in chunks(first, second, len(every), n_jobs, start, run):
@@ -410,17 +412,16 @@ def solutions(
         else:
             found = in_threads(_cloud_solver(first, second, i, j, gap, run), range(n), n_jobs)
         done = next((k for k, one in enumerate(found) if one.status == "budget spent" and not one.gap <= gap), n)
-        gaps += [solution.gap for solution in found[:done] if solution.status not in PROVED]
+        left = [solution for solution in found[:done] if solution.status not in PROVED]
+        gaps += [solution.gap for solution in left]
+        reasons += [solution.reason for solution in left]
         if done:
             yield slice(which.start, which.start + done), found[:done]
         advance(done / len(every), f"{which.start + done:,} of {len(every):,} pairs")
     if gaps:
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-        warn(
-            f"{len(gaps)} of {len(every)} pairs ended with an open gap, the largest is {max(gaps):.1e} of the value",
-            ConvergenceWarning,
-        )
+        warn(warning(gaps, reasons, len(every), "pairs"), ConvergenceWarning)
 
 
 def _cloud_solver(

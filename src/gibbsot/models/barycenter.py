@@ -16,7 +16,6 @@ from ..core import costs, validation
 from ..core.costs import Cost
 from ..distributed import checkpoints
 from ..io import npz
-from ..solvers.free_measure import relative_gap
 from . import _barycenter_files as files
 from . import _base
 from ._barycenter_fit import Fit
@@ -91,11 +90,12 @@ class WassersteinBarycenter(_base.ClientEstimator):
     lower_bound_ : float
         A certified lower bound of the objective of all weights p.
     gap_ : float
-        ``(objective_ - lower_bound_) / |objective_|``, which bounds the relative suboptimality of the barycenter.
+        ``objective_ - lower_bound_`` relative to the sum of the absolute terms of the objective, which is the objective
+        where no cost is negative. It bounds the relative suboptimality of the barycenter.
     status_ : str
-        "optimal" (a gap of at most 1e-9), "gap reached", "budget spent", with a `ConvergenceWarning`, or "stopped" by
-        a callback; "running" during the fit and after an interrupt. It is that before the weights are rounded to the
-        type of the data; ``objective_`` and ``gap_`` are of the rounded ones.
+        "optimal" (a gap of at most 1e-9), "gap reached", "budget spent" or "gap open", both with a
+        `ConvergenceWarning` that says why, or "stopped" by a callback; "running" during the fit and after an
+        interrupt. Like ``objective_`` and ``gap_`` it is that of ``barycenter_`` as it is, in the type of the data.
     n_iter_ : int
         The number of epochs and rounds.
     history_ : list of Epoch
@@ -165,7 +165,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
             Ignored.
         sample_weight : array of shape (n,), optional
             The lambda, nonnegative, which are normalised; uniform by default. Where the linear programme is not used,
-            they are rounded to about six digits.
+            the descent and the lower bound take about six digits of them.
 
         Returns
         -------
@@ -178,7 +178,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
             weights = _base.sample_weights(sample_weight, shards)
-            weights = None if weights is None else weights / weights.max()
+            # a power of two rounds nothing
+            weights = None if weights is None else np.ldexp(weights, -int(np.frexp(weights.max())[1]))
             cost, seed = costs.in_units(self.cost_).single().cost, _base.seed(self.random_state)
             shards.initialise(cost, self.tau, seed, self.n_jobs)
             shards.reduce(BarycenterShard.set_weights, None if weights is None else shards.split(weights))
@@ -270,9 +271,10 @@ class WassersteinBarycenter(_base.ClientEstimator):
 
     def _publish(self, fit: Fit) -> None:
         dtype = np.result_type(*(one.dtype for one in fit.objective.shards.metadata))
-        self.barycenter_ = (fit.p / fit.p.sum()).astype(dtype)
+        normalised = abs(fit.p.sum() - 1) < 1e-9  # then another division would only round what was certified
+        self.barycenter_ = (fit.p if normalised else fit.p / fit.p.sum()).astype(dtype)
         self.history_, self.n_iter_ = fit.history, len(fit.history)
         self._publish_bounds(fit)
 
     def _publish_bounds(self, fit: Fit) -> None:
-        self.objective_, self.lower_bound_, self.gap_ = fit.upper, fit.lower, relative_gap(fit.lower, fit.upper)
+        self.objective_, self.lower_bound_, self.gap_ = fit.upper, fit.lower, fit.gap

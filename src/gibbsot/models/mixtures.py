@@ -24,6 +24,7 @@ from ..distributed.shard import precision
 from ..sampling import temperature
 from ..sampling.annealing.staged import CoolingStages, Stage
 from ..solvers import evaluation, linear_programme
+from ..solvers.certificate import PROVED, Certificate, warning
 from ..solvers.exact import cross, in_threads
 from ..solvers.free_measure import FreeMeasure, Optimum
 from ..solvers.mirror_descent import logarithms, mirror_step
@@ -75,10 +76,10 @@ def mixture_coordinates(
         The cost between bins, as for `WassersteinNMF`: a cost, "line", or a metric between the rows of
         ``feature_vectors`` or the columns of X. None is "line", with a warning.
     gap : float, optional
-        The certified relative gap of the cost of each measure; 0 for the optimum, to a gap of 1e-9. A gap that stays
-        open is stated by a `ConvergenceWarning`. None estimates the memberships by a descent from nonnegative least
-        squares with the gradients of a Gibbs sampler; then it is only certified that the exact cost is no larger than
-        that of the start.
+        The certified relative gap of the cost of each measure; 0 for the optimum, to a gap of 1e-9. It holds for the
+        memberships as they are returned. A gap that stays open is stated by a `ConvergenceWarning`. None estimates the
+        memberships by a descent from nonnegative least squares with the gradients of a Gibbs sampler; then it is only
+        certified that the exact cost is no larger than that of the start.
     max_seconds, max_memory : float, optional
         The time of the call, and the bytes that the linear programme of a measure may take, after which memberships
         are the best so far, and a `ConvergenceWarning` states the gap. With ``gap``.
@@ -176,13 +177,16 @@ class MembershipSolver:
         """Return the memberships of validated rows, and warn of open gaps."""
         W, open_gaps = self.solve(X, Run(**self.limits))
         if open_gaps:
-            warn(self.describe(open_gaps), ConvergenceWarning)
+            warn(self.describe(open_gaps, X.shape[0]), ConvergenceWarning)
         return W
 
-    def solve(self, X: Any, run: Run) -> tuple[NDArray[np.floating], list[Optimum]]:
-        """Return the memberships of validated rows within a run, and those optima whose gap stays open."""
+    def solve(self, X: Any, run: Run) -> tuple[NDArray[np.floating], list[Certificate]]:
+        """Return the memberships of validated rows within a run, and certificates of those whose gap stays open.
+
+        What is certified are the memberships as they are returned, in the precision of X.
+        """
         full, K = np.flatnonzero(validation.masses(X) > 0), len(self.components)
-        W, open_gaps = np.full((X.shape[0], K), 1 / K), list[Optimum]()
+        W, open_gaps = np.full((X.shape[0], K), 1 / K, X.dtype), list[Certificate]()
         for start in range(0, len(full), self.batch_size):
             rows = full[start : start + self.batch_size]
             ids = np.zeros(len(rows), np.int64)  # the same noise for all: results do not depend on the row in X
@@ -190,30 +194,27 @@ class MembershipSolver:
             if self.gap is None:
                 W[rows] = self._descend(oracle)
                 continue
-            found = self._minimise(oracle.targets, self.gap, run)
+            found = self._minimise(oracle.targets, X.dtype, run)
             W[rows] = [each.w for each in found]
-            open_gaps += [each for each in found if each.ended != "gap reached"]
-        return W.astype(X.dtype), open_gaps
+            open_gaps += [each.certificate for each in found if each.status(self.gap) not in PROVED]
+        return W, open_gaps
 
-    def describe(self, open_gaps: list[Optimum]) -> str:
+    def describe(self, open_gaps: list[Certificate], total: int) -> str:
         """Return how large gaps are that stay open, and why."""
-        spent = {"time", "memory"} & {each.ended for each in open_gaps}
-        reason = f"the {' and '.join(sorted(spent))} allowed ended the work" if spent else "rounding leaves the rest"
-        largest = max(each.gap for each in open_gaps)
-        size = f"the largest is {largest:.1e}" if largest < np.inf else "some have no bound yet"
-        what = f"the memberships of {len(open_gaps)} measures have an open gap, {size}"
-        return f"{what}, and gap={self.gap:g} was asked for: {reason}"
+        gaps, reasons = [each.gap for each in open_gaps], [each.reason for each in open_gaps]
+        return warning(gaps, reasons, total, "memberships")
 
-    def _minimise(self, targets: sparse.csr_array, gap: float, run: Run) -> list[Optimum]:
-        """Return the memberships of targets to a certified gap."""
-        start, n_jobs = least_squares(targets, self.basis), self.options.get("n_jobs")
+    def _minimise(self, targets: sparse.csr_array, dtype: Any, run: Run) -> list[Optimum]:
+        """Return the memberships of targets to a certified gap, in the precision in which they are returned."""
+        start, n_jobs, gap = least_squares(targets, self.basis), self.options.get("n_jobs"), self.gap or 0.0
         P = fixed_point.mixtures(start, self.components)
-        optima = cross(Problem(P, targets.toarray(), self.exact_cost), n_jobs=n_jobs, run=run)
+        pairs = Problem.checked(P, targets.toarray(), self.exact_cost, np.ones(len(P)))
+        optima = cross(pairs, n_jobs=n_jobs, run=run)
 
         def work(row: int) -> Optimum:
             problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, 1, [optima[row]])
-            stages = linear_programme.stages(problem, gap, -optima[row].g[None], start[row], run=run)
-            return deque(stages, 1)[0]
+            best = deque(linear_programme.stages(problem, gap, -optima[row].g[None], start[row], run=run), 1)[0]
+            return best.rounded(problem, dtype)
 
         with linear_programme.ONE_THREAD():
             return in_threads(work, range(len(optima)), n_jobs)

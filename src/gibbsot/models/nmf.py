@@ -132,9 +132,10 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     memberships_ : array of shape (n, K)
         The memberships of the training data in the best model; with a client, a Dask array.
     reconstruction_err_ : float
-        The mean cost of a sample of at most 20 measures of the training data in the best model. It is certified, an
-        upper bound of W that is exact up to rounding (of matrices of costs to single precision), but for the sample
-        only: `score` is for all measures. Infinite before the first exact evaluation.
+        The mean cost of a sample of at most 20 measures of the training data in the best model, for ``components_`` and
+        ``memberships_`` as they are. It is certified, an upper bound of W that is exact up to rounding (of matrices of
+        costs to single precision), but for the sample only: `score` is for all measures. During a fit it is that of the
+        model before it is rounded, and infinite before the first exact evaluation.
     usage_ : array of shape (K,)
         The mean membership in each component.
     n_iter_ : int
@@ -303,7 +304,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             run.fit_id = checkpoints.claim(self.checkpoint, run.fit_id)
         _base.attach(self, run.shards, X)
         run.roll_back()
-        run.final = None
+        run.final, run.published = None, np.nan
         run.shards.reduce(MixtureShard.set_n_jobs, self.n_jobs)
         run.control = self._policy(run).resume(run.control, self.tol)  # tol may be smaller now
         self._descend(run, time.perf_counter())
@@ -401,7 +402,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         parts = [solver.solve(batch, run) for batch in _base.batches(self, X)]
         W, open_gaps = np.concatenate([part for part, _ in parts]), [each for _, some in parts for each in some]
         if open_gaps:
-            warn(solver.describe(open_gaps), ConvergenceWarning)
+            warn(solver.describe(open_gaps, len(W)), ConvergenceWarning)
         return W
 
     def _membership_solver(self) -> MembershipSolver:
@@ -454,12 +455,13 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         X, solver = _base.measures(self, X), self._membership_solver()
         run, mass = Run(**solver.limits), validation.masses(X)
         W, open_gaps = solver.solve(X, run)
-        P, full, cost = np.asarray(self.inverse_transform(W), np.float64), mass > 0, self.cost_.astype(np.float64)
+        P = W.astype(np.float64) @ self.components_.astype(np.float64)  # of the memberships and components as they are
+        full, cost = mass > 0, self.cost_.astype(np.float64)
         targets, limits = _normalised(X[full], mass[full]), dict(solver.limits)
         if "max_seconds" in limits:
             limits["max_seconds"] = max(run.seconds, _LEAST_SECONDS)
         value, open_costs = _base.mean_cost(P[full], targets, cost, None, n_jobs=self.n_jobs, **limits)
-        reasons = [solver.describe(open_gaps)] if open_gaps else []
+        reasons = [solver.describe(open_gaps, len(W))] if open_gaps else []
         if reasons := reasons + open_costs:
             warn(f"{'; '.join(reasons)}. The score is a lower bound", ConvergenceWarning)
         return -value
@@ -572,21 +574,23 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             raise
         run.final = run.last_evaluation()
         publish()
+        if np.isfinite(run.best):
+            run.published = self.reconstruction_err_ = run.published_cost(self.components_)
         if timed is not None:
             timed.attempt(self)
-        self._warn(late)
+        self._warn(late, run.units.value(run.best))
 
-    def _warn(self, late: bool) -> None:
+    def _warn(self, late: bool, best: float) -> None:
         """Warn of a fit that time has ended or that may still improve, and of unused components."""
         if late and not self.converged_ and self.n_iter_ < self.max_epochs:
             message = f"max_seconds: are over after {self.n_iter_} epochs; resume continues the fit"
             warn(message, ConvergenceWarning)
         evaluated = [epoch.upper for epoch in self.history_ if np.isfinite(epoch.upper)]
         if not self.converged_ and self.n_iter_ >= self.max_epochs:
-            if self.reconstruction_err_ < min(evaluated):
+            if best < min(evaluated):
                 message = f"no model of {self.n_iter_} epochs was better than the start, which is returned"
                 warn(f"max_epochs: {message}; try more epochs", ConvergenceWarning)
-            elif self.reconstruction_err_ == evaluated[-1] < min(evaluated[:-1], default=np.inf):
+            elif best == evaluated[-1] < min(evaluated[:-1], default=np.inf):
                 message = f"the cost still fell at the end of {self.n_iter_} epochs"
                 warn(f"max_epochs: {message}; resume with more of them", ConvergenceWarning)
         unused = np.flatnonzero(self.usage_ < _UNUSED / self.n_components)
@@ -606,7 +610,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         """Set the public attributes to the best model so far."""
         D = np.exp(run.best_components) if run.keeps_best else run.mean_components
         self.components_ = D.astype(run.dtype)
-        self.reconstruction_err_ = run.units.value(run.best)
+        self.reconstruction_err_ = run.units.value(run.best) if np.isnan(run.published) else run.published
         self.n_iter_, self.converged_ = len(run.history), run.control.finished
         self.history_ = run.history
         if run.final is not None:  # a fit that is resumed does not have this evaluation

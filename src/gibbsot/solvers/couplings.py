@@ -8,7 +8,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from ..core import native
-from ..core.costs import PointCost
+from ..core.costs import DenseCost, PointCost
+from .all_arcs import proved
 from .exact import DISTANCE_PAIRS, STORED_PAIRS, cross
 from .gradients import weighted_problem
 from .network_simplex import solve_dense
@@ -52,7 +53,11 @@ def coupling(x: Array, y: Array, p: Array | None, q: Array | None, metric: str) 
         i, j = linear_sum_assignment(C)
         return i, j, np.full(len(i), 1 / len(i))
     found = solve_dense(C, np.ones(len(x)) if p is None else p, np.ones(len(y)) if q is None else q)
-    warn_of_open_gaps([found[0]])
+    if found.status[0] == "gap open":
+        solution = proved(found, 0, DenseCost(C))
+        warn_of_open_gaps([solution])
+        plan = solution.plan.tocoo()
+        return plan.row.astype(np.int64), plan.col.astype(np.int64), plan.data
     i, j, mass = found.arcs()
     order = np.lexsort((j, i))
     return i[order].astype(np.int64), j[order].astype(np.int64), mass[order]

@@ -12,21 +12,21 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ..core import native
 from ..core.costs import Cost
-from .certificates import below, bounds, weighted_median
+from .certificate import ROUNDING, ROUNDS, SPENT, below, bounds, for_cost, weighted_median
 from .highs import HighsProblem
 from .network_simplex import ArcProblem, staircase
+from .refinement import CostScreen, refined
 from .run import Run
-from .solution import INFEASIBLE, Solution, status
+from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _ULP = float(np.finfo(np.float64).eps)
-_REFINEMENTS = 3  # restarts without expensive arcs
+_NEGLIGIBLE = 2.0**-40  # of the value: a hundredth of the gap of an optimum
 
 
 def effort(cost: Cost) -> tuple[int, int]:
@@ -115,14 +115,14 @@ def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
     kept, used = p > 0, q > 0
     L = cost.col_max(np.where(kept, g - weighted_median(g[kept], p[kept]), -np.inf))
     U = np.where(kept, cost.row_min(np.where(used, L, np.inf)), 0)
-    U, minus_L = below(U, np.where(used, -L, 0), cost.depth)
+    U, minus_L = below(U - 2 * cost.depth * cost.rounding(), np.where(used, -L, 0), cost.depth)
     if kept.all() and used.all():
         return U, -minus_L
     others = cost.col_max(np.where(kept, U, -np.inf))
     others[~np.isfinite(others)] = np.abs(U[kept]).max()  # no point with weight has a finite cost to this one
     others = -below(U, -others, cost.depth)[1]
     all_L = np.where(used, -minus_L, others)
-    return np.where(kept, U, below(cost.row_min(all_L), all_L, cost.depth)[0]), all_L
+    return np.where(kept, U, below(cost.row_min(all_L) - 2 * cost.depth * cost.rounding(), all_L, cost.depth)[0]), all_L
 
 
 class _Rounds:
@@ -132,6 +132,7 @@ class _Rounds:
         self.p, self.q, self.cost, self.neighbours, self.run = p, q, cost, neighbours, run
         self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
         self.a, self.b = p[self.rows], q[self.columns]
+        self.least = cost.least()
         self.row_index, self.column_index = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
 
     def solve(self, U: Array, max_rounds: int, gap: float) -> Solution:
@@ -146,16 +147,16 @@ class _Rounds:
         i, j, _ = staircase(self.a, self.b)
         corners = self.rows[i] * self.cost.shape[1] + self.columns[j]
         possible = self._start(_sorted(near, np.sort(corners)), g, h)  # if the staircase is allowed, a plan exists
-        first, refinements = g.copy(), 0
+        first = g.copy()
         for rounds in range(1, max_rounds + 1):
-            self.carried = self.engine.optimise(4 * _ULP * self.scale)
+            self.carried = self.engine.optimise(self._tolerance())
             while (
                 not self.carried
                 and (possible or rounds == max_rounds)
                 and not self.run.spent
                 and self._raise_artificial()
             ):
-                self.carried = self.engine.optimise(4 * _ULP * self.scale)
+                self.carried = self.engine.optimise(self._tolerance())
             f, minus_h = self.engine.potentials()
             g[self.rows], h[self.columns] = f, -minus_h
             potentials = feasible(self.cost, g, self.p, self.q)
@@ -166,7 +167,7 @@ class _Rounds:
                 answer = self._solution(*potentials, rounds)
                 if answer.optimal:
                     return answer
-                if answer.upper - answer.lower <= gap * abs(answer.value):
+                if answer.gap <= gap:
                     return replace(answer, status="gap reached")
             fresh = self._violated(g, h)
             if len(fresh) and not self.engine.can_add(len(fresh)):
@@ -178,19 +179,19 @@ class _Rounds:
                 continue
             if not self.carried:
                 raise ValueError(INFEASIBLE)
-            if refinements == _REFINEMENTS:
-                return replace(answer, status="gap open")
-            refinements += 1
-            self._restart(*potentials)
+            if not isinstance(self.engine, ArcProblem):
+                return replace(answer, reason=ROUNDING)
+            return self._refined(self.engine, gap, rounds)
         if not self.carried:
             self._force(corners, g, h)
-        return replace(self._solution(*potentials, rounds), status="rounds ran out")
+        answer = self._solution(*potentials, rounds)
+        return answer if answer.optimal else replace(answer, reason=ROUNDS)
 
     def _ended(self, potentials: tuple[Array, Array], first: Array, rounds: int) -> Solution:
         """Return what is proved when the run is spent, with the better of two pairs of potentials."""
         found = [self._solution(*pair, rounds) for pair in (potentials, feasible(self.cost, first, self.p, self.q))]
         best = max(found, key=lambda solution: solution.lower)
-        return best if best.optimal else replace(best, status="budget spent")
+        return best if best.optimal else replace(best, status="budget spent", reason=SPENT)
 
     def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
         """Start a simplex on those arcs that are not forbidden; return whether all are."""
@@ -215,15 +216,20 @@ class _Rounds:
         self.arcs = _sorted(self.arcs, arcs)
         self.scale = max(self.scale, float(np.abs(costs).max()))
 
-    def _restart(self, U: Array, L: Array) -> None:
-        """Start again without expensive arcs, which no plan near this one uses: the simplex is then more precise."""
-        i, j, _ = self.engine.exact_plan()
-        used = self.rows[i] * self.cost.shape[1] + self.columns[j]
-        i, j = np.divmod(self.arcs, self.cost.shape[1])
-        size = np.ptp(U[self.rows]) + np.ptp(L[self.columns])
-        cheap = self.arcs[self.cost.at(i, j) - U[i] + L[j] <= size]
-        g, h = np.where(self.p > 0, U, -np.inf), np.where(self.q > 0, L, np.inf)
-        self._start(_sorted(cheap, np.sort(used)), g, h)
+    def _refined(self, engine: ArcProblem, gap: float, rounds: int) -> Solution:
+        """Return the solution that potentials with twice the digits prove."""
+        i, j, arc, _ = engine.basis()
+        own, screen = arc >= 0, CostScreen(self.cost, self.rows, self.columns)
+        start = (i[own], j[own]), engine.potentials()
+        found = refined(screen, self.a, self.b, *start, gap, self.run, self.least)
+        g = np.full(self.cost.shape[0], -np.inf)
+        g[self.rows] = found.f
+        U, L = feasible(self.cost, g, self.p, self.q)
+        arcs = self.rows[found.i], self.columns[found.j]
+        plan = plan_of(*arcs, found.mass, self.cost.at(*arcs), self.p, self.q)
+        proof = for_cost(found.certificate, self.cost, *arcs)
+        state = proof.status(gap=gap, spent=self.run.spent)
+        return Solution.of(proof, state, U, -L, plan, rounds)
 
     def _raise_artificial(self) -> bool:
         """Make artificial arcs more expensive; return False if they are so already that an optimal plan needs them."""
@@ -231,6 +237,11 @@ class _Rounds:
             return False
         self.artificial = self.engine.raise_artificial(8.0)
         return True
+
+    def _tolerance(self) -> float:
+        """Return what violations may be without any effect on the value, at most rounding errors."""
+        rounding = 4 * _ULP * self.scale
+        return min(rounding, _NEGLIGIBLE * abs(self.engine.value)) if isinstance(self.engine, ArcProblem) else rounding
 
     def _force(self, corners: Indices, g: Array, h: Array) -> None:
         """Solve with forbidden arcs, which cost more than any detour."""
@@ -245,9 +256,11 @@ class _Rounds:
 
     def _violated(self, g: Array, h: Array) -> Indices:
         """Return the arcs of least reduced cost of the points that have a violated arc, without those that exist."""
-        limit = 16 * _ULP * (self.scale + self.artificial)
-        short = self.cost.row_min(h)[self.rows] - g[self.rows] < -limit
-        over = self.cost.col_max(g)[self.columns] - h[self.columns] > limit
+        share, limit = 8 * (self.cost.depth + 1) * _ULP, 4 * self._tolerance() + 2 * self.cost.rounding()
+        f, least = g[self.rows], np.where(np.isfinite(h), h + share * np.abs(h), h)
+        most = np.where(np.isfinite(g), g - share * np.abs(g), g)
+        short = self.cost.row_min(least)[self.rows] - f < -share * np.abs(f) - limit
+        over = self.cost.col_max(most)[self.columns] > least[self.columns] + limit
         near = self._near_arcs(g, h, self.rows[short], self.columns[over])
         return np.setdiff1d(near, self.arcs, assume_unique=True)
 
@@ -268,10 +281,11 @@ class _Rounds:
         i, j, mass = self.engine.exact_plan()
         i, j = self.rows[i], self.columns[j]
         costs = self.cost.at(i, j)
-        plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=self.cost.shape))
+        plan = plan_of(i, j, mass, costs, self.p, self.q)
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth if self.carried else self.cost.depth + 8)
-        state = status(found.lower, found.upper, found.size)
-        return Solution(found.value, found.lower, found.upper, state, U, -L, plan, rounds)
+        vanished = self.cost.vanishing(i, j) if self.cost.underflow() else 0.0
+        found = found.widened(0.0, vanished + self.cost.rounding(), self.cost.underflow()).at_least(self.least)
+        return Solution.of(found, found.status(), U, -L, plan, rounds)
 
 
 def _sorted(*arcs: Indices) -> Indices:

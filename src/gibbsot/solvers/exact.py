@@ -12,22 +12,21 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ..core import native
-from ..core.costs import BorderedCost, Cost, DenseCost, GridCost, PointCost, single
+from ..core.costs import BorderedCost, DenseCost, GridCost, PointCost, single
 from ..core.costs.base import Geometry
 from ..core.costs.points import MATRIX_BYTES
 from ..core.problems import Problem
 from ..sampling.schedules import Adaptive
-from .crossover import crossover, effort, feasible
+from .all_arcs import solve_batch_on_all_arcs, solve_supports_on_all_arcs
+from .crossover import crossover, effort
 from .gibbs import GibbsSolver
 from .line import solve_line
 from .multiscale import solve_points
-from .network_simplex import Basis, solve_dense
 from .pyramid import solve_pyramid
 from .run import Run
-from .solution import INFEASIBLE, Solution
+from .solution import Solution
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -76,7 +75,7 @@ def methods(problem: Problem) -> list[str]:
     if native.kernels() is None:
         most = -1
     elif isinstance(problem.cost, BorderedCost):
-        most, other = DISTANCE_PAIRS, "multiscale"
+        most, other = DISTANCE_PAIRS, "crossover" if problem.cost.inner.geometry() is None else "multiscale"
     elif pairs.max() > _LINE_PAIRS and (geometry := problem.cost.geometry()) is not None:
         line = geometry.X.shape[1] == 1
         most, other = min(most, _LINE_PAIRS if line else DISTANCE_PAIRS), "line" if line else "multiscale"
@@ -174,7 +173,7 @@ def cross(
     found: dict[int, Solution] = {}
     direct = [b for b, method in enumerate(chosen) if method == "all arcs"]
     if direct and cost.shape[0] * cost.shape[1] <= _SHARED_ENTRIES:
-        answers = _all_arcs_of_batch(problem, cost, direct, n_jobs, warm_start, run)
+        answers = solve_batch_on_all_arcs(problem, cost, direct, n_jobs, warm_start, run, gap)
         if len(direct) == len(problem):
             return answers
         found = dict(zip(direct, answers, strict=True))
@@ -188,11 +187,11 @@ def cross(
         p, q = problem.given[0][b], problem.given[1][b]
         try:
             if chosen[b] == "all arcs":
-                return _all_arcs_of_supports(p, q, cost, run)
+                return solve_supports_on_all_arcs(p, q, cost, run, gap)
             if chosen[b] in ("line", "multiscale") and geometry is not None:
                 return _of_points(p, q, geometry, gap, run, border)
             if chosen[b] == "pyramid" and isinstance(cost, GridCost):
-                return solve_pyramid(problem.p[b], problem.q[b], cost, gap, run)
+                return solve_pyramid(p, q, cost, gap, run)
             return crossover(p, q, cost, annealed[b], max_rounds=max_rounds, gap=gap, run=run)
         except ValueError as error:
             raise ValueError(f"{error} (problem {b})") from None
@@ -232,45 +231,8 @@ def _annealed(problem: Problem, chosen: list[str], n_jobs: int | None, run: Run)
         problem = Problem(problem.p[which], problem.q[which], problem.cost)
     solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs, run=run)
     # single precision suffices to find the arcs
-    return dict(zip(which, solver(problem.with_cost(single(problem.cost))).info.U, strict=True))
-
-
-def _all_arcs_of_batch(
-    problem: Problem, cost: Cost, which: list[int], n_jobs: int | None, warm_start: list[Solution] | None, run: Run
-) -> list[Solution]:
-    """Solve problems on all arcs of one matrix."""
-    p, q = problem.given
-    if len(which) < len(problem):
-        p, q = p[which], q[which]
-    C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
-    basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
-    threads = native.threads(n_jobs)
-
-    def solved(p: Array, q: Array, basis: Basis | None, which: list[int]) -> list[Solution]:
-        answers = solve_dense(C, p, q, threads=threads, basis=basis, run=run)
-        if "infeasible" in answers.status:
-            raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
-        return list(answers)
-
-    if not run.reports:
-        return solved(p, q, basis, which)
-    found: list[Solution] = []
-    step = max(8 * threads, len(which) // 50)
-    for start in range(0, len(which), step):
-        some = slice(start, start + step)
-        own = None if basis is None else (basis[0][some], basis[1][some])
-        found += solved(p[some], q[some], own, which[some])
-        run.report("%d of %d problems", len(found), len(which))
-    return found
-
-
-def _bases(solutions: list[Solution], most: int) -> Basis:
-    """Return the arcs of the solutions' bases as rows, filled up with -1."""
-    i, j = np.full((2, len(solutions), most), -1, np.int32)
-    for b, solution in enumerate(solutions):
-        rows, columns = solution.basis
-        i[b, : len(rows)], j[b, : len(rows)] = rows[:most], columns[:most]
-    return i, j
+    U = solver(problem.with_cost(single(problem.cost))).info.U
+    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # weights may vanish in single precision
 
 
 def _of_points(
@@ -281,18 +243,3 @@ def _of_points(
     if X.shape[1] == 1 and border is None:
         return solve_line(X[:, 0], Y[:, 0], p, q, power)
     return solve_points(X, Y, p, q, squared=power == 2, gap=gap, run=run, border=border)
-
-
-def _all_arcs_of_supports(p: Array, q: Array, cost: Cost, run: Run) -> Solution:
-    """Solve one problem on all arcs between the points that have weight, where the whole matrix is too large."""
-    rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    answer = solve_dense(cost.matrix(rows, columns), p[rows], q[columns], run=run)
-    if answer.status[0] == "infeasible":
-        raise ValueError(INFEASIBLE)
-    g = np.full(len(p), -np.inf)
-    g[rows] = answer.f[0]
-    U, L = feasible(cost, g, p, q)
-    i, j, mass = answer.arcs()
-    plan = sparse.csr_array(sparse.coo_array((mass, (rows[i], columns[j])), cost.shape))
-    found = answer[0]
-    return Solution(found.value, found.lower, found.upper, found.status, U, -L, plan)

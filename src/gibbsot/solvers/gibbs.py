@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from ..core import validation
 from ..core.costs import DenseCost, GridCost
@@ -262,4 +263,43 @@ def _joined(histories: list[Array]) -> Array:
     """Return the history of all sweeps, without those that no problem needed."""
     history = np.concatenate(histories, axis=1)
     needed = np.flatnonzero(~np.isnan(history).all(axis=0))
-    return history[:, : needed[-1] + 1]
+    return history[:, : needed[-1] + 1 if len(needed) else 0]
+
+
+def sparse_plans(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floating]) -> list[sparse.csr_array]:
+    r"""Return the sparse plan of the paper for each problem.
+
+    .. math:: Z = \tfrac12 \sum_i p_i e_{i, J(i)} + \tfrac12 \sum_j q_j e_{I(j), j}
+
+    where ``J(i)`` attains ``min_j (M_ij + L_j)`` and ``I(j)`` attains ``max_i (U_i - M_ij)``, over the points that have
+    weight. It has mass one; its marginals are p and q only in the limit.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problems.
+    U, L : arrays of shape (n, m1) and (n, m2)
+        Potentials.
+
+    Returns
+    -------
+    list of scipy.sparse.csr_array of shape (m1, m2)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import problem
+    >>> pair = problem([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]])
+    >>> sparse_plans(pair, np.zeros((1, 2)), np.zeros((1, 2)))[0].toarray()
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+    plans = []
+    for p, q, u, v in zip(problem.p, problem.q, U, L, strict=True):
+        rows, columns = np.flatnonzero(p), np.flatnonzero(q)
+        J = problem.cost.row_nearest(np.where(q > 0, v, np.inf))[rows, 0]
+        I = problem.cost.col_nearest(np.where(p > 0, u, -np.inf))[columns, 0]  # noqa: E741
+        halves = np.concatenate([p[rows], q[columns]]) / 2
+        positions = np.concatenate([rows, I]), np.concatenate([J, columns])
+        plans.append(sparse.csr_array(sparse.coo_array((halves, positions), shape=problem.cost.shape)))
+    return plans

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
-from .certificates import below, bounds
-from .network_simplex import kernels
-from .solution import Solution, status
+from ..core.kdtree import Points, underflow, vanishing
+from .certificate import ROUNDING, Certificate, below, bounds
+from .network_simplex import kernels, staircase
+from .refinement import MatrixScreen, PointsScreen, refined
+from .solution import Solution, plan_of
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_PAIRS = 4_000_000  # of a matrix that is made where k-d trees do not know the power
 
 
 def solve_line(
@@ -49,11 +56,42 @@ def solve_line(
     full_f, full_g = np.empty(len(x)), np.empty(len(y))
     full_f[order_x], full_g[order_y] = below((f - errors)[first_x], (g - errors)[first_y], depth)
     kept = mass > 0
+    small = (costs[kept] > 0) & (costs[kept] < 2.0**-1000)
     i, j, mass, costs = order_x[i[kept]], order_y[j[kept]], mass[kept], costs[kept].astype(np.float64)
     found = bounds(p, q, full_f, full_g, mass, costs, depth)
-    plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(x), len(y))))
-    state = status(found.lower, found.upper, found.size)
-    return Solution(found.value, found.lower, found.upper, state, full_f, full_g, plan)
+    found = found.widened(0.0, underflow(1, True) if small.any() else 0.0).at_least(0.0)
+    if found.status() != "optimal":
+        again = _with_more_digits(x, y, p, q, power, (full_f, full_g))
+        if again is not None and again[0].gap < found.gap:
+            found, i, j, mass = again
+            costs = np.abs(x[i] - y[j]) ** power
+    plan = plan_of(i, j, mass, costs, p, q)
+    if found.status() != "optimal":
+        found = replace(found, reason=ROUNDING)
+    return Solution.of(found, found.status(), full_f, full_g, plan)
+
+
+def _with_more_digits(
+    x: Array, y: Array, p: Array, q: Array, power: float, potentials: tuple[Array, Array]
+) -> tuple[Certificate, Indices, Indices, Array] | None:
+    """Return what potentials with twice the digits prove, and their plan; None where there are too many pairs.
+
+    Rounded costs have the Monge property only up to rounding, so the path is where the simplex starts.
+    """
+    rows, columns = (np.flatnonzero(w)[np.argsort(z[w > 0], kind="stable")] for z, w in ((x, p), (y, q)))
+    xs, ys = x[rows], y[columns]
+    screen: PointsScreen | MatrixScreen
+    if power in (1, 2):
+        screen = PointsScreen(Points(xs[:, None], ys[:, None], power == 2))
+    elif len(xs) * len(ys) <= _PAIRS:
+        screen = MatrixScreen(np.abs(xs[:, None] - ys) ** power)
+    else:
+        return None
+    i, j, _ = staircase(p[rows], q[columns])
+    found = refined(screen, p[rows], q[columns], (i, j), (potentials[0][rows], potentials[1][columns]), least=0.0)
+    small = vanishing(xs[:, None], ys[:, None], power != 1, found.i, found.j)
+    proof = found.certificate.widened((math.ceil(power) + 3) * 2.0**-52, small, underflow(1, power != 1))
+    return proof, rows[found.i], columns[found.j], found.mass
 
 
 def _path_potentials(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,10 @@ from scipy import sparse
 from scipy.optimize import linprog
 from threadpoolctl import threadpool_limits
 
+from .certificate import OPTIMAL_GAP, PROGRAMME_GAP
 from .free_measure import Bound, FreeMeasure, Optimum
 from .interior_point import Arcs, Dual, InteriorPoint, Iterate, Start
 from .run import Run
-from .solution import POTENTIAL_GAP, RELATIVE_GAP
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -44,9 +45,10 @@ _TRY = 6.0  # times the gap that is wanted: from there the objective is computed
 _CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass
 _VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks
 _NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped
-OPTIMAL_GAP = 1e-9  # of an optimum: rounding may leave it, and HiGHS neglects weights of components below it
 _TOLERANCE = 1e-10  # the smallest that HiGHS takes
 _MOST_ROUNDS, _MOST_FINISHES = 20, 10
+_REFINEMENTS, _FASTER = 4, 0.5  # of a vertex, as long as each closes this share of the gap
+_MAGNIFIED, _CUT = 2.0**20, 2.0**10  # of reduced costs: by how much they grow, and where the largest are cut off
 
 
 def minimise(
@@ -112,6 +114,20 @@ def stages(
     return _Rounds(problem, gap, run or Run()).stages(L, w, estimate)
 
 
+class _Vertex(NamedTuple):
+    """Weights of an optimal vertex, dual variables, the number of those of points, and how to magnify costs next."""
+
+    w: Array
+    dual: NDArray[np.longdouble]
+    rows: int
+    factor: float
+
+    @property
+    def v(self) -> Array:
+        """The dual variables of the targets."""
+        return np.asarray(self.dual[self.rows :], np.float64)
+
+
 class _Rounds:
     """The rounds of one call of `FreeMeasure.minimise`.
 
@@ -121,7 +137,7 @@ class _Rounds:
     def __init__(self, problem: FreeMeasure, gap: float, run: Run) -> None:
         self.problem, self.budget = problem, run
         self.m, self.free = problem.cost.shape[0], problem.components is None
-        self.wanted = max(gap, RELATIVE_GAP if self.free else OPTIMAL_GAP)
+        self.wanted = max(gap, OPTIMAL_GAP if self.free else PROGRAMME_GAP)
         self.solutions = problem.solutions
         self.filled = np.flatnonzero(problem.X.ravel())  # the targets of all measures
         self.warm: Start | None = None
@@ -177,12 +193,12 @@ class _Rounds:
         i = int(problem.weights.argmax())
         alike = problem.weights[i] >= 0.5 or (problem.X[i] == problem.X).all()
         if self.free and alike and problem.cost.shape[0] == problem.cost.shape[1]:
-            self._improve(problem.bound(problem.start(), 0), problem.X[i])
+            self._improve(problem.bound(problem.start(), 0), problem.given[i])
 
     def _finished(self) -> bool:
         """Return whether the gap is reached or time is over, and note it."""
         best = self.best
-        if best.gap <= self.wanted or best.upper - best.lower <= POTENTIAL_GAP * self.problem.cost.spread():
+        if best.gap <= self.wanted:
             best.ended = "gap reached"
         elif self.budget.spent:
             best.ended = "time"
@@ -196,9 +212,9 @@ class _Rounds:
         if dual is not None and dual.value > best.lower:
             best.lower, self.dual = dual.value, dual
         if w is not None:
-            upper, self.solutions = self.problem.upper(w, self.solutions)
-            if upper < best.upper:
-                best.w, best.upper = w, upper
+            found, self.solutions = self.problem.upper(w, self.solutions)
+            if found.upper < best.upper:
+                best.w, best.upper, best.scale = w, found.upper, found.scale
 
     def _choose(self, estimate: float) -> None:
         """Choose points and arcs by potentials, with the arcs of plans, so that the programme is feasible."""
@@ -358,18 +374,42 @@ class _Rounds:
                 continue
             if found is None:
                 return
-            w, v = found
-            self._improve(self.problem.bound(self._potentials(v)), self._weights(w))
-            self.best.stage = "HiGHS"
+            self._offer(found)
             yield self.best
-            known, keys = keys, _distinct(keys, np.intersect1d(self._within(v, -_VIOLATED), self.keys))
-            if self._finished() or len(keys) == len(known):
+            known, keys = keys, _distinct(keys, np.intersect1d(self._within(found.v, -_VIOLATED), self.keys))
+            if self._finished():
+                return
+            if len(keys) == len(known):
+                yield from self._refine(self._arcs(keys), np.flatnonzero(weights), method, found)
                 return
             if self.free:
                 weights[np.searchsorted(self.points, keys % self.m)] = True
 
-    def _highs(self, arcs: Arcs, used: Indices, method: str) -> tuple[Array, Array] | None:
-        """Return weights and dual variables of an optimal vertex, or None if there is none or time is over."""
+    def _offer(self, found: _Vertex) -> None:
+        """Try the weights of a vertex, as they are and without negligible ones, and its dual variables."""
+        self._improve(self.problem.bound(self._potentials(found.v)), found.w / found.w.sum())
+        if not self._finished():
+            self._improve(None, self._weights(found.w[self.points] if self.free else found.w))
+        self.best.stage = "HiGHS"
+
+    def _refine(self, arcs: Arcs, used: Indices, method: str, found: _Vertex) -> Iterator[Optimum]:
+        """Solve the programme again with reduced costs, which are magnified: HiGHS neglects costs below its tolerance.
+
+        Costs that are millions of times as large as others, as those to a bin far away are, hide these. Arcs of large
+        reduced cost carry no mass, so theirs may be cut off.
+        """
+        for _ in range(_REFINEMENTS):
+            again = self._highs(arcs, used, method, found)
+            if again is None:
+                return
+            found, before = again, self.best.gap
+            self._offer(found)
+            yield self.best
+            if self._finished() or not self.best.gap < _FASTER * before:
+                return
+
+    def _highs(self, arcs: Arcs, used: Indices, method: str, near: _Vertex | None = None) -> _Vertex | None:
+        """Return an optimal vertex, or None if there is none or time is over; another one gives reduced costs."""
         engine, n, columns = self.engine, len(arcs.cost), np.arange(len(arcs.cost))
         rows = engine.n * engine.points
         B = sparse.csr_array(sparse.identity(engine.points)) if engine.B is None else sparse.csr_array(engine.B)
@@ -377,11 +417,18 @@ class _Rounds:
         A = sparse.csc_array((np.ones(2 * n), (ends, np.tile(columns, 2))), shape=(rows + len(engine.b), n))
         options: dict[str, float] = {"presolve": method != "highs-ds"}  # which small programmes do not repay
         options |= dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _TOLERANCE)
+        options["maxiter"] = 100 * (n + rows) + 10_000  # where rounding makes HiGHS cycle
         if self.budget.seconds < np.inf:
             options["time_limit"] = self.budget.seconds + 0.01
         free = sparse.vstack([*[-B[used].T] * engine.n, sparse.csr_array((len(engine.b), len(used)))])
+        dual, factor = (
+            (np.zeros(rows + len(engine.b), np.longdouble), 1.0) if near is None else (near.dual, near.factor)
+        )
+        of_arcs = arcs.cost - dual[ends[:n]] - dual[ends[n:]]
+        of_weights = B[used].toarray() @ dual[:rows].reshape(engine.n, -1).sum(axis=0) if near is not None else 0 * used
+        costs = np.concatenate([of_arcs, of_weights]) * factor
         found = linprog(
-            np.concatenate([arcs.cost, np.zeros(len(used))]),
+            np.minimum(costs, _CUT if near is not None else np.inf).astype(np.float64),
             A_eq=sparse.hstack([A, free], format="csc"),
             b_eq=np.concatenate([np.zeros(rows), engine.b]),
             method=method,
@@ -389,9 +436,10 @@ class _Rounds:
         )
         if found.status != 0:
             return None
-        w = np.zeros(engine.points if engine.B is None else len(engine.B))
-        w[used] = np.maximum(found.x[n:], 0)
-        return w, found.eqlin.marginals[rows:]
+        w = np.zeros(self.m if engine.B is None else len(engine.B))
+        w[self.points[used] if engine.B is None else used] = np.maximum(found.x[n:], 0)
+        dual = dual + found.eqlin.marginals / np.longdouble(factor)
+        return _Vertex(w, dual, rows, factor * _MAGNIFIED)
 
     def _bytes(self) -> float:
         """Return the memory that the programme takes, in bytes."""

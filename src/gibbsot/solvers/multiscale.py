@@ -10,6 +10,7 @@ and the mass between two cells is spread over their points.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -19,11 +20,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core.kdtree import BorderedPoints, Points
-from .certificates import Bounds, below, bounds, weighted_median
+from ..core.kdtree import BorderedPoints, Points, underflow, vanishing
+from .certificate import PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
+from .refinement import PointsScreen, refined
 from .run import Run
-from .solution import PROVED, Solution, status
+from .solution import Solution, plan_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -31,9 +33,12 @@ Arcs = tuple[Indices, Indices, Array]
 
 _SMALLEST = 256  # points a side that the simplex on all arcs solves
 _CELL = 4  # points
+_WIDE = 1000.0  # times the usual width: cells that are no cells
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _ULP = float(np.finfo(np.float64).eps)
+_NEGLIGIBLE = 2.0**-40  # of the value: a hundredth of the gap of an optimum
+_ROUNDING = 16 * _ULP  # what the terms of a reduced cost leave open
 
 
 def solve_points(
@@ -50,11 +55,12 @@ def solve_points(
     squared : bool
         Squared or plain Euclidean distances.
     gap : float
-        Stop as soon as ``upper - lower <= gap * upper``; 0 for the optimum.
+        Stop as soon as ``upper - lower <= gap * <plan, |M|>``; 0 for the optimum.
     run : Run, optional
         Its time, memory and threads. When it is spent, the last level that was solved gives plan and potentials.
     border : pair of float, optional
-        The costs to and between one more point on either side, which have the last weights of p and q.
+        The costs to and between additional points, which have the last weights of p and q: as many as these have more
+        entries than there are points.
 
     Examples
     --------
@@ -106,7 +112,7 @@ class PointsSolution(Solution):
 
     Parameters
     ----------
-    found : Bounds
+    found : Certificate
     status : str
     plan : scipy.sparse.csr_array
     rounds : int
@@ -116,10 +122,12 @@ class PointsSolution(Solution):
         `_oracle` for all points, and the depth of the costs.
     """
 
-    def __init__(self, found: Bounds, status: str, plan: sparse.csr_array, rounds: int, known: tuple[Any, ...]) -> None:
+    def __init__(
+        self, found: Certificate, status: str, plan: sparse.csr_array, rounds: int, known: tuple[Any, ...]
+    ) -> None:
         vars(self).update(
-            value=found.value, lower=found.lower, upper=found.upper, status=status, plan=plan, rounds=rounds,
-            _known=known,
+            value=found.value, lower=found.lower, upper=found.upper, scale=found.scale, reason=found.reason,
+            status=status, plan=plan, rounds=rounds, _known=known,
         )  # fmt: skip
 
     @property
@@ -144,7 +152,7 @@ class PointsSolution(Solution):
             all_g[columns] = g
             all_f = whole.row_min(-all_g)
             all_f[rows] = f
-        return below(all_f, all_g, depth)
+        return below(all_f, all_g, depth, underflow(points[0].shape[1], points[2]))
 
     _known: tuple[Any, ...]
 
@@ -157,12 +165,15 @@ class _Cells:
         border: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         self.p, self.q, self.squared, self.gap, self.run, self.border = p, q, squared, gap, run, border
-        self.points = X, Y, squared, border
+        self.points = X, Y, squared, border, (len(p) - len(X), len(q) - len(Y))
         self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
-        inner = slice(None, None if border is None else -1)
-        some = self._oracle(X[self.rows[inner]], Y[self.columns[inner]])
+        inner = [slice(int(np.searchsorted(x, len(z)))) for x, z in ((self.rows, X), (self.columns, Y))]
+        negative = [x for x in border or () if x < 0]
+        self.least, self.negative = min([0.0, *negative]), sum(-x for x in negative)
+        self.extra = len(self.rows) - inner[0].stop, len(self.columns) - inner[1].stop
+        some = self._oracle(X[self.rows[inner[0]]], Y[self.columns[inner[1]]])
         self.rows, self.columns = self.rows[some.order_x], self.columns[some.order_y]
-        finest = self._oracle(X[self.rows[inner]], Y[self.columns[inner]])
+        finest = self._oracle(X[self.rows[inner[0]]], Y[self.columns[inner[1]]])
         levels = [_Level(finest, p[self.rows], q[self.columns])]
         while max(len(levels[-1].oracle.X), len(levels[-1].oracle.Y)) > _SMALLEST:
             fine = levels[-1]
@@ -175,14 +186,13 @@ class _Cells:
 
     def _oracle(self, X: Array, Y: Array) -> Points | BorderedPoints:
         """Return the distances of some points, with the border if there is one."""
-        return _oracle(X, Y, self.squared, self.border, self.run.threads)
+        return _oracle(X, Y, self.squared, self.border, self.extra, self.run.threads)
 
     def _join(self, x: Array, a: Array) -> tuple[Array, Array, Indices]:
-        """Return the cells of a level; the point of the border is a cell of its own."""
-        if self.border is None:
-            return _join(x, a)
-        centroid, weight, cells = _join(x, a[:-1])
-        return centroid, np.append(weight, a[-1]), np.append(cells, len(weight))
+        """Return the cells of a level; the points of the border are cells of their own."""
+        centroid, weight, cells = _join(x, a[: len(x)])
+        more = a[len(x) :]
+        return centroid, np.append(weight, more), np.append(cells, len(weight) + np.arange(len(more)))
 
     def solve(self) -> Solution:
         """Solve from the coarsest level to the finest, or until the gap is reached or the run is spent."""
@@ -202,8 +212,21 @@ class _Cells:
             self.run.report("%d x %d points, %d arcs, %d rounds", *oracle.shape, problem.arcs, rounds)
             if self.run.spent and not problem.carried:
                 return self._of_level(n + 1, *coarse)
-        depth = self.depth if problem.carried else self.depth + 8
-        return self._solution(problem.exact_plan(), f, depth, rounds)
+        if not problem.carried:
+            return self._solution(problem.exact_plan(), f, self.depth + 8, rounds)
+        answer = self._solution(problem.exact_plan(), f, self.depth, rounds)
+        return answer if answer.status in PROVED or self.run.spent else self._with_more_digits(problem, rounds)
+
+    def _with_more_digits(self, problem: ArcProblem, rounds: int) -> Solution:
+        """Return the solution that potentials with twice the digits prove."""
+        level = self.levels[0]
+        i, j, arc, _ = problem.basis()
+        own, screen = arc >= 0, PointsScreen(level.oracle)
+        found = refined(
+            screen, level.a, level.b, (i[own], j[own]), problem.potentials(), self.gap, self.run, self.least
+        )
+        self.run.report("potentials with twice the digits, gap %.1e", found.certificate.gap)
+        return self._solution((found.i, found.j, found.mass), found.f, self.depth, rounds, found.certificate)
 
     def _refined(self, n: int, coarse: Array, value: float) -> _Start:
         """Return a start of level n from a potential of the columns of the next coarser level.
@@ -248,52 +271,62 @@ class _Cells:
         return self._without_corner(row[i], column[j], mass)
 
     def _without_corner(self, i: Indices, j: Indices, mass: Array) -> Arcs:
-        """Return a plan that does not use the arc between the two points of the border, if that is forbidden.
+        """Return a plan that does not use the arcs between points of the border, if these are forbidden.
 
-        Rounding of the parts of arcs leaves some mass on it. That is exchanged with the ends of the heaviest arcs.
+        Rounding of the parts of arcs leaves some mass on them. That is exchanged with the ends of the heaviest arcs.
         """
-        last = [m - 1 for m in self.levels[0].oracle.shape]
-        corner = (i == last[0]) & (j == last[1])
-        if self.border is None or np.isfinite(self.border[1]) or not corner.any():
+        new = i >= len(self.levels[0].oracle.X), j >= len(self.levels[0].oracle.Y)
+        corner = np.flatnonzero(new[0] & new[1])
+        if self.border is None or np.isfinite(self.border[1]) or not len(corner):
             return i, j, mass
-        inner = np.flatnonzero((i != last[0]) & (j != last[1]))
+        inner = np.flatnonzero(~new[0] & ~new[1])
         inner = inner[np.argsort(-mass[inner], kind="stable")]
-        before = np.cumsum(mass[inner]) - mass[inner]
-        moved = np.clip(mass[corner].sum() - before, 0.0, mass[inner])
+        total, before = mass[corner].sum(), np.cumsum(mass[inner]) - mass[inner]
+        moved = np.clip(total - before, 0.0, mass[inner])
         inner, moved = inner[moved > 0], moved[moved > 0]
-        mass = np.where(corner, 0.0, mass)
+        k, c, share = _meet(moved, mass[corner])
+        k, c, share = inner[k], corner[c], share * total
+        mass = mass.copy()
+        mass[corner] = 0.0
         mass[inner] -= moved
-        i, j = (
-            np.concatenate(x)
-            for x in ((i, i[inner], np.full_like(inner, last[0])), (j, np.full_like(inner, last[1]), j[inner]))
-        )
-        mass = np.concatenate([mass, moved, moved])
+        i, j = np.concatenate([i, i[k], i[c]]), np.concatenate([j, j[c], j[k]])
+        mass = np.concatenate([mass, share, share])
         return i[mass > 0], j[mass > 0], mass[mass > 0]
 
-    def _solution(self, arcs: Arcs, f: Array, depth: int, rounds: int = 0) -> Solution:
-        """Return what a plan of the finest level and a potential of its rows prove."""
+    def _solution(
+        self, arcs: Arcs, f: Array, depth: int, rounds: int = 0, proof: Certificate | None = None
+    ) -> Solution:
+        """Return what a plan of the finest level and a potential of its rows prove, or another proof for the costs.
+
+        Costs are computed to within a few units in the last place. For points of a grid these may be those of the axes.
+        """
         i, j, mass = arcs
         level = self.levels[0]
         g = level.oracle.column_min(weighted_median(f, level.a) - f)
         f = level.oracle.row_min(-g)
-        found = bounds(level.a, level.b, *below(f, g, self.depth), mass, level.oracle.at(i, j), depth)
-        state = status(found.lower, found.upper, found.size)
-        if state == "gap open" and found.upper - found.lower <= self.gap * found.upper:
-            state = "gap reached"
-        if state == "gap open" and self.run.spent:
-            state = "budget spent"
-        i, j = self.rows[i], self.columns[j]
-        plan = sparse.csr_array(sparse.coo_array((mass, (i, j)), shape=(len(self.p), len(self.q))))
+        costs = level.oracle.at(i, j)
+        inner = (i < len(level.oracle.X)) & (j < len(level.oracle.Y))  # without the border
+        above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
+        below_all = underflow(level.oracle.X.shape[1], self.squared)
+        if proof is None:
+            found = bounds(level.a, level.b, *below(f, g, self.depth, below_all), mass, costs, depth)
+            found = found.widened(0.0, above, below_all).at_least(self.least)
+        else:
+            found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all, self.negative)
+        state = found.status(gap=self.gap, spent=self.run.spent)
+        if state == "budget spent":
+            found = replace(found, reason=SPENT)
+        plan = plan_of(self.rows[i], self.columns[j], mass, costs, self.p, self.q)
         known = self.rows, self.columns, f, g, self.points, self.depth
         return PointsSolution(found, state, plan, rounds, known)
 
 
 def _oracle(
-    X: Array, Y: Array, squared: bool, border: tuple[float, float] | None, threads: int = 1
+    X: Array, Y: Array, squared: bool, border: tuple[float, float] | None, extra: tuple[int, int], threads: int = 1
 ) -> Points | BorderedPoints:
     """Return the distances of points, with a border if there is one."""
     points = Points(X, Y, squared, threads)
-    return points if border is None else BorderedPoints(points, *border)
+    return points if border is None else BorderedPoints(points, *border, extra)
 
 
 def _meet(p: Array, q: Array) -> Arcs:
@@ -305,7 +338,7 @@ def _meet(p: Array, q: Array) -> Arcs:
 
 def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
     """Return ``<p, f> / sum(p) + <q, g> / sum(q)``."""
-    return float(p @ f / p.sum() + q @ g / q.sum())
+    return float((p / p.sum()) @ f + (q / q.sum()) @ g)  # sums of large weights and potentials would overflow
 
 
 def _solve_all_arcs(level: _Level) -> tuple[Array, Array, ArcProblem]:
@@ -327,13 +360,33 @@ def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
     if len(x) <= _SMALLEST:
         return x, a, np.arange(len(x))
     label = np.empty(len(x), np.int64)
-    cells = kernels().median_cells(x, most=_CELL, label=label)
+    cells = _without_wide(x, label, kernels().median_cells(x, most=_CELL, label=label))
     weight = np.asarray(np.bincount(label, a, cells), np.float64)
-    centroid = np.stack([np.bincount(label, a * c, cells) / weight for c in x.T], axis=1)
+    share, divisor = a, weight
+    if sum(math.frexp(float(np.abs(z).max()))[1] for z in (x, weight)) > 1020:  # products may overflow
+        share, divisor = a / weight[label], np.ones(cells)
+    centroid = np.stack([np.bincount(label, share * c, cells) / divisor for c in x.T], axis=1)
     order = Points(centroid, centroid[:1]).order_x
     number = np.empty(cells, np.int64)
     number[order] = np.arange(cells)
     return centroid[order], weight[order], number[label]
+
+
+def _without_wide(x: Array, label: Indices, cells: int) -> int:
+    """Make cells of their own of the points of cells that are far wider than most; return the number of cells.
+
+    A cell that joins an outlier to other points has its centre where there is none, and its potentials mislead.
+    """
+    order = np.argsort(label, kind="stable")
+    starts = np.searchsorted(label[order], np.arange(cells))
+    width = (np.maximum.reduceat(x[order], starts) - np.minimum.reduceat(x[order], starts)).max(axis=1)
+    wide = width > _WIDE * np.median(width)
+    if not wide.any():
+        return cells
+    single = wide[label]
+    label[single] = cells + np.arange(np.count_nonzero(single))
+    _, label[:] = np.unique(label, return_inverse=True)
+    return int(label.max()) + 1
 
 
 def solve_arcs(
@@ -373,12 +426,13 @@ def solve_arcs(
     largest = float((costs - f[i] - g[j]).max())
     del i, j, costs
     problem.start(f, g, max(2 * largest + _ULP * scale, 1e-300))
-    tolerance = 4 * _ULP * scale
     best, enough = f, bound / (1 - gap) if gap else -np.inf
     for rounds in range(1, max_rounds + 1):
+        # no violation of this size matters for the value; smaller ones may be rounding errors of large terms
+        tolerance = min(4 * _ULP * scale, _NEGLIGIBLE * abs(problem.value))
         carried = problem.optimise(tolerance, enough)
         if not carried and rounds > _PATIENCE:
-            carried = _carry_all(oracle, problem, tolerance)
+            carried = _carry_all(oracle, problem, tolerance, scale)
         f, g = problem.potentials()
         if run.spent:
             return *_better(oracle, p, q, start, f), problem, rounds
@@ -387,7 +441,8 @@ def solve_arcs(
             best, enough = (f, value) if value > enough else (best, enough)
             if problem.value <= enough:
                 return best, g, problem, rounds
-        J = oracle.rows(-g, min(_NEIGHBOURS, m2), f - 4 * tolerance)
+        # beyond the rounding errors of the terms
+        J = oracle.rows(_ROUNDING * np.abs(g) - g, min(_NEIGHBOURS, m2), f - _ROUNDING * np.abs(f) - 4 * tolerance)
         fresh = np.setdiff1d(_pairs(np.arange(m1)[:, None], J, m2), arcs, assume_unique=True)
         if len(fresh) == 0:
             if carried or rounds > _PATIENCE:
@@ -408,7 +463,7 @@ def _better(oracle: Points | BorderedPoints, p: Array, q: Array, start: _Start, 
     return (f, g) if _dual_value(p, q, f, g) > start.bound else (start.f, start.g)
 
 
-def _carry_all(oracle: Points | BorderedPoints, problem: ArcProblem, tolerance: float) -> bool:
+def _carry_all(oracle: Points | BorderedPoints, problem: ArcProblem, tolerance: float, scale: float) -> bool:
     """Add the arcs of a plan, and make artificial arcs dearer until none is used; return whether that succeeded.
 
     The arcs of least reduced cost may not carry all mass, above all between duplicates of points.
@@ -422,7 +477,7 @@ def _carry_all(oracle: Points | BorderedPoints, problem: ArcProblem, tolerance: 
         artificial = problem.raise_artificial(8.0)
         if problem.optimise(tolerance):
             return True
-        if artificial > 16 * sum(oracle.shape) * float(costs.max() + tolerance / _ULP):
+        if artificial > 16 * sum(oracle.shape) * float(costs.max() + 4 * scale):
             break
     return False
 

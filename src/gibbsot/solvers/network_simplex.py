@@ -23,8 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import native
+from .certificate import SPENT, status
 from .run import Run
-from .solution import Solution, status
+from .solution import Solution
 
 Array = NDArray[np.float64]
 Basis = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -65,11 +66,13 @@ class DenseSolutions:
     """
 
     status: list[str]
-    _info: list[list[float]]  # value, lower, upper, size, entries, pivots, feasibility and whether time ran out
+    _info: list[list[float]]  # value, lower, upper, scale, entries, pivots, feasibility and whether time ran out
     _problems: tuple[Array, Array, Array]
     _numbers: Array  # these, potentials and masses, one after the other
     _arcs: NDArray[np.int32]  # rows and columns
     _threads: int
+    _accuracy: float = 0.0  # the relative error of the costs
+    _underflow: float = 0.0  # and the absolute one of those that are too small
 
     def __len__(self) -> int:
         return len(self.status)
@@ -125,7 +128,12 @@ class DenseSolutions:
         f, g = self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
         if not (p.all() and q.all()):
             kernels().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
-        return f, g
+        return lowered(f, self._accuracy, self._underflow), lowered(g, self._accuracy, self._underflow)
+
+    def problem(self, b: int = 0) -> tuple[Array, Array, Array]:
+        """Return costs and weights of problem b."""
+        C, p, q = self._problems
+        return C, p[b], q[b]
 
     def plan(self, b: int = 0) -> sparse.csr_array:
         """Return the plan of problem b, of total mass one: a vertex, with at most m1 + m2 - 1 entries."""
@@ -151,13 +159,33 @@ class DenseSolutions:
         return i[b, :n], j[b, :n], self._numbers[-i.size :].reshape(i.shape)[b, :n]
 
 
+def lowered(x: Array, accuracy: float, underflow: float) -> Array:
+    """Return potentials that are feasible for all costs that are so near to those for which x is.
+
+    Parameters
+    ----------
+    x : array
+        Potentials.
+    accuracy : float
+        The relative error of the costs, none of them negative.
+    underflow : float
+        Their absolute error beyond that, which only potentials of that size notice.
+    """
+    if accuracy:
+        x = x - 2 * accuracy * np.abs(x)
+    if underflow:
+        x = np.where((x != 0) & (np.abs(x) < underflow * 2.0**60), x - underflow, x)
+    return x
+
+
 class DenseSolution(Solution):
     """One of a batch of solutions."""
 
     def __init__(self, batch: DenseSolutions, b: int) -> None:
         own = vars(self)  # the class is frozen
-        own["value"], own["lower"], own["upper"] = batch._info[b][:3]
+        own["value"], own["lower"], own["upper"], own["scale"] = batch._info[b][:4]
         own["status"], own["rounds"], own["_batch"], own["_index"] = batch.status[b], 1, batch, b
+        own["reason"] = SPENT if batch.status[b] == "budget spent" else ""
 
     @property
     def f(self) -> Array:
@@ -186,7 +214,7 @@ class DenseSolution(Solution):
 
 def solve_dense(
     C: ArrayLike, p: ArrayLike, q: ArrayLike, plan: bool = True, threads: int = 1, basis: Basis | None = None,
-    run: Run | None = None,
+    run: Run | None = None, accuracy: float = 0.0, underflow: float = 0.0,
 ) -> DenseSolutions:  # fmt: skip
     """Solve problems with one cost matrix exactly, by a network simplex on all arcs.
 
@@ -207,6 +235,10 @@ def solve_dense(
     run : Run, optional
         Its time, after which problems that are not solved stop with a feasible plan and valid bounds, status "budget
         spent". Checked every few milliseconds.
+    accuracy : float
+        The relative error of the costs, none of them negative: the bounds hold for all such costs.
+    underflow : float
+        How far costs may be off beyond that: potentials hold for all such costs, too.
 
     Examples
     --------
@@ -230,16 +262,19 @@ def solve_dense(
     numbers, arcs = np.empty(n * (_INFO + m1 + m2 + most)), np.empty((2, n, most), np.int32)
     kernels().solve_dense(C, p, q, start, threads, run.seconds, run.flag, numbers, arcs)
     info = numbers[: n * _INFO].reshape(n, _INFO).tolist()
-    states = [_status(lower, upper, size, feasible, stopped) for _, lower, upper, size, _, _, feasible, stopped in info]
-    return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads)
+    if accuracy:
+        less, more = 1 - (accuracy + 2 * _ULP), 1 + (accuracy + 2 * _ULP)
+        for row in info:
+            row[1] = row[1] * less if row[1] > 0 else row[1]
+            row[2] *= more
+    states = [_status(lower, upper, scale, feasible, stopped) for _, lower, upper, scale, *_, feasible, stopped in info]
+    return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads, accuracy, underflow)
 
 
-def _status(lower: float, upper: float, size: float, feasible: float, stopped: float) -> str:
+def _status(lower: float, upper: float, scale: float, feasible: float, stopped: float) -> str:
     """Return the status of a problem on all arcs."""
-    state = status(lower, upper, size)
-    if stopped and state == "gap open":
-        return "budget spent"
-    return state if feasible else "infeasible"
+    state = status(lower, upper, scale, spent=bool(stopped))
+    return state if feasible or state == "budget spent" else "infeasible"
 
 
 class ArcProblem:
@@ -303,8 +338,9 @@ class ArcProblem:
         return self._run.fits(_ARC_BYTES * (self.arcs + count) + _NODE_BYTES * (len(self.p) + len(self.q)))
 
     def start(
-        self, f: ArrayLike, g: ArrayLike, artificial: float, greedy: bool = True, basis: ArrayLike | None = None
-    ) -> None:
+        self, f: ArrayLike, g: ArrayLike, artificial: float, greedy: bool = True, basis: ArrayLike | None = None,
+        tops: ArrayLike | None = None,
+    ) -> None:  # fmt: skip
         """Make a first basis: a greedy plan on the reduced costs of the potentials f and g, and artificial arcs.
 
         Parameters
@@ -317,11 +353,15 @@ class ArcProblem:
         basis : array of int, optional
             Numbers of arcs to start from instead, such as those of `basis` for other weights or costs; negative ones
             are left out. The potentials should be those of that basis.
+        tops : array of int, optional
+            Nodes, rows before columns, from which the trees of that basis hang; those that are strongly feasible from
+            there stay as they are.
         """
         self._artificial = artificial
         f, g = (np.ascontiguousarray(x, np.float64) for x in (f, g))
-        numbers = np.empty(0, np.int64) if basis is None else np.ascontiguousarray(basis, np.int64)
-        self._simplex.start(f, g, artificial, greedy, numbers)
+        none = np.empty(0, np.int64)
+        numbers, nodes = (none if x is None else np.ascontiguousarray(x, np.int64) for x in (basis, tops))
+        self._simplex.start(f, g, artificial, greedy, numbers, nodes)
 
     def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
         """Pivot until no reduced cost is below ``-tolerance``; return whether the arcs carry all mass.
@@ -348,14 +388,15 @@ class ArcProblem:
         """Pivot, and refresh the potentials, until they allow no more pivots."""
         # potentials drift with the pivots: at first only clear violations count, and then those of refreshed potentials
         relative, patience = 512 * _ULP, 200 * (len(self.p) + len(self.q)) + _PIVOTS
-        for repeat in range(5):
+        for repeat in range(200):
             before = self.pivots
             while not self._simplex.optimise(_PIVOTS, tolerance, relative):
                 if self._run.spent or (enough > -np.inf and self.value <= enough and self.carried):
                     return
                 if self.pivots - before > patience:  # pivots on rounding errors
                     relative, patience = 16 * relative, 2 * patience
-            if repeat and self.pivots == before:
+            hidden = self._simplex.hidden  # large shifts have hidden some violations
+            if (repeat >= 5 or self.pivots == before) and repeat and not hidden:
                 break
             self._simplex.refresh()
             relative, patience = 8 * _ULP, _PIVOTS

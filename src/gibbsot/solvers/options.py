@@ -20,10 +20,10 @@ from ..sampling.schedules import Schedule
 from .exact import KEPT_BYTES, cross, in_threads, memory_needed
 from .feasibility import rounded_apart
 from .gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
-from .partial import PartialResult, is_large, partial_problem
+from .partial import PartialResult, is_large, partial_problem, refitted, refitted_arcs
 from .results import OTResult, OTResultList
 from .run import Run, reported_run
-from .solution import INFEASIBLE
+from .solution import INFEASIBLE, Solution
 
 _CHAINS = ("n_sweeps", "schedule", "pinned", "diagnostics", "tau", "seed", "ids")
 
@@ -122,7 +122,7 @@ class Options:
         return as_cost(cost), copied
 
     def problem(self, p: Any, q: Any, cost: Cost, names: tuple[str, str]) -> Problem:
-        """Return balanced problems, with one more point on either side where mass may be left over."""
+        """Return balanced problems, with additional points on either side where mass may be left over."""
         if not self.partial:
             return make_problem(p, q, cost, names, self.normalize)
         if not (self.method == "exact" and is_large(cost)):
@@ -175,17 +175,22 @@ class Options:
         if warm is not None:
             _check_warm_start(warm, problem, self.chains)
         if self.method == "gibbs":
-            start = None if warm is None else _sample(warm)
+            start = None if warm is None else _sample(warm, problem)
             sample = GibbsSolver(warm_start=start, n_jobs=self.n_jobs, run=run, **self.chains)(problem)
             cut = run.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
             return result(problem, None, sample, 0.0, cut=cut)
-        U, basis = (None, None) if warm is None else (np.atleast_2d(warm.U), warm.solved)
+        U, basis = None, None
+        if warm is not None:
+            U, basis = refitted(np.atleast_2d(warm.U), problem, 0), warm.solved
+            if basis is not None and warm.problem.cost.shape != problem.cost.shape:
+                basis = refitted_arcs(basis, problem)
         try:
             solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
         except ValueError as error:
             if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
                 raise
             raise ValueError(reason) from None
+        _check_range(problem, solutions)
         return result(problem, solutions, None, 0.0)
 
     def _check_memory(self, problems: list[Problem], copied: float) -> None:
@@ -219,6 +224,16 @@ def _checked(given: tuple[tuple[str, type, Any], ...]) -> Options:
     return Options(**{name: x for name, _, x in given})
 
 
+def _check_range(problem: Problem, solutions: list[Solution]) -> None:
+    """Refuse problems whose transport cost is no double."""
+    for mass, one in zip(problem.mass.tolist(), solutions, strict=True):
+        if mass > 1 and math.isfinite(one.upper) and not math.isfinite(2 * mass * one.scale):
+            raise ValueError(
+                f"p, q: a mass of {mass:.3g} at a mean cost of {one.scale:.3g} is beyond the range of doubles; "
+                "expected smaller weights or costs"
+            )
+
+
 def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) -> None:
     """Refuse a warm start from another kind of problem, or with other noise."""
     if not isinstance(warm_start, OTResult):
@@ -227,13 +242,17 @@ def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) 
         if name in given:
             raise ValueError(f"{name}: a warm start keeps those of its result; leave it out")
     before = warm_start.problem
-    if len(before) != len(problem) or before.cost.shape != problem.cost.shape:
+    if type(before) is not type(problem):
+        raise ValueError("warm_start: expected a result with penalty or mass if and only if one of them is given")
+    if len(before) != len(problem) or before.size != problem.size:
         raise ValueError(
-            f"warm_start: has {len(before)} problems of {before.cost.shape[0]} x {before.cost.shape[1]} points; "
-            f"expected {len(problem)} of {problem.cost.shape[0]} x {problem.cost.shape[1]}"
+            f"warm_start: has {len(before)} problems of {before.size[0]} x {before.size[1]} points; "
+            f"expected {len(problem)} of {problem.size[0]} x {problem.size[1]}"
         )
 
 
-def _sample(result: OTResult) -> Sample:
-    """Return the chains of a result, or some that start from its potentials."""
-    return sample_of(result.problem, result.solutions) if result.sample is None else result.sample
+def _sample(result: OTResult, problem: Problem) -> Sample:
+    """Return the chains of a result, or some that start from its potentials, for the points of a problem."""
+    sample = sample_of(result.problem, result.solutions) if result.sample is None else result.sample
+    h, L = (refitted(x, problem, 1) for x in (sample.state.h, sample.info.L))
+    return sample._replace(state=replace(sample.state, h=h), info=sample.info._replace(L=L))

@@ -17,9 +17,9 @@ from ..core.problems import Problem, pairs, problem
 from ..io import npz, schemas
 from ..sampling import mixtures, sampler
 from ..sampling.mixtures import Gradients, Mixtures
-from . import certificates
+from .certificate import lower_bound
 from .exact import cross, methods
-from .partial import penalty_cost, penalty_problem, without_points
+from .partial import PartialProblem, partial_problem, penalty_cost, penalty_problem, refitted, without_points
 from .solution import Solution
 
 Array = NDArray[np.floating]
@@ -250,11 +250,13 @@ class Oracle:
         sweeps = state.sweep - before.sweep
         lower = upper = None
         if bounds:
-            crossings = cross(pair, info.U, max_rounds=1, n_jobs=n_jobs)
             if self.penalty is None:
-                lower = certificates.lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
+                crossings = cross(pair, info.U, max_rounds=1, n_jobs=n_jobs)
+                lower = lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
             else:
-                crossings = without_points(pair, crossings)
+                proved = self._exact_pair(pair)
+                crossings = cross(proved, refitted(info.U, proved, 0), max_rounds=1, n_jobs=n_jobs)
+                crossings = without_points(proved, crossings)
                 lower = np.array([crossing.lower for crossing in crossings])
             upper = np.array([crossing.upper for crossing in crossings])
         self._set_state(rows, state)
@@ -282,16 +284,16 @@ class Oracle:
             normalised unless there is a penalty, and the cost as it is stored; that of a grid or of points in single
             precision is the one before it was rounded. The chains themselves do not change.
         """
-        rows, pair = self._pair(P, indices)
-        chains, pair = pair, pair.with_cost(pair.cost.unrounded())
+        rows, chains = self._pair(P, indices)
+        pair = chains.with_cost(chains.cost.unrounded()) if self.penalty is None else self._exact_pair(chains)
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         U = None
         if "crossover" in methods(pair):
             with self._alone():
                 state = self._state(rows, chains)
-            U = sampler.run(state, chains, T, n_jobs=self.n_jobs)[1].U
+            U = refitted(sampler.run(state, chains, T, n_jobs=self.n_jobs)[1].U, pair, 0)
         solutions = cross(pair, U, n_jobs=self.n_jobs)
-        return solutions if self.penalty is None else without_points(pair, solutions)
+        return without_points(pair, solutions) if isinstance(pair, PartialProblem) else solutions
 
     def load_potentials(self, L: ArrayLike, indices: ArrayLike | slice | None = None) -> None:
         """Set the state of chains to potentials, such as the exact ones.
@@ -476,6 +478,12 @@ class Oracle:
         if len(pair) != len(rows):
             raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
         return rows, pair
+
+    def _exact_pair(self, chains: Problem) -> PartialProblem:
+        """Return the problems of chains with a penalty for exact solvers, with costs and left over mass not rounded."""
+        (m1, m2), (p, q) = self.cost.shape, chains.given
+        sides = [(x[:, :m], x[:, :m].sum(axis=1)) for x, m in ((p, m1), (q, m2))]
+        return partial_problem(sides[0], sides[1], self.cost.unrounded(), self.penalty, None, exact=True)
 
     def _temperatures(self, temperature: float | ArrayLike, n: int) -> NDArray[np.float64]:
         """Return temperatures of n chains as a column, of length one where they are the same."""

@@ -33,7 +33,7 @@ def solve_pyramid(p: Weights, q: Weights, cost: GridCost, gap: float = 0.0, run:
     Parameters
     ----------
     p, q : arrays of shape (m1,) and (m2,)
-        Weights that sum to one.
+        Weights, normalised or not, taken as exact numbers.
     cost : GridCost
         The cost, in double precision: any sides, any matrices of the axes.
     gap : float
@@ -94,6 +94,7 @@ def _mean_of_pairs(axis: Array) -> Array:
 
 def _sweep(p: Weights, q: Weights, cost: GridCost, U: Array, T: float) -> Array:
     """Return potentials after sweeps from potentials U, with temperatures in units of T."""
+    p, q = p / p.sum(), q / q.sum()
     one = Problem(p[None], q[None], cost)
     L = cost.col_max(np.where(p > 0, U, -np.inf))
     start = replace(sampler.init(one), h=np.where(q > 0, L, np.inf)[None])

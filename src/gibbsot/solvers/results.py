@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -15,21 +16,33 @@ from numpy.typing import NDArray
 from ..core.problems import Problem
 from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
-from . import certificates
+from .certificate import lower_bound, relative_gap, rounded_down, rounded_up, status
 from .crossover import feasible
 from .displacement import interpolated
 from .exact import cross
-from .gibbs import Sample
-from .solution import PROVED, Solution
+from .gibbs import Sample, sparse_plans
+from .solution import Solution
 
 Array = NDArray[np.floating]
 
 _WHEN_READ = "computed when read"  # the bounds of an estimate take time, and nothing is computed to show a result
 
 
-def _product(mass: float, bound: float, towards: float) -> float:
-    """Return the product of a correctly rounded mass and a bound, rounded outwards: two units in the last place."""
-    return math.nextafter(math.nextafter(mass * bound, towards), towards) if bound else bound
+def _total(weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the sum of weights as two doubles, of which the first is correctly rounded."""
+    values = weights.tolist()
+    mass = math.fsum(values)
+    return mass, math.fsum([*values, -mass])
+
+
+def _product(total: tuple[float, float], bound: float, towards: float) -> float:
+    """Return the product of a sum and a bound, rounded outwards."""
+    if bound == 0 or not math.isfinite(bound):
+        return bound
+    away = math.copysign(math.inf, bound if towards > 0 else -bound)
+    rest = math.nextafter(total[1], away) if total[1] else 0.0  # the second double is rounded, too
+    exact = (Fraction(total[0]) + Fraction(rest)) * Fraction(bound)
+    return rounded_up(exact) if towards > 0 else rounded_down(exact)
 
 
 @dataclass(eq=False)
@@ -47,15 +60,20 @@ class OTResult:
     lower_bound, upper_bound : float
         Certified bounds of W(p, q), rounded outwards.
     gap : float
-        ``(upper_bound - lower_bound) / |value|``, 0 where the bounds agree.
+        ``(upper_bound - lower_bound) / <plan, |M|>``, 0 where the bounds agree. The denominator is the value where no
+        cost is negative.
     status : str
-        "optimal": the bounds agree to 1e-10 of the value or 1e-12 of the spread of the potentials. "gap reached": the
-        gap is at most the one asked for. "budget spent": the work ended before that. "estimate": ``method="gibbs"``.
+        "optimal": the gap is at most 1e-10. "gap reached": it is at most the one asked for. "budget spent": the work
+        ended before that. "gap open": the arithmetic does not close the gap; ``reason`` says more. "estimate":
+        ``method="gibbs"``.
+    reason : str
+        Why the gap is open, if it is.
     plan : scipy.sparse.csr_array of shape (m1, m2)
         A coupling: its marginals are p and q. A list for a batch.
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
-        lower bound. They are gradients of W with respect to p and q.
+        lower bound, both up to the rounding of f and g to double precision: the bound itself may have been proved
+        with twice the digits. They are gradients of W with respect to p and q.
     U, L : arrays of shape (m1,) and (m2,)
         The paper's potentials: f and -g, or with ``method="gibbs"`` those of the last sweep, whose dual value is V(z).
     recovered_plan : scipy.sparse.csr_array of shape (m1, m2)
@@ -142,7 +160,7 @@ class OTResult:
         """Plans on the arcs that the chains' potentials suggest, and the better potentials of chains and simplex."""
         U, cost = np.atleast_2d(self.U), self.problem.cost.astype(np.float64)
         found = cross(self.problem, U, max_rounds=1)
-        lower = certificates.lower_bound(self.problem, U).tolist()
+        lower = lower_bound(self.problem, U).tolist()
         for b, solution in enumerate(found):
             if lower[b] > solution.lower:
                 f, L = feasible(cost, U[b], self.problem.p[b], self.problem.q[b])
@@ -163,8 +181,19 @@ class OTResult:
         """What is known of the value."""
         if self.sample is not None:
             return self._one_or_all(["estimate"] * len(self.problem))
-        states = [s.status if s.status in PROVED else "budget spent" for s in self.solutions]
-        return states[0] if self.single else states
+        return self._one_or_all([self._state(b, one) for b, one in enumerate(self.solutions)])
+
+    def _state(self, b: int, one: Solution) -> str:
+        """Return the status of a solution, unless the last rounding of the bounds for the mass given contradicts it."""
+        lower, upper = self._bounds[0][b], self._bounds[1][b]
+        scale = self.problem.mass.item(b) * one.scale
+        found = status(lower, upper, scale, gap=math.inf if one.status == "gap reached" else 0.0)
+        return found if found == "optimal" or one.status == "optimal" else one.status
+
+    @property
+    def reason(self) -> Any:
+        """Why the gap is open, if it is."""
+        return self._one_or_all([one.reason for one in self.solutions])
 
     @cached_property
     def _bounds(self) -> tuple[list[float], list[float]]:
@@ -174,9 +203,12 @@ class OTResult:
             least = self.problem.cost.least()  # no plan costs less; it may take as long as a small problem
             lower = [max(bound, least) for bound in lower]
         for b, mass in enumerate(self.problem.mass.tolist()):
-            if mass != 1:
-                mass = math.fsum(self.problem.given[0][b].tolist())
-                lower[b], upper[b] = _product(mass, lower[b], -math.inf), _product(mass, upper[b], math.inf)
+            weights = self.problem.given[0][b]
+            if mass == 1 and abs(float(weights.sum()) - 1) > 1e-9:
+                continue  # normalised
+            total = _total(weights)
+            if total != (1.0, 0.0):
+                lower[b], upper[b] = _product(total, lower[b], -math.inf), _product(total, upper[b], math.inf)
         return lower, upper
 
     @property
@@ -192,10 +224,8 @@ class OTResult:
     @property
     def gap(self) -> Any:
         """The certified relative gap."""
-        difference = np.atleast_1d(self.upper_bound) - np.atleast_1d(self.lower_bound)
-        value = np.abs(np.atleast_1d(self.value))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self._number(np.where(difference == 0, 0.0, difference / value))
+        scales = [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.solutions, strict=True)]
+        return self._number(np.array([relative_gap(*one) for one in zip(*self._bounds, scales, strict=True)]))
 
     @property
     def plan(self) -> Any:
@@ -275,7 +305,7 @@ class OTResult:
     def recovered_plan(self) -> Any:
         """The paper's sparse plan."""
         U, L = np.atleast_2d(self.U), np.atleast_2d(self.L)
-        return self._one_or_all(self._with_masses(certificates.sparse_plans(self.problem, U, L)))
+        return self._one_or_all(self._with_masses(sparse_plans(self.problem, U, L)))
 
     def _chains(self, name: str, called: str = "") -> Any:
         if self.sample is None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from ..core.warn import warn
+from .certificate import PROVED, Certificate, warn_of_gaps
 
-RELATIVE_GAP, POTENTIAL_GAP = 1e-10, 1e-12  # the largest gap of an optimum, relative to the value and the potentials
+_DUST = 2.0**-51  # of a weight: what rounding of the weights may leave as mass
 
 INFEASIBLE = "cost: infinite costs forbid every plan between these measures; expected a feasible problem"
-
-PROVED = ("optimal", "gap reached")  # the states in which a solver ends as it should
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,15 +29,18 @@ class Solution:
     lower, upper : float
         Bounds of W, rounded outwards.
     status : str
-        "optimal" where the bounds differ by at most 1e-10 of the value plus 1e-12 of the spread of the potentials.
-        Otherwise "gap reached" if a gap was asked for, "gap open" (no arc is violated, but rounding leaves a gap) or
-        "rounds ran out".
+        "optimal", "gap reached", "budget spent" or "gap open": see `certificate.status`.
     f, g : arrays of shape (m1,) and (m2,)
-        Potentials with ``f_i + g_j <= M_ij`` for all pairs, points without weight included.
+        Potentials with ``f_i + g_j <= M_ij`` for all pairs, points without weight included, up to their own rounding:
+        the lower bound may have been proved with potentials of twice the digits.
     plan : scipy.sparse.csr_array of shape (m1, m2)
         A coupling; a vertex has at most m1 + m2 - 1 entries.
+    scale : float
+        The sum of the absolute terms of the value, ``<plan, |M|>``.
     rounds : int
         How often arcs were added and the simplex was run; 0 if a coarser level reached the gap.
+    reason : str
+        Why the gap is open, if it is.
     """
 
     value: float
@@ -49,7 +50,16 @@ class Solution:
     f: NDArray[np.float64]
     g: NDArray[np.float64]
     plan: Any
+    scale: float
     rounds: int = 1
+    reason: str = ""
+
+    @classmethod
+    def of(
+        cls, found: Certificate, state: str, f: NDArray[np.float64], g: NDArray[np.float64], plan: Any, rounds: int = 1
+    ) -> Solution:
+        """Return a solution with the numbers of a certificate."""
+        return cls(found.value, found.lower, found.upper, state, f, g, plan, found.scale, rounds, found.reason)
 
     @property
     def basis(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -58,9 +68,14 @@ class Solution:
         return arcs.row.astype(np.int32), arcs.col.astype(np.int32)
 
     @property
+    def certificate(self) -> Certificate:
+        """Bounds, value, scale and reason."""
+        return Certificate(self.lower, self.upper, self.value, self.scale, self.reason)
+
+    @property
     def gap(self) -> float:
-        """The certified gap relative to the value; infinite where that is zero."""
-        return (self.upper - self.lower) / abs(self.value) if self.value else math.inf
+        """The certified gap relative to ``scale``; 0 where the bounds agree."""
+        return self.certificate.gap
 
     @property
     def optimal(self) -> bool:
@@ -68,27 +83,34 @@ class Solution:
         return self.status == "optimal"
 
 
-def status(lower: float, upper: float, size: float) -> str:
-    """Return "optimal" where the bounds agree to the documented tolerance, else "gap open"."""
-    if not math.isfinite(upper):  # a plan with forbidden arcs
-        return "gap open"
-    return "optimal" if upper - lower <= RELATIVE_GAP * abs(upper) + POTENTIAL_GAP * size else "gap open"
+def plan_of(
+    i: NDArray[np.integer],
+    j: NDArray[np.integer],
+    mass: NDArray[np.float64],
+    costs: NDArray[np.floating],
+    p: NDArray[np.float64],
+    q: NDArray[np.float64],
+) -> sparse.csr_array:
+    """Return a plan without dust: masses that only the rounding of the weights leaves.
+
+    Such a mass is at most two units in the last place of both its row and its column. It is part of the value, but no
+    entry of the plan unless it costs something.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> i, ones, half = np.array([0, 0, 1]), np.ones(3), np.array([0.5, 0.5])
+    >>> plan_of(i, np.array([0, 1, 1]), np.array([0.5, 1e-17, 0.5]), ones, half, half).nnz
+    2
+    """
+    weight = np.minimum((p / p.sum())[i], (q / q.sum())[j])
+    terms = mass * np.abs(costs)
+    kept = (mass > _DUST * weight) | (terms > _DUST / 2 * terms.sum())
+    return sparse.csr_array(sparse.coo_array((mass[kept], (i[kept], j[kept])), shape=(len(p), len(q))))
 
 
-def warn_of_open_gaps(solutions: list[Solution], gaps: list[float] | None = None) -> None:
-    """Warn of problems whose gap stays open. Gaps by other bounds may be given."""
-    open_gaps = [b for b, solution in enumerate(solutions) if solution.status not in PROVED]
-    if not open_gaps:
-        return
-    from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
-
-    worst = max(solutions[b].gap if gaps is None else gaps[b] for b in open_gaps)
-    if any(solutions[b].status == "budget spent" for b in open_gaps):
-        advice = "Allow more time or memory, or ask for a gap"
-    else:
-        advice = "Scale or shift the costs so that rounding matters less"
-    warn(
-        f"{len(open_gaps)} of {len(solutions)} problems ended with an open gap, the largest is {worst:.1e} of the "
-        f"value; the bounds of the result are valid. {advice}",
-        ConvergenceWarning,
-    )
+def warn_of_open_gaps(solutions: list[Solution]) -> None:
+    """Warn of problems whose gap stays open."""
+    states = [one.status for one in solutions]
+    if any(state not in PROVED for state in states):
+        warn_of_gaps([one.gap for one in solutions], states, [one.reason for one in solutions])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, cast, overload
@@ -15,9 +16,9 @@ from ..core.costs import Cost
 from ..core.problems import Problem
 from ..core.warn import warn
 from ..sampling.schedules import Schedule
+from .certificate import OPTIMAL_GAP, warn_of_gaps
 from .options import Options
 from .results import OTResult, OTResultList
-from .solution import PROVED, warn_of_open_gaps
 
 
 def solve(
@@ -260,11 +261,21 @@ def _rows(x: Any, name: str, n: int) -> Any:
 def _warn(results: list[OTResult]) -> None:
     """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
     solved = [result for result in results if result.solved is not None]
-    if any(solution.status not in PROVED for result in solved for solution in result.solutions):
-        gaps = np.concatenate([np.atleast_1d(result.gap) for result in solved])  # which the results show
-        warn_of_open_gaps([solution for result in solved for solution in result.solutions], gaps.tolist())
+    if not all(_closed(result) for result in solved):
+        # what the results show: bounds for the masses given are rounded once more than those of the solutions
+        states = [state for result in solved for state in ([result.status] if result.single else result.status)]
+        gaps = [gap for result in solved for gap in np.atleast_1d(result.gap).tolist()]
+        warn_of_gaps(gaps, states, [solution.reason for result in solved for solution in result.solutions])
     if any(result.cut for result in results):
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
         text = "the sampler ended before its last sweep; the estimate is rougher. Allow more time, or fewer n_sweeps"
         warn(text, ConvergenceWarning)
+
+
+def _closed(result: OTResult) -> bool:
+    """Whether all gaps are closed, also after one more rounding of the bounds for the masses given."""
+    return all(
+        1e-280 < min(one.scale, mass * one.scale) < math.inf and one.upper - one.lower <= 0.99 * OPTIMAL_GAP * one.scale
+        for one, mass in zip(result.solutions, result.problem.mass.tolist(), strict=True)
+    )

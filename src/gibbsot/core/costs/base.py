@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .. import native
 
 Array = NDArray[np.floating]
+Exact = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 if TYPE_CHECKING:
     from typing import Self
@@ -343,6 +344,66 @@ class Cost(ABC):
         -------
         array
         """
+
+    def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
+        """Return costs of pairs with twice the digits, for proofs.
+
+        Parameters
+        ----------
+        i, j : arrays of int
+            Rows and columns.
+
+        Returns
+        -------
+        high, low : arrays of float64
+            The costs, as unevaluated sums of two doubles.
+        size : array of float64
+            The sums of the absolute values of their terms.
+        """
+        costs = np.asarray(self.at(i, j), np.float64)
+        return costs, np.zeros_like(costs), np.abs(costs)
+
+    def rounding(self) -> float:
+        """Return how far sums of terms that cancel may be from the costs of `at_exact`, beyond a relative error.
+
+        Returns
+        -------
+        float
+            Zero where costs have one term, or none is negative.
+        """
+        return 0.0
+
+    def accuracy(self) -> float:
+        """Return the relative error of rounded costs, none of them negative; zero where they are exact.
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
+
+    def underflow(self) -> float:
+        """Return how far any cost may be off, beyond the relative error, because terms are too small for doubles.
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
+
+    def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
+        """Return how much larger the costs of pairs may be because terms were too small for doubles.
+
+        Parameters
+        ----------
+        i, j : arrays of int
+            Rows and columns.
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
 
     @abstractmethod
     def spread(self) -> float:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .. import validation
-from .base import Array, Cost, Geometry, frozen, spread_of
+from ..double_double import DoubleDouble
+from .base import Array, Cost, Exact, Geometry, frozen, spread_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -230,6 +233,30 @@ class GridCost(Cost):
         columns = (c.reshape(j.shape) for c in np.unravel_index(j.ravel(), self.col_shape))
         return sum((axis[r, c] for axis, r, c in zip(self.axes, rows, columns, strict=True)), np.zeros((), self.dtype))
 
+    def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
+        rows, columns = np.unravel_index(i, self.row_shape), np.unravel_index(j, self.col_shape)
+        terms = [axis[r, c].astype(np.float64) for axis, r, c in zip(self.axes, rows, columns, strict=True)]
+        total = DoubleDouble.of(terms[0])
+        for term in terms[1:]:
+            total = total.plus(DoubleDouble.of(term))
+        return total.high, total.low, np.asarray(sum(np.abs(term) for term in terms))
+
+    @cached_property
+    def _adds_up(self) -> bool:
+        """Whether no entry of an axis is negative, so that nothing cancels."""
+        return all(float(axis.min()) >= 0 for axis in self.axes)
+
+    def accuracy(self) -> float:
+        return len(self.axes) * 2.0**-53 if len(self.axes) > 1 and self._adds_up else 0.0
+
+    def rounding(self) -> float:
+        if len(self.axes) == 1 or self._adds_up:
+            return 0.0
+        largest = sum(
+            float(np.abs(axis, where=np.isfinite(axis), out=np.zeros(axis.shape)).max()) for axis in self.axes
+        )
+        return len(self.axes) * float(np.finfo(self.dtype).eps) * largest
+
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
         if rows is not None or columns is not None:
             return super().matrix(rows, columns)
@@ -243,7 +270,10 @@ class GridCost(Cost):
         return sum(map(spread_of, self.axes))
 
     def least(self) -> float:
-        return sum(float(axis.min()) for axis in self.axes)
+        ends = [float(axis.min()) for axis in self.axes]
+        total = math.fsum(ends)  # correctly rounded
+        exact = sum(map(Fraction, ends))
+        return total if Fraction(total) <= exact else math.nextafter(total, -math.inf)
 
 
 def _axis_cost(n: int, power: float, spacing: float) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
 from .. import native, validation
-from ..kdtree import Points
+from ..kdtree import Points, underflow, vanishing
 from .base import Array, Cost, Geometry, frozen
 from .dense import DenseCost, padded_columns
 
@@ -175,6 +175,18 @@ class PointCost(Cost):
         if self._power is None:
             _check_block(block, self.metric, self.dtype)
         return block.astype(self.dtype, copy=False)
+
+    def accuracy(self) -> float:
+        # difference, square, d - 1 additions and the square root, of half a unit each; one more for good measure
+        # of other metrics the costs are what SciPy computes
+        known = self._power is not None or self.metric in ("cityblock", "chebyshev")
+        return (self.X.shape[1] + 3) * 2.0**-53 if known else 0.0
+
+    def underflow(self) -> float:
+        return 0.0 if self._power is None else underflow(self.X.shape[1], self._power == 2)
+
+    def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
+        return 0.0 if self._power is None else vanishing(self.X, self.Y, self._power == 2, i, j)
 
     def spread(self) -> float:
         if self._power is None:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from cases import KINDS, batch, problems
 from gibbsot import DenseCost, Problem, problem
 from gibbsot.core.problems import dual_value
-from gibbsot.solvers.certificates import bounds, lower_bound, sparse_plans
+from gibbsot.solvers.certificate import bounds, lower_bound
 from gibbsot.solvers.exact import cross
+from gibbsot.solvers.gibbs import sparse_plans
 
 
 def optima(pair: Problem) -> np.ndarray:

@@ -1,0 +1,152 @@
+"""Bounds and statuses of masses, penalties, budgets, barycenters and coordinates, at scales where they were wrong."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import fuzz
+from gibbsot import PointCost, WassersteinBarycenter, mixture_coordinates, solve
+from gibbsot.core import native
+from gibbsot.solvers.partial import _parts
+from rational import exact_distances, exact_matrix, free_optimum, partial_optimum
+
+needs_kernels = pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
+
+
+@pytest.mark.parametrize("total", [100.0, 1e16, 1e100])
+def test_a_small_mass_of_a_large_one(total):
+    """The mass left over, total - 0.1, is no double: it was rounded, and the bounds excluded W."""
+    result = solve([total], [total], [[1.0]], mass=0.1)
+    assert result.lower_bound <= 0.1 <= result.upper_bound
+    assert result.status == "optimal"
+    assert result.transported == pytest.approx(0.1, rel=1e-15)
+
+
+def test_parts_add_up_exactly():
+    for plus, minus in (([1e16, 0.5], [0.1]), ([0.1] * 10, [0.3]), ([1e300, 1e-300], [1.0]), ([1.0], [1.0])):
+        parts = _parts(plus, minus)
+        assert all(x > 0 for x in parts)
+        assert sum(map(Fraction, parts)) == sum(map(Fraction, plus)) - sum(map(Fraction, minus))
+
+
+def test_a_large_penalty_with_sums_that_differ_in_the_last_bit():
+    """The difference costs 1e15 a unit: it is 20 % of W."""
+    p, q, M = np.full(10, 0.1), np.array([0.25, 0.75]), np.arange(20.0).reshape(10, 2)
+    W = partial_optimum(p, q, exact_matrix(M), 1e15, None)
+    assert W is not None
+    result = solve(p, q, M, penalty=1e15)
+    assert Fraction(result.lower_bound) <= W.low <= Fraction(result.upper_bound)
+    assert result.status == "optimal"
+
+
+@needs_kernels
+@pytest.mark.parametrize("penalty", [1e9, 1e12])
+def test_a_large_penalty_between_clouds(penalty):
+    """500 points: nothing is left over, so W is that without a penalty."""
+    X, Y = np.random.default_rng(1).random((2, 500, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result, balanced = solve(None, None, PointCost(X, Y), penalty=penalty), solve(None, None, PointCost(X, Y))
+    assert result.status == "optimal"
+    assert result.gap <= 1e-10
+    assert result.value == pytest.approx(balanced.value, rel=1e-9)
+
+
+@needs_kernels
+def test_no_time_and_a_given_mass():
+    """A spent budget gives a plan of the mass asked for, or says that there is none yet."""
+    rng = np.random.default_rng(0)
+    M, p, q = rng.random((300, 300)), rng.random(300), rng.random(300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        early = solve(p, q, M, mass=50.0, max_seconds=1e-9)
+    best = solve(p, q, M, mass=50.0)
+    assert early.lower_bound <= best.value <= early.upper_bound
+    if math.isfinite(early.upper_bound):
+        assert early.transported == pytest.approx(50, rel=1e-9)
+    else:
+        assert early.status == "budget spent"
+
+
+@needs_kernels
+def test_no_time_and_few_finite_costs():
+    rng = np.random.default_rng(0)
+    M = np.where(rng.random((200, 200)) < 0.98, np.inf, rng.random((200, 200)))
+    M[np.arange(200), np.arange(200)] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        early = solve(None, None, M, max_seconds=1e-9)
+    best = solve(None, None, M)
+    assert early.lower_bound <= best.value <= early.upper_bound
+    if math.isfinite(early.upper_bound):
+        assert early.value < np.inf
+        np.testing.assert_allclose(early.plan.sum(axis=1), 1 / 200)
+    else:
+        assert early.status not in ("optimal", "gap reached")
+
+
+def far_bins(far: float) -> np.ndarray:
+    """Six bins near the origin and one far away."""
+    return np.concatenate([np.random.default_rng(2).random((6, 2)), [[far, 0.0]]])
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6])
+def test_a_barycenter_with_one_far_bin(far):
+    """It was 157 % off and called optimal: costs to the far bin hid those between the others."""
+    x, rng = far_bins(far), np.random.default_rng(3)
+    X = rng.integers(1, 9, (3, 7)).astype(float)
+    X[:, 0] += 60 - X.sum(axis=1)  # as much in the far bin of all, relative to the sums
+    X[:, 0] += X[:, 6] - 4
+    X[:, 6] = 4
+    W = free_optimum(fuzz.normalised(X), [1.0, 1.0, 1.0], exact_distances(x, x, 2)).low
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = WassersteinBarycenter(PointCost(x), gap=0.0, random_state=0).fit(X)
+    assert Fraction(model.lower_bound_) <= W <= Fraction(model.objective_)
+    assert model.objective_ == pytest.approx(float(W), rel=1e-9 if far < 1e6 else 1e-2)
+    closed = model.gap_ <= 1e-9
+    assert (model.status_ == "optimal") == closed
+    assert bool(caught) == (not closed)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e5])
+def test_coordinates_with_a_far_bin(far):
+    """They were 150 % off, without a warning, at the default gap."""
+    x, rng = far_bins(far), np.random.default_rng(4)
+    D, X = rng.integers(1, 9, (3, 7)).astype(float), rng.integers(1, 9, (4, 7)).astype(float)
+    for rows in (D, X):
+        rows[:, 0] += 64 - rows.sum(axis=1) + rows[:, 6] - 4
+        rows[:, 6] = 4
+    costs = exact_distances(x, x, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = mixture_coordinates(X, D, PointCost(x))
+    for row, w in zip(X, found, strict=True):
+        W = free_optimum(fuzz.normalised(row[None]), [1.0], costs, fuzz.normalised(D)).low
+        parts = np.array(fuzz.integers(fuzz.normalised(D).ravel().tolist())[0], object).reshape(D.shape)
+        mixed = (np.array(fuzz.integers(w.tolist())[0], object) @ parts).tolist()
+        assert float(fuzz.exact_value(mixed, fuzz.normalised(row[None])[0], costs) / W) <= 1.001
+
+
+def test_memberships_in_single_precision_are_certified_as_they_are_returned():
+    """Rounded to single precision, memberships of a far bin cost more than the gap: a warning says so."""
+    x, rng = far_bins(1e4), np.random.default_rng(5)
+    D, X = rng.random((3, 7)), rng.random((4, 7)).astype(np.float32)
+    costs = exact_distances(x, x, 2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = mixture_coordinates(X, D, PointCost(x))
+    assert found.dtype == np.float32
+    over = []
+    for row, w in zip(X, found, strict=True):
+        W = free_optimum(fuzz.normalised(row[None]), [1.0], costs, fuzz.normalised(D)).low
+        parts = np.array(fuzz.integers(fuzz.normalised(D).ravel().tolist())[0], object).reshape(D.shape)
+        mixed = (np.array(fuzz.integers(w.astype(float).tolist())[0], object) @ parts).tolist()
+        over.append(float(fuzz.exact_value(mixed, fuzz.normalised(row[None])[0], costs) / W) > 1.001)
+    assert any(over) <= bool(caught)

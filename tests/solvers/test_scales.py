@@ -1,0 +1,262 @@
+"""Optima are proved at every scale of the data: outliers, sentinels, blocks, nearly equal measures."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+from gibbsot import DenseCost, GridCost, PointCost, compat, solve, solve_batch
+from gibbsot.core import native
+from gibbsot.solvers.certificate import OPTIMAL_GAP, relative_gap, status
+from rational import exact_distances, exact_grid, exact_matrix, optimum
+
+pytestmark = pytest.mark.skipif(native.kernels() is None, reason="needs the exact engine's kernels")
+
+
+@pytest.fixture(autouse=True)
+def no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def assignment(C: np.ndarray) -> float:
+    """The cost of an optimal assignment; costs should be of one scale."""
+    i, j = linear_sum_assignment(C)
+    return float(C[i, j].sum())
+
+
+def clouds(n: int, d: int = 2, off: float = 0.0, outliers: int = 3, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    X, Y = np.random.default_rng(seed).random((2, n, d))
+    X[:outliers] += off
+    Y[:outliers] += off
+    return X, Y
+
+
+def apart(X: np.ndarray, Y: np.ndarray, metric: str = "sqeuclidean", outliers: int = 3) -> float:
+    """The optimum where outliers are matched with outliers: both parts have one scale."""
+    parts = slice(None, outliers), slice(outliers, None)
+    return sum(assignment(cdist(X[part], Y[part], metric)) for part in parts) / len(X)
+
+
+def check(result, truth: float | Fraction) -> None:
+    """The result is optimal, its value is the truth, and its bounds contain it."""
+    assert result.status == "optimal"
+    assert result.gap <= OPTIMAL_GAP
+    assert result.value == pytest.approx(float(truth), rel=1e-13)
+    slack = 4 * np.finfo(float).eps * abs(float(truth))  # of the reference
+    assert result.lower_bound <= float(truth) + slack
+    assert result.upper_bound >= float(truth) - slack
+
+
+@pytest.mark.parametrize("off", [1e3, 1e5, 1e6, 1e9])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_outliers_of_points_and_of_their_matrix(off, seed):
+    X, Y = clouds(500, off=off, seed=seed)
+    truth = apart(X, Y)
+    check(solve(None, None, PointCost(X, Y)), truth)
+    check(solve(None, None, cdist(X, Y, "sqeuclidean")), truth)
+
+
+@pytest.mark.parametrize("off", [1e4, 1e5, 1e7])
+def test_outliers_of_many_points(off):
+    X, Y = clouds(2000, off=off)
+    check(solve(None, None, PointCost(X, Y)), apart(X, Y))
+
+
+def test_outliers_in_space_and_of_plain_distances():
+    X, Y = clouds(500, 3, 1e6)
+    check(solve(None, None, PointCost(X, Y)), apart(X, Y))
+    X, Y = clouds(500, 2, 1e12)
+    check(solve(None, None, PointCost(X, Y, "euclidean")), apart(X, Y, "euclidean"))
+
+
+def test_sentinels_for_missing_values():
+    X, Y = clouds(1000, outliers=0)
+    X[:5] = Y[:5] = -999999
+    truth = apart(X, Y, outliers=5)
+    check(solve(None, None, PointCost(X, Y)), truth)
+    rough = solve(None, None, PointCost(X, Y), gap=1e-3)
+    assert rough.gap <= 1e-3
+    assert rough.value <= truth * (1 + 1e-3)
+
+
+def test_an_outlier_of_tiny_weight():
+    X, Y = clouds(1000, outliers=0)
+    X[0], Y[0] = [1e6, 1e6], [1e6, 1e6 + 1]
+    p = np.append(1e-9, np.full(999, 1.0))
+    truth = (assignment(cdist(X[1:], Y[1:], "sqeuclidean")) + 1e-9) / p.sum()
+    check(solve(p, p, PointCost(X, Y), normalize=True), truth)
+
+
+@pytest.mark.parametrize("far", [1e12, 1e15, 1e32])
+def test_blocks_of_a_matrix_with_large_costs_between(far):
+    n, half = 300, 150
+    C = np.random.default_rng(0).random((n, n))
+    truth = (assignment(C[:half, :half]) + assignment(C[half:, half:])) / n
+    C[:half, half:] = C[half:, :half] = far
+    check(solve(None, None, C), truth)
+
+
+def test_costs_that_stand_for_forbidden_pairs():
+    rng = np.random.default_rng(0)
+    C = rng.random((200, 200))
+    C[rng.random(C.shape) < 0.7] = 1e32
+    check(solve(None, None, C), assignment(np.where(C > 1, 1e3, C)) / 200)
+
+
+@pytest.mark.parametrize("step", [1e4, 1e6])
+def test_grids_with_different_spacings(step):
+    rng = np.random.default_rng(0)
+    cost = GridCost((30, 30), power=3, spacing=(1, step))
+    p, q = np.zeros((2, 900))
+    rows, columns = (np.sort(rng.permutation(900)[:600]) for _ in range(2))
+    p[rows] = q[columns] = 1.0
+    check(solve(p, q, cost, normalize=True), assignment(cost.matrix()[rows][:, columns]) / 600)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("n", [100, 500])
+def test_nearly_equal_clouds(metric, n):
+    rng = np.random.default_rng(0)
+    X = rng.random((n, 2))
+    Y = X + 1e-8 * rng.normal(size=X.shape)
+    check(solve(None, None, PointCost(X, Y, metric)), assignment(cdist(X, Y, metric)) / n)
+
+
+def test_coordinates_far_from_zero():
+    rng = np.random.default_rng(0)
+    X = rng.random((1000, 2)) * 1e3 + [5e5, 5e6]
+    Y = X + 1e-4 * rng.normal(size=X.shape)
+    check(solve(None, None, PointCost(X, Y)), assignment(cdist(X, Y, "sqeuclidean")) / 1000)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+def test_nearly_equal_points_on_the_line(metric):
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.random(1000))
+    y = np.sort(x + 1e-8 * rng.normal(size=1000))
+    truth = sum(abs(Fraction(a) - Fraction(b)) ** (2 if metric[0] == "s" else 1) for a, b in zip(x, y, strict=True))
+    check(solve(None, None, PointCost(x, y, metric)), truth / 1000)
+
+
+def test_the_pyramid_solves_for_the_weights_given():
+    p = np.full((40, 40), 2.0**-10)
+    q = p.copy()
+    q[0, 0] -= 2.0**-50
+    q[-1, -1] += 2.0**-50
+    result = solve(p, q, GridCost((40, 40), power=1, spacing=1.0))
+    W = Fraction(78, 2**50)
+    assert Fraction(result.lower_bound) <= W <= Fraction(result.upper_bound)
+    check(result, W)
+
+
+def test_squares_that_vanish_are_inside_the_bounds():
+    cost = PointCost([[0, 0], [1.0, 1]], [[1e-165, 0], [1, 1]], "euclidean")
+    with pytest.warns(UserWarning, match="open gap"):
+        result = solve(None, None, cost)
+    assert result.lower_bound <= 5e-166 <= result.upper_bound
+    assert result.status == "gap open"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_distances_on_all_arcs_are_those_of_the_points(seed):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.random((2, 4, 2)) if seed % 2 else rng.integers(0, 9, (2, 4, 2)) * 0.1
+    W = optimum(np.ones(4), np.ones(4), exact_distances(X, Y, 2)).low
+    result = solve(None, None, PointCost(X, Y))
+    assert Fraction(result.lower_bound) <= W <= Fraction(result.upper_bound)
+    assert result.status == "optimal"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_axes_with_negative_entries(seed):
+    rng = np.random.default_rng(seed)
+    axes = rng.normal(size=(3, 3)) * 10.0 ** rng.integers(-3, 16), rng.normal(size=(2, 2))
+    cost = GridCost(matrices=axes)
+    exact = exact_grid(axes)
+    assert Fraction(cost.least()) <= min(exact.at(i, j) for i in range(6) for j in range(6))
+    p, q = rng.integers(1, 9, (2, 6)).astype(float)
+    W = optimum(p, q, exact).low
+    result = solve(p, q, cost, normalize=True)
+    assert Fraction(result.lower_bound) <= W <= Fraction(result.upper_bound)
+    assert result.status == "optimal"
+
+
+@pytest.mark.parametrize("n", [10, 600])
+def test_a_cost_beyond_the_range_of_doubles_is_refused(n):
+    X, Y = np.random.default_rng(0).random((2, n, 2))
+    p = np.full(n, 1e300 / n)
+    with pytest.raises(ValueError, match="p, q: a mass of 1e\\+300"):
+        solve(p, p, PointCost(1e100 * X, 1e100 * Y))
+    assert solve(p, p, PointCost(X, Y)).status == "optimal"
+
+
+def test_plans_have_no_dust():
+    a, b = np.full(7, 1 / 7), np.array([3, 4, 1, 1, 4, 1]) / 14
+    plan = compat.emd(a, b, np.random.default_rng(0).random((7, 6)))
+    assert plan[plan > 0].min() > 1e-3
+    np.testing.assert_allclose(plan.sum(axis=1), a, rtol=1e-15)
+    np.testing.assert_allclose(plan.sum(axis=0), b, rtol=1e-15)
+    # a mass of that size that matters stays
+    plan = solve([1.0, 1e-16], [1.0], [[0.0], [1e16]], normalize=True).plan
+    assert plan.nnz == 2
+
+
+def consistent(result, gap: float = 0.0) -> None:
+    """No status contradicts the numbers."""
+    assert not np.isnan([result.value, result.lower_bound, result.upper_bound, result.gap]).any()
+    assert result.lower_bound <= result.upper_bound
+    scale = result.problem.mass.item(0) * result.solutions[0].scale
+    assert result.gap == relative_gap(result.lower_bound, result.upper_bound, scale)
+    assert (result.status == "optimal") == (result.gap <= OPTIMAL_GAP)
+    if result.status == "gap reached":
+        assert OPTIMAL_GAP < result.gap <= gap
+    assert (result.reason == "") == (result.status in ("optimal", "gap reached"))
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("gap", [None, 1e-3])
+def test_no_status_contradicts_its_numbers(seed, gap):
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(seed)
+    C = 10.0 ** rng.uniform(-20, 20, (6, 5)) * rng.choice([-1, 1, 1], (6, 5))
+    p, q = (10.0 ** rng.uniform(-30, 0, m) for m in (6, 5))
+    result, W = solve(p, q, C, normalize=True, gap=gap), optimum(p, q, exact_matrix(C)).low
+    consistent(result, gap or 0.0)
+    assert Fraction(result.lower_bound) <= W <= Fraction(result.upper_bound)
+    sizes = rng.integers(1, 700, 2)
+    X, Y = (10.0 ** rng.uniform(-3, 9) * rng.random((m, 2)) for m in sizes)
+    for metric in ("sqeuclidean", "euclidean"):
+        consistent(solve(None, None, PointCost(X, Y, metric), gap=gap), gap or 0.0)
+    consistent(solve(None, None, PointCost(X[:, 0], Y[:, 0])), 0.0)
+    grid = GridCost((6, 5, 4), power=rng.choice([1, 2, 3]), spacing=tuple(10.0 ** rng.uniform(-4, 4, 3)))
+    P, Q = rng.random((2, 120)) * (rng.random((2, 120)) < 0.5) + 1e-9
+    consistent(solve(P, Q, grid, normalize=True, gap=gap), gap or 0.0)
+    early = solve(None, None, PointCost(X, Y), max_seconds=1e-6)
+    consistent(early)
+    assert early.status in ("optimal", "budget spent")
+
+
+def test_a_batch_has_the_statuses_of_its_problems():
+    C = np.random.default_rng(0).random((5, 5))
+    C[0] = 1e15
+    P = np.random.default_rng(1).random((20, 5))
+    batch = solve_batch(P, P[::-1], DenseCost(C), normalize=True)
+    assert batch.status == [solve(a, b, C, normalize=True).status for a, b in zip(P, P[::-1], strict=True)]
+    for one in batch:
+        consistent(one)
+
+
+def test_the_rule():
+    assert status(0.0, 0.0, 0.0) == "optimal"
+    assert status(-1e-10, 0.0, 1.0) == "optimal"
+    assert status(-1.1e-10, 0.0, 1.0) == "gap open"
+    assert status(0.0, np.inf, np.inf, gap=0.5) == "gap open"
+    assert status(0.0, 0.5, 1.0, gap=0.5) == "gap reached"
+    assert status(0.0, 0.6, 1.0, gap=0.5, spent=True) == "budget spent"
