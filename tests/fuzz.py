@@ -434,7 +434,9 @@ def of_partial(rng: np.random.Generator, one: Instance, **options: Any) -> Case:
             p, q = (sum(map(Fraction, w.tolist()), Fraction(0)) for w in (one.p, one.q))
             moved = sum(map(Fraction, found.plan.data.tolist()), Fraction(0))
             left = abs(Fraction(penalty)) * max(p + q - 2 * moved, Fraction(0))
-            scale = total(found.plan, one.costs) + left
+            # the sum of terms of either sign is no larger; left over mass is known to the rounding of the plan only
+            upper = Fraction(found.upper_bound) if math.isfinite(found.upper_bound) else Fraction(0)
+            scale = max(total(found.plan, one.costs) + left, abs(upper))
         return Answer(found.lower_bound, found.upper_bound, found.status, None, None, found.plan, scale)
 
     return Case(
@@ -447,7 +449,9 @@ def penalised(rng: np.random.Generator) -> Case:
     """Call `solve` with a penalty of any size."""
     one = instance(rng, finite=True, most=5)
     if rng.random() < 0.5:  # sums that differ in the last bits, as sums of data do
-        one = one._replace(q=one.q * (math.fsum(one.p) / math.fsum(one.q)))
+        ratio = math.fsum(one.p) / math.fsum(one.q)
+        q = one.q * ratio if math.isfinite(ratio) else one.q
+        one = one._replace(q=q) if np.isfinite(q).all() and q.any() else one
     penalty = float(rng.choice([0.0, 1.0, 10.0 ** rng.uniform(-3, 15), -1.0]))
     return of_partial(rng, one, penalty=penalty)
 

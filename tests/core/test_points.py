@@ -229,3 +229,9 @@ def test_points_of_the_caller_stay_writeable_and_apart():
     assert cost.at(0, 1) == 0
     with pytest.raises(ValueError, match="read-only"):
         cost.X[0, 0] = 1.0
+
+
+def test_no_pairs_have_no_costs():
+    """A metric that only `cdist` computes, asked for no pair: as the proof of a problem with a border does."""
+    nothing = np.empty(0, np.int64)
+    assert PointCost([[0.0, 1.0]], metric="cityblock").at(nothing, nothing).shape == (0,)

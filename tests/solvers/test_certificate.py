@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import KINDS, batch, problems
-from gibbsot import DenseCost, Problem, problem
+from gibbsot import DenseCost, GridCost, PointCost, Problem, problem, solve
 from gibbsot.core.problems import dual_value
 from gibbsot.solvers.certificate import bounds, lower_bound
 from gibbsot.solvers.exact import cross
@@ -117,3 +117,30 @@ def test_bounds_are_those_of_rational_arithmetic_rounded_outwards(seed):
 def test_a_plan_that_uses_a_forbidden_arc_has_an_infinite_upper_bound():
     one = np.ones(1)
     assert bounds(one, one, one, one, one, np.array([np.inf])).upper == np.inf
+
+
+_CLOUDS = np.random.default_rng(0).random((2, 500, 2))
+_MATRIX = np.random.default_rng(0).random((50, 50))
+BEYOND = {
+    "points": lambda: solve(np.full(500, 1e300), np.full(500, 1e300), PointCost(*(1e100 * _CLOUDS))),
+    "all arcs": lambda: solve(np.full(50, 1e300), np.full(50, 1e300), PointCost(*(1e100 * _CLOUDS[:, :50]))),
+    "matrix": lambda: solve(np.full(50, 1e20), np.full(50, 1e20), 1e300 * _MATRIX),
+    "line": lambda: solve(np.full(500, 1e300), np.full(500, 1e300), PointCost(*(1e100 * _CLOUDS[:, :, 0]))),
+    "grid": lambda: solve(
+        np.full(900, 1e300), np.r_[2e300, np.full(898, 1e300), 0], GridCost((30, 30), power=3, spacing=1e60)
+    ),
+    "mass": lambda: solve(np.full(50, 1e306), np.full(50, 1e306), _MATRIX, mass=1e307),
+}
+
+
+@pytest.mark.parametrize("kind", BEYOND)
+def test_values_beyond_the_range_are_refused_and_never_nan(kind):
+    """A result under NaN bounds would call them valid."""
+    with pytest.raises(ValueError, match="p, q: a mass of .* is beyond the range of doubles; expected smaller"):
+        BEYOND[kind]()
+
+
+def test_the_largest_values_have_bounds():
+    result = solve(np.full(50, 1e300), np.full(50, 1e300), _MATRIX, penalty=1e100)
+    assert result.status == "optimal"
+    assert 0 < result.lower_bound <= result.value <= result.upper_bound < np.inf

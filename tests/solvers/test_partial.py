@@ -153,6 +153,7 @@ def test_a_bordered_cost_is_its_matrix():
         ({"mass": 1.0, "penalty": 1.0}, "mass: expected either mass or penalty"),
         ({"mass": 3.0}, "mass: expected a positive number of at most 2"),
         ({"mass": 0.0}, "mass: expected a positive number"),
+        ({"mass": 1e-300}, "mass: 1e-300 beside a mass of 4 is beyond the range"),
         ({"penalty": np.inf}, "penalty: expected a finite number"),
         ({"penalty": 1.0, "normalize": True}, "normalize: masses matter"),
     ],

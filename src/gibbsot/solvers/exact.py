@@ -75,7 +75,9 @@ def methods(problem: Problem) -> list[str]:
     if native.kernels() is None:
         most = -1
     elif isinstance(problem.cost, BorderedCost):
-        most, other = DISTANCE_PAIRS, "crossover" if problem.cost.inner.geometry() is None else "multiscale"
+        geometry = problem.cost.inner.geometry()
+        squared_or_plain = geometry is not None and geometry.power in (1, 2)
+        most, other = DISTANCE_PAIRS, "multiscale" if squared_or_plain else "crossover"
     elif pairs.max() > _LINE_PAIRS and (geometry := problem.cost.geometry()) is not None:
         line = geometry.X.shape[1] == 1
         most, other = min(most, _LINE_PAIRS if line else DISTANCE_PAIRS), "line" if line else "multiscale"

@@ -28,6 +28,8 @@ from .solution import Solution
 
 Weights = NDArray[np.float64]
 
+_LEAST_SHARE = 2.0**-960  # of a mass that is transported: plans of mass one must have its digits
+
 
 class PartialProblem(Problem):
     """Balanced problems with additional points, which are the last of either side.
@@ -91,8 +93,8 @@ def partial_problem(
     Raises
     ------
     ValueError
-        If both or neither of penalty and mass are given, the mass is more than a measure has, or sums are beyond the
-        range of doubles.
+        If both or neither of penalty and mass are given, the mass is more than a measure has or vanishes beside it, or
+        sums are beyond the range of doubles.
     """
     if (penalty is None) == (mass is None):
         raise ValueError("mass: expected either mass or penalty, got both")
@@ -101,6 +103,11 @@ def partial_problem(
         least = min(a_sum.min(), b_sum.min())
         if validation.nonnegative(mass, "mass") > least * (1 + 1e-12) or mass == 0:
             raise ValueError(f"mass: expected a positive number of at most {least:.9g}, the least mass; got {mass!r}")
+        most = max(a_sum.max(), b_sum.max())
+        if mass < _LEAST_SHARE * most:
+            raise ValueError(
+                f"mass: {mass:.3g} beside a mass of {most:.3g} is beyond the range of float64; expected a larger share"
+            )
         border = 0.0, np.inf
         spare = [_left_over(x, y, float(mass)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     else:

@@ -163,6 +163,8 @@ class PointCost(Cost):
     def _pairs(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> Array:
         """Return the costs of pairs, row by row."""
         found = np.empty(i.shape, self.dtype)
+        if found.size == 0:
+            return found
         flat, order = found.reshape(-1), np.argsort(i, axis=None, kind="stable")
         rows, starts = np.unique(i.reshape(-1)[order], return_index=True)
         for row, pairs in zip(rows, np.split(order, starts[1:]), strict=True):
