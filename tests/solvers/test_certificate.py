@@ -136,7 +136,7 @@ BEYOND = {
 @pytest.mark.parametrize("kind", BEYOND)
 def test_values_beyond_the_range_are_refused_and_never_nan(kind):
     """A result under NaN bounds would call them valid."""
-    with pytest.raises(ValueError, match="p, q: a mass of .* is beyond the range of doubles; expected smaller"):
+    with pytest.raises(ValueError, match=r"p, q: a mass of .* is beyond the range of doubles; expected smaller"):
         BEYOND[kind]()
 
 

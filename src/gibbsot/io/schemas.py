@@ -69,6 +69,7 @@ class Schema:
     def _form(self, key: str) -> str | None:
         return next((form for pattern, form in self.entries.items() if re.fullmatch(pattern, key)), None)
 
+
 # What entries are: kinds of types as NumPy has them (with the size, where one is asked for), and numbers of axes.
 _COUNT, _NUMBER, _TEXT, _VECTOR, _MATRIX = "iu/0", "fib/0", "U/0", "f8/1", "f8/2"
 _ORACLE = {

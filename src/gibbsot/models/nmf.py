@@ -575,7 +575,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         run.final = run.last_evaluation()
         publish()
         if np.isfinite(run.best):
-            run.published = self.reconstruction_err_ = run.published_cost(self.components_)
+            run.published = self.reconstruction_err_ = run.published_cost(np.asarray(self.components_, np.float64))
         if timed is not None:
             timed.attempt(self)
         self._warn(late, run.units.value(run.best))

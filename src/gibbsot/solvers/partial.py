@@ -171,7 +171,7 @@ def _parts(plus: list[float], minus: list[float]) -> list[float]:
     Examples
     --------
     >>> _parts([1e16, 0.5], [0.1])
-    [1e+16, 0.4]
+    [1e+16, 0.39999999999999997, 2.7755575615628914e-17]
     """
     found: list[float] = []
     while (rest := _sum(plus, [*minus, *found])) > 0:
