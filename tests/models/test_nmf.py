@@ -502,7 +502,16 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
     for name in arrays.keys() - {"format"}:
         np.savez(path, **{key: x for key, x in arrays.items() if key != name})
         # parameters have defaults, and files of earlier versions have less
-        later = ("cost_spacing", "run_unit", "run_final", "_checksum", "_algorithm", "_mean_components", "_weights")
+        later = (
+            "cost_spacing",
+            "run_unit",
+            "run_final",
+            "run_published",
+            "_checksum",
+            "_algorithm",
+            "_mean_components",
+            "_weights",
+        )
         later += ("_mean_memberships", "_averaged")
         if not name.startswith("parameter_") and not name.endswith(later):
             with pytest.raises(ValueError, match=r"path: .*model\.npz is incomplete"):

@@ -140,7 +140,7 @@ def _model(
     final = Final(*saved["final"].tolist()) if len(saved.get("final", ())) else None
     values["mean_components"] = saved.get("mean_components", np.exp(values["log_components"]))  # older files have none
     values |= {"weights": saved.get("weights"), "algorithm": str(saved.get("algorithm", "adaptive"))}
-    values |= {"history": history, "final": final, "published": float(saved["published"])}
+    values |= {"history": history, "final": final, "published": float(saved.get("published", np.nan))}
     model._run = FitState(shards, units=units.single(), control=control, **values)
     model._publish(model._run)
     return model
