@@ -120,7 +120,7 @@ def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
         return U, -minus_L
     others = cost.col_max(np.where(kept, U, -np.inf))
     others[~np.isfinite(others)] = np.abs(U[kept]).max()  # no point with weight has a finite cost to this one
-    others = -below(U, -others, cost.depth)[1]
+    others = -below(U, -others - 2 * cost.depth * cost.rounding(), cost.depth)[1]
     all_L = np.where(used, -minus_L, others)
     return np.where(kept, U, below(cost.row_min(all_L) - 2 * cost.depth * cost.rounding(), all_L, cost.depth)[0]), all_L
 

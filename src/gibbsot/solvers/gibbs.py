@@ -262,7 +262,7 @@ def _joined(histories: list[Array]) -> Array:
     """Return the history of all sweeps, without those that no problem needed."""
     history = np.concatenate(histories, axis=1)
     needed = np.flatnonzero(~np.isnan(history).all(axis=0))
-    return history[:, : needed[-1] + 1 if len(needed) else 0]
+    return history[:, : needed[-1] + 1]
 
 
 def sparse_plans(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floating]) -> list[sparse.csr_array]:

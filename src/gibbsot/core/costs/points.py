@@ -203,7 +203,10 @@ class PointCost(Cost):
         return squares if self._power == 2 else squares**0.5
 
     def least(self) -> float:
-        return 0.0 if self._power is not None else min(float(block.min()) for _, block in self._blocks())
+        if self._power is not None:
+            return 0.0
+        least = min(float(block.min()) for _, block in self._blocks())
+        return least * (1 - 2 * self.accuracy()) if self.accuracy() else least
 
     def _widths(self) -> NDArray[np.float64]:
         """Return how far apart points of X and Y are at most along each axis."""
