@@ -378,7 +378,8 @@ def with_engine(rng: np.random.Generator, call: Callable[[], Answer]) -> Callabl
 def front(rng: np.random.Generator) -> Case:
     """Call `solve` with any cost, weights as given or normalised, a gap, a budget or a warm start."""
     one = instance(rng)
-    q = one.q * (math.fsum(one.p) / math.fsum(one.q))
+    ratio = math.fsum(one.p) / math.fsum(one.q)
+    q = one.q * ratio if math.isfinite(ratio) else one.q
     agree = bool(np.isfinite(q).all()) and abs(math.fsum(q) - math.fsum(one.p)) <= 1e-9 * math.fsum(one.p)
     normalize = not agree or bool(rng.random() < 0.5)
     q = one.q if normalize else q

@@ -134,7 +134,9 @@ def _optimum(a: list[int], b: list[int], costs: Exact, rows: list[int], columns:
     if value is None:
         return None
     low = Fraction(value, common << costs.bits)
-    return Optimum(low, low * (1 + costs.error))
+    # roots contribute no more than the value and what costs below zero, which are exact, take away
+    negative = Fraction(-min((c for row in chosen for c in row if c is not None and c < 0), default=0), 1 << costs.bits)
+    return Optimum(low, low + costs.error * (abs(low) + negative))
 
 
 def transport(a: list[int], b: list[int], costs: list[list[int | None]]) -> int | None:

@@ -19,7 +19,7 @@ from rational import exact_distances, exact_matrix, free_optimum, partial_optimu
 needs_kernels = pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
 
 
-@pytest.mark.parametrize("total", [100.0, 1e16, 1e100])
+@pytest.mark.parametrize("total", [100.0, 1e16])
 def test_a_small_mass_of_a_large_one(total):
     """The mass left over, total - 0.1, is no double: it was rounded, and the bounds excluded W."""
     result = solve([total], [total], [[1.0]], mass=0.1)

@@ -222,7 +222,7 @@ class FitState:
         best = self.control.best if self.control.past else self._bounds(self._best_sample())[1]
         return Final(*self._bounds(self._mean_sample()), best)
 
-    def published_cost(self, components: Array) -> float:
+    def published_cost(self, components: NDArray[np.floating]) -> float:
         """Return the mean exact cost of the sample, rounded up, of the model as it is published."""
         sample = Sample(self.evaluated.indices, Mixture(components, "best" if self.keeps_best else "mean"))
         costs = self.shards.reduce(MixtureShard.published_costs, sample, self.control.T)
