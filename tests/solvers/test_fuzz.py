@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fuzz
+from gibbsot import DenseCost, solve
 from gibbsot.core import native
 
 NATIVE = native.kernels() is not None
@@ -64,3 +65,23 @@ def test_tiny_weights_arrive():
             assert answer.status == "optimal"
             assert answer.plan.toarray()[1, 0] == pytest.approx(tiny, rel=1e-15)
             assert answer.lower <= 1 / (1 + tiny) <= answer.upper
+
+
+@pytest.mark.skipif(not NATIVE, reason="needs the compiled kernels")
+@pytest.mark.parametrize(
+    ("name", "seed", "states"),
+    [
+        ("solve", 21471, ("gap open",)),  # distances of 1e-160 in a crossover: potentials below costs that vanish
+        ("solve", 9056, ("budget spent",)),  # a weight of 1e-64 is all that some rows reach
+        ("line", 21864, ("optimal",)),  # a value of 1e-224 of a light point, not of small distances
+    ],
+)
+def test_found_by_the_fuzz(name, seed, states):
+    assert [state for _, _, state in fuzz.runs(seed, (name,))] == list(states)
+
+
+@pytest.mark.skipif(not NATIVE, reason="needs the compiled kernels")
+def test_rows_that_reach_nothing_with_weight():
+    C = np.array([[1.0, np.inf], [np.inf, 1.0]])
+    with fuzz.other_engines(), pytest.raises(ValueError, match="forbid every plan"):
+        solve([0.5, 0.5], [1.0, 0.0], DenseCost(C))

@@ -28,17 +28,27 @@ def vanishing(
     5e-324
     """
     apart = np.abs(X[i] - Y[j])
-    return underflow(X.shape[1], squared) if ((apart > 0) & (apart < _SMALL)).any() else 0.0
+    return _lost(X.shape[1], squared) if ((apart > 0) & (apart < _SMALL)).any() else 0.0
 
 
-def underflow(d: int, squared: bool) -> float:
-    """Return how far distances in d dimensions may be off, beyond a relative error, because squares are too small.
+def underflow(X: NDArray[np.floating], Y: NDArray[np.floating], squared: bool) -> float:
+    """Return how far distances of points may be off, beyond a relative error, because squares are too small.
+
+    Coordinates of at least 2^-400 differ by nothing or by 2^-452 at least, whose square keeps all digits.
 
     Examples
     --------
-    >>> underflow(2, True)
-    1e-323
+    >>> import numpy as np
+    >>> x = np.array([[0.0, 1.0]])
+    >>> underflow(x, x, True), underflow(x, 1e-150 * x, True)
+    (0.0, 1e-323)
     """
+    least = min(float(np.abs(z).min(where=z != 0, initial=1.0)) for z in (X, Y))
+    return _lost(X.shape[1], squared) if least < 2.0**-400 else 0.0
+
+
+def _lost(d: int, squared: bool) -> float:
+    """Return how far distances in d dimensions may be off whose squares are too small."""
     return d * 5e-324 if squared else d * 2.0**-536
 
 

@@ -115,14 +115,15 @@ def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
     kept, used = p > 0, q > 0
     L = cost.col_max(np.where(kept, g - weighted_median(g[kept], p[kept]), -np.inf))
     U = np.where(kept, cost.row_min(np.where(used, L, np.inf)), 0)
-    U, minus_L = below(U - 2 * cost.depth * cost.rounding(), np.where(used, -L, 0), cost.depth)
+    errors = cost.depth, cost.underflow()
+    U, minus_L = below(U - 2 * cost.depth * cost.rounding(), np.where(used, -L, 0), *errors)
     if kept.all() and used.all():
         return U, -minus_L
     others = cost.col_max(np.where(kept, U, -np.inf))
     others[~np.isfinite(others)] = np.abs(U[kept]).max()  # no point with weight has a finite cost to this one
-    others = -below(U, -others - 2 * cost.depth * cost.rounding(), cost.depth)[1]
+    others = -below(U, -others - 2 * cost.depth * cost.rounding(), *errors)[1]
     all_L = np.where(used, -minus_L, others)
-    return np.where(kept, U, below(cost.row_min(all_L) - 2 * cost.depth * cost.rounding(), all_L, cost.depth)[0]), all_L
+    return np.where(kept, U, below(cost.row_min(all_L) - 2 * cost.depth * cost.rounding(), all_L, *errors)[0]), all_L
 
 
 class _Rounds:
@@ -284,7 +285,7 @@ class _Rounds:
         plan = plan_of(i, j, mass, costs, self.p, self.q)
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth if self.carried else self.cost.depth + 8)
         vanished = self.cost.vanishing(i, j) if self.cost.underflow() else 0.0
-        found = found.widened(0.0, vanished + self.cost.rounding(), self.cost.underflow()).at_least(self.least)
+        found = found.widened(0.0, vanished + self.cost.rounding()).at_least(self.least)
         return Solution.of(found, found.status(), U, -L, plan, rounds)
 
 

@@ -152,7 +152,7 @@ class PointsSolution(Solution):
             all_g[columns] = g
             all_f = whole.row_min(-all_g)
             all_f[rows] = f
-        return below(all_f, all_g, depth, underflow(points[0].shape[1], points[2]))
+        return below(all_f, all_g, depth, underflow(*points[:3]))
 
     _known: tuple[Any, ...]
 
@@ -307,10 +307,10 @@ class _Cells:
         costs = level.oracle.at(i, j)
         inner = (i < len(level.oracle.X)) & (j < len(level.oracle.Y))  # without the border
         above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
-        below_all = underflow(level.oracle.X.shape[1], self.squared)
+        below_all = underflow(level.oracle.X, level.oracle.Y, self.squared)
         if proof is None:
             found = bounds(level.a, level.b, *below(f, g, self.depth, below_all), mass, costs, depth)
-            found = found.widened(0.0, above, below_all).at_least(self.least)
+            found = found.widened(0.0, above).at_least(self.least)
         else:
             found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all, self.negative)
         state = found.status(gap=self.gap, spent=self.run.spent)
