@@ -376,16 +376,11 @@ def with_engine(rng: np.random.Generator, call: Callable[[], Answer]) -> Callabl
     return chosen
 
 
-def of_mass(q: Array, p: Array) -> Array:
-    """Return weights q with the mass of p, up to rounding; not finite where that is out of range."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(q * (math.fsum(p) / math.fsum(q)))
-
-
 def front(rng: np.random.Generator) -> Case:
     """Call `solve` with any cost, weights as given or normalised, a gap, a budget or a warm start."""
     one = instance(rng)
-    q = of_mass(one.q, one.p)
+    ratio = math.fsum(one.p) / math.fsum(one.q)
+    q = one.q * ratio if math.isfinite(ratio) else np.full(len(one.q), np.nan)
     agree = bool(np.isfinite(q).all()) and abs(math.fsum(q) - math.fsum(one.p)) <= 1e-9 * math.fsum(one.p)
     normalize = not agree or bool(rng.random() < 0.5)
     q = one.q if normalize else q
@@ -454,7 +449,8 @@ def penalised(rng: np.random.Generator) -> Case:
     """Call `solve` with a penalty of any size."""
     one = instance(rng, finite=True, most=5)
     if rng.random() < 0.5:  # sums that differ in the last bits, as sums of data do
-        q = of_mass(one.q, one.p)
+        ratio = math.fsum(one.p) / math.fsum(one.q)
+        q = one.q * ratio if math.isfinite(ratio) else one.q
         one = one._replace(q=q) if np.isfinite(q).all() and q.any() else one
     penalty = float(rng.choice([0.0, 1.0, 10.0 ** rng.uniform(-3, 15), -1.0]))
     return of_partial(rng, one, penalty=penalty)

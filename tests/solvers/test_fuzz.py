@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fuzz
-from gibbsot import DenseCost, solve
 from gibbsot.core import native
 
 NATIVE = native.kernels() is not None
@@ -78,10 +77,3 @@ def test_tiny_weights_arrive():
 )
 def test_found_by_the_fuzz(name, seed, states):
     assert [state for _, _, state in fuzz.runs(seed, (name,))] == list(states)
-
-
-@pytest.mark.skipif(not NATIVE, reason="needs the compiled kernels")
-def test_rows_that_reach_nothing_with_weight():
-    C = np.array([[1.0, np.inf], [np.inf, 1.0]])
-    with fuzz.other_engines(), pytest.raises(ValueError, match="forbid every plan"):
-        solve([0.5, 0.5], [1.0, 0.0], DenseCost(C))
