@@ -17,6 +17,7 @@ from ..core.double_double import DoubleDouble
 from ..core.problems import Problem
 from .certificate import Certificate, for_cost
 from .crossover import feasible
+from .far_costs import solve_capped
 from .network_simplex import Basis, DenseSolutions, lowered, solve_dense
 from .refinement import MatrixScreen, refined
 from .run import Run
@@ -118,6 +119,9 @@ def proved(
         found = for_cost(found, cost, *_named(points, i, j))
     state = found.status(gap=gap, spent=solution.status == "budget spent")
     if state == "gap open":
+        again = None if rounding or tiny else solve_capped(answers, b, run, cost.accuracy(), cost.underflow())
+        if again is not None and again[0].optimal:
+            return Solution.of(again[0].certificate, again[0].status, again.f[0], again.g[0], again.plan())
         return _refined(answers, b, cost, gap, run, points)
     return Solution.of(found, state, solution.f - 2 * rounding, solution.g, solution.plan)
 
