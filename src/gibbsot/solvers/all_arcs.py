@@ -17,6 +17,7 @@ from ..core.double_double import DoubleDouble
 from ..core.problems import Problem
 from .certificate import Certificate, for_cost
 from .crossover import feasible
+from .easy_plan import with_easy_plan
 from .far_costs import solve_capped
 from .network_simplex import Basis, DenseSolutions, lowered, solve_dense
 from .refinement import MatrixScreen, refined
@@ -108,6 +109,11 @@ def proved(
     Solution
     """
     solution, rounding = answers[b], cost.rounding()
+    if solution.status == "budget spent" and np.isinf(solution.upper):
+        C, p, q = answers.problem(b)
+        forbidden = np.isinf(C)
+        counts, errors = (forbidden.sum(axis=1), forbidden.sum(axis=0)), (cost.accuracy(), cost.underflow() + rounding)
+        return with_easy_plan(solution, p, q, counts, lambda i, j: C[i, j], *errors)
     tiny = solution.upper < cost.underflow() * 2.0**60  # squares may have vanished
     if solution.status != "gap open" and not rounding and not tiny:
         return solution

@@ -64,6 +64,7 @@ PROGRAMME_GAP = 1e-9
 PROVED = ("optimal", "gap reached")  # the states in which a solver ends as it should
 
 SPENT = "the time or memory allowed was used up"
+NO_PLAN = "the time or memory allowed was used up before there was a plan without forbidden pairs"
 ROUNDS = "the largest number of rounds was reached"
 ROUNDING = "the costs or weights differ by more orders of magnitude than the arithmetic can resolve"
 FORBIDDEN = "the plan found so far needs pairs that infinite costs forbid"
@@ -242,9 +243,10 @@ def warning(gaps: Iterable[float], reasons: Iterable[str], total: int, what: str
     """
     gaps, known = list(gaps), sorted(set(reasons) - {""}) or [ROUNDING]
     advice = []
-    if SPENT in known or ROUNDS in known:
+    budget = {SPENT, NO_PLAN, ROUNDS}
+    if budget & set(known):
         advice.append("Allow more time or memory, or ask for a gap")
-    if set(known) - {SPENT, ROUNDS}:
+    if set(known) - budget:
         advice.append("Scale or shift the costs so that rounding matters less, or ask for a gap")
     return (
         f"{len(gaps)} of {total} {what} ended with an open gap, the largest is {max(gaps):.1e} of the value, because "

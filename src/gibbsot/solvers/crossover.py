@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import native
-from ..core.costs import Cost
-from .certificate import ROUNDING, ROUNDS, SPENT, below, bounds, for_cost, weighted_median
+from ..core.costs import BorderedCost, Cost, DenseCost
+from .certificate import NO_PLAN, ROUNDING, ROUNDS, SPENT, below, bounds, for_cost, weighted_median
+from .easy_plan import forbidden_pairs, with_easy_plan
 from .highs import HighsProblem
 from .network_simplex import ArcProblem, staircase
 from .refinement import CostScreen, refined
@@ -192,7 +193,11 @@ class _Rounds:
         """Return what is proved when the run is spent, with the better of two pairs of potentials."""
         found = [self._solution(*pair, rounds) for pair in (potentials, feasible(self.cost, first, self.p, self.q))]
         best = max(found, key=lambda solution: solution.lower)
-        return best if best.optimal else replace(best, status="budget spent", reason=SPENT)
+        if np.isinf(best.upper) and isinstance(self.cost, DenseCost | BorderedCost):
+            best = with_easy_plan(best, self.p, self.q, forbidden_pairs(self.cost), self.cost.at)
+        if best.optimal:
+            return best
+        return replace(best, status="budget spent", reason=SPENT if np.isfinite(best.upper) else NO_PLAN)
 
     def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
         """Start a simplex on those arcs that are not forbidden; return whether all are."""

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core.kdtree import BorderedPoints, Points, underflow, vanishing
-from .certificate import PROVED, SPENT, Certificate, below, bounds, weighted_median
+from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .far_costs import solve_capped
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .refinement import PointsScreen, refined
@@ -317,7 +317,7 @@ class _Cells:
             found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all, self.negative)
         state = found.status(gap=self.gap, spent=self.run.spent)
         if state == "budget spent":
-            found = replace(found, reason=SPENT)
+            found = replace(found, reason=SPENT if np.isfinite(found.upper) else NO_PLAN)
         plan = plan_of(self.rows[i], self.columns[j], mass, costs, self.p, self.q)
         known = self.rows, self.columns, f, g, self.points, self.depth
         return PointsSolution(found, state, plan, rounds, known)
@@ -431,13 +431,13 @@ def solve_arcs(
     problem = ArcProblem(p, q, run)
     i, j = np.divmod(arcs, m2)
     costs = oracle.at(i, j)
-    near = costs <= far
-    if not near.all() and np.count_nonzero(near) >= _MOST * len(arcs):
-        arcs, i, j, costs = arcs[near], i[near], j[near], costs[near]
+    kept = costs <= far
+    if not kept.all() and np.count_nonzero(kept) >= _MOST * len(arcs):
+        arcs, i, j, costs = arcs[kept], i[kept], j[kept], costs[kept]
     problem.add(i, j, costs)
     scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
     largest = float((costs - f[i] - g[j]).max())
-    del i, j, costs, near
+    del i, j, costs, kept
     problem.start(f, g, max(2 * largest + _ULP * scale, 1e-300))
     best, enough = f, bound / (1 - gap) if gap else -np.inf
     for rounds in range(1, max_rounds + 1):

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import native
-from .certificate import SPENT, status
+from .certificate import NO_PLAN, SPENT, status
 from .run import Run
 from .solution import Solution
 
@@ -185,7 +185,7 @@ class DenseSolution(Solution):
         own = vars(self)  # the class is frozen
         own["value"], own["lower"], own["upper"], own["scale"] = batch._info[b][:4]
         own["status"], own["rounds"], own["_batch"], own["_index"] = batch.status[b], 1, batch, b
-        own["reason"] = SPENT if batch.status[b] == "budget spent" else ""
+        own["reason"] = "" if batch.status[b] != "budget spent" else NO_PLAN if np.isinf(self.upper) else SPENT
 
     @property
     def f(self) -> Array:
