@@ -30,7 +30,7 @@ spent" or "gap open", with a reason that the warning states.
   u (|f_i| + |g_j|)``; pairs for which it is larger than that are feasible. Only the others are evaluated again, in
   double-double, to within ``2^-98 (|c_ij| + |f_i| + |g_j|)``, and f_i is lowered by the largest violation of its row
   plus that error, or g_j where column j has far less weight. What this costs is part of the lower bound. If it is too
-  much, the violated arcs enter the simplex, whose costs are now the reduced costs: they are of the size of the
+  much, pairs whose cost is a double are evaluated once more without rounding, and the violated arcs enter the simplex, whose costs are now the reduced costs: they are of the size of the
   violations, and double precision is enough again. Arcs without flow whose costs are 2^48 times the value or more are
   cut, and the parts of the tree shifted against each other, before even these digits are lost.
 - *Costs of points* are computed to within a relative error delta = (d + 3) u, or (d + 6) u where they stand for those
@@ -72,6 +72,7 @@ FORBIDDEN = "the plan found so far needs pairs that infinite costs forbid"
 _NEGLIGIBLE = 2.0**-60  # relative: what disappears in the last rounding
 
 _UNIT = 2.0**-53
+_DOUBLES = 8  # whose sum an exact sum is, each below half a unit in the last place of the one before
 _ULP = 2.0**-52
 _TINY = 2.0**-1070  # some units of the smallest number
 
@@ -410,7 +411,7 @@ def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
         terms = np.concatenate(split_products(x, y))
         unit, left = Fraction(2) ** (first + second), Fraction(0)
         values = terms.tolist()
-        for _ in range(3):  # what is left after three doubles is below 2^-150 of the sum
+        for _ in range(_DOUBLES):  # nearly always until nothing is left
             part = math.fsum(values)
             left += Fraction(part)
             if part == 0:
@@ -418,7 +419,7 @@ def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
             values.append(-part)
         total += left * unit
         vanishing = (np.abs(terms[: len(x)]) < 2.0**-960) & (x != 0) & (y != 0)
-        rest = abs(left) * Fraction(2) ** -150 + (int(vanishing.sum()) + _hidden(x, y)) * Fraction(_TINY)
+        rest = abs(Fraction(part)) * Fraction(_UNIT) + (int(vanishing.sum()) + _hidden(x, y)) * Fraction(_TINY)
         error += rest * unit if left or vanishing.any() else Fraction(0)
     return Enclosure(total, error)
 
