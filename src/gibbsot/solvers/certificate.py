@@ -30,9 +30,13 @@ spent" or "gap open", with a reason that the warning states.
   u (|f_i| + |g_j|)``; pairs for which it is larger than that are feasible. Only the others are evaluated again, in
   double-double, to within ``2^-98 (|c_ij| + |f_i| + |g_j|)``, and f_i is lowered by the largest violation of its row
   plus that error, or g_j where column j has far less weight. What this costs is part of the lower bound. If it is too
-  much, pairs whose cost is a double are evaluated once more without rounding, and the violated arcs enter the simplex, whose costs are now the reduced costs: they are of the size of the
-  violations, and double precision is enough again. Arcs without flow whose costs are 2^48 times the value or more are
-  cut, and the parts of the tree shifted against each other, before even these digits are lost.
+  much, pairs whose cost is a double are evaluated once more without any rounding, and the violated arcs enter the
+  simplex, whose costs are now the reduced costs: they are of the size of the violations, and double precision is
+  enough again. Arcs without flow whose costs are 2^48 times the value or more are cut, and the parts of the tree
+  shifted against each other, before even these digits are lost.
+- *Costs that no plan pays* (`far_costs`). Where they are more than 2^20 times those that a plan pays, costs are lowered
+  before any of this. Potentials below lowered costs are below the costs, and a plan that uses none of them costs the
+  same, so the bounds need no other argument.
 - *Costs of points* are computed to within a relative error delta = (d + 3) u, or (d + 6) u where they stand for those
   of a grid. For costs that are not negative, costs between ``(1 - delta) c`` and ``(1 + delta) c`` have an optimum
   between ``(1 - delta) W_c`` and ``(1 + delta) W_c``, so what is proved for the doubles c is widened by delta,
