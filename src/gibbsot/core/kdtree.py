@@ -43,8 +43,11 @@ def underflow(X: NDArray[np.floating], Y: NDArray[np.floating], squared: bool) -
     >>> underflow(x, x, True), underflow(x, 1e-150 * x, True)
     (0.0, 1e-323)
     """
-    least = min(float(np.abs(z).min(where=z != 0, initial=1.0)) for z in (X, Y))
-    return _lost(X.shape[1], squared) if least < 2.0**-400 else 0.0
+    for z in (X,) if Y is X else (X, Y):
+        size = np.abs(z)
+        if size.min(initial=1.0) < 2.0**-400 and ((size > 0) & (size < 2.0**-400)).any():
+            return _lost(X.shape[1], squared)
+    return 0.0
 
 
 def _lost(d: int, squared: bool) -> float:
