@@ -39,12 +39,14 @@ def solve_batch_on_all_arcs(
     C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
     basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
     threads, near = native.threads(n_jobs), (cost.accuracy(), cost.underflow())
+    inexact = near[1] > 0 or cost.rounding() > 0
 
     def solved(p: Array, q: Array, basis: Basis | None, which: list[int]) -> list[Solution]:
         answers = solve_dense(C, p, q, True, threads, basis, run, *near)
         if "infeasible" in answers.status:
             raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
-        return [proved(answers, b, cost, gap, run) for b in range(len(answers))]
+        every = enumerate(answers)
+        return [proved(answers, b, cost, gap, run) if inexact or not one.optimal else one for b, one in every]
 
     if not run.reports:
         return solved(p, q, basis, which)
