@@ -27,6 +27,7 @@ from gibbsot import DenseCost, GridCost, PointCost, WassersteinBarycenter, solve
 from gibbsot.core.costs import Cost
 from gibbsot.models.mixtures import MembershipSolver
 from gibbsot.solvers import exact, multiscale, pyramid
+from gibbsot.solvers.all_arcs import proved
 from gibbsot.solvers.crossover import crossover
 from gibbsot.solvers.line import solve_line
 from gibbsot.solvers.network_simplex import solve_dense
@@ -261,16 +262,16 @@ def of_matrix(rng: np.random.Generator, call: Callable[[Array, Array, Array], An
     return Case(kind, lambda: call(p, q, C), lambda: optimum(p, q, costs), costs, p, q)
 
 
-def _dense(C: Array, p: Array, q: Array, **options: Any) -> Any:
+def _dense(C: Array, p: Array, q: Array, **options: Any) -> Answer:
     found = solve_dense(C, p, q, **options)
     if found.status == ["infeasible"]:
         raise ValueError("infinite costs forbid every plan")
-    return found
+    return of_solution(proved(found, 0, DenseCost(C)))
 
 
 def dense(rng: np.random.Generator) -> Case:
     """Solve on all arcs."""
-    return of_matrix(rng, lambda p, q, C: of_solution(_dense(C, p, q)[0]))
+    return of_matrix(rng, lambda p, q, C: _dense(C, p, q))
 
 
 def warm(rng: np.random.Generator) -> Case:
@@ -281,7 +282,7 @@ def warm(rng: np.random.Generator) -> Case:
             C, np.where(p > 0, rng.random(len(p)) + 0.1, 0), np.where(q > 0, rng.random(len(q)) + 0.1, 0)
         )
         basis = None if other.status == ["infeasible"] else other.basis
-        return of_solution(_dense(C, p, q, basis=basis)[0])
+        return _dense(C, p, q, basis=basis)
 
     return of_matrix(rng, call)
 
@@ -379,7 +380,7 @@ def front(rng: np.random.Generator) -> Case:
     """Call `solve` with any cost, weights as given or normalised, a gap, a budget or a warm start."""
     one = instance(rng)
     ratio = math.fsum(one.p) / math.fsum(one.q)
-    q = one.q * ratio if math.isfinite(ratio) else one.q
+    q = one.q * ratio if math.isfinite(ratio) else np.full(len(one.q), np.nan)
     agree = bool(np.isfinite(q).all()) and abs(math.fsum(q) - math.fsum(one.p)) <= 1e-9 * math.fsum(one.p)
     normalize = not agree or bool(rng.random() < 0.5)
     q = one.q if normalize else q

@@ -68,3 +68,16 @@ def test_tiny_weights_arrive():
             assert answer.status == "optimal"
             assert answer.plan.toarray()[1, 0] == pytest.approx(tiny, rel=1e-15)
             assert answer.lower <= 1 / (1 + tiny) <= answer.upper
+
+
+@pytest.mark.skipif(not NATIVE, reason="needs the compiled kernels")
+@pytest.mark.parametrize(
+    ("name", "seed", "states"),
+    [
+        ("solve", 21471, ("gap open",)),  # distances of 1e-160 in a crossover: potentials below costs that vanish
+        ("solve", 9056, ("budget spent",)),  # a weight of 1e-64 is all that some rows reach
+        ("line", 21864, ("optimal",)),  # a value of 1e-224 of a light point, not of small distances
+    ],
+)
+def test_found_by_the_fuzz(name, seed, states):
+    assert [state for _, _, state in fuzz.runs(seed, (name,))] == list(states)

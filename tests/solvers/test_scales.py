@@ -12,7 +12,9 @@ from scipy.spatial.distance import cdist
 
 from gibbsot import DenseCost, GridCost, PointCost, compat, solve, solve_batch
 from gibbsot.core import native
-from gibbsot.solvers.certificate import OPTIMAL_GAP, relative_gap, status
+from gibbsot.solvers import all_arcs, far_costs, multiscale, pyramid
+from gibbsot.solvers.certificate import OPTIMAL_GAP, exact_sum, relative_gap, status
+from gibbsot.solvers.network_simplex import solve_dense
 from rational import exact_distances, exact_grid, exact_matrix, optimum
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="needs the exact engine's kernels")
@@ -260,3 +262,59 @@ def test_the_rule():
     assert status(0.0, np.inf, np.inf, gap=0.5) == "gap open"
     assert status(0.0, 0.5, 1.0, gap=0.5) == "gap reached"
     assert status(0.0, 0.6, 1.0, gap=0.5, spent=True) == "budget spent"
+
+
+@pytest.mark.parametrize("n", [100, 500, 2000])
+@pytest.mark.parametrize("off", [1e5, 1e9])
+def test_clusters_with_their_own_balance_need_no_more_digits(n, off, monkeypatch):
+    """They are as fast as one cluster: costs that no plan pays are lowered, and double precision is enough."""
+
+    def never(*_args, **_options):
+        pytest.fail("twice the digits")
+
+    monkeypatch.setattr(all_arcs, "refined", never)
+    monkeypatch.setattr(multiscale, "refined", never)
+    X, Y = clouds(n, off=off)
+    truth = assignment(cdist(X[:3], Y[:3], "sqeuclidean")) + assignment(cdist(X[3:], Y[3:], "sqeuclidean"))
+    check(solve(None, None, PointCost(X, Y)), truth / n)
+    if n == 100:
+        check(solve(None, None, cdist(X, Y, "sqeuclidean")), truth / n)
+
+
+@pytest.mark.parametrize("far", [1e8, 1e12, np.inf])
+def test_costs_that_are_lowered_in_vain(far):
+    """A plan that must pay large costs, and one that avoids forbidden pairs on the way to others."""
+    rng = np.random.default_rng(3)
+    C = rng.random((12, 12)) * 1e-3
+    C[:6, 6:] = far
+    C[6:, :6] = 1e6
+    p, q = np.ones(12), np.ones(12)
+    p[7], q[2] = 2.0, 2.0
+    W = optimum(p, q, exact_matrix(C))
+    assert W is not None
+    found = solve(p, q, C, normalize=True)
+    assert Fraction(found.lower_bound) <= W.high
+    assert Fraction(found.upper_bound) >= W.low
+    assert found.status == "optimal"
+
+
+def test_lowered_costs_are_used_only_where_no_plan_pays_them():
+    C = np.array([[1.0, 1e32], [1e32, 3.0]])
+    ones = np.ones(2)
+    again = far_costs.solve_capped(solve_dense(C, ones, ones))
+    assert again is not None
+    assert np.abs(again.f).max() < 1e4
+    assert far_costs.solve_capped(solve_dense(C, np.array([2.0, 1.0]), np.array([1.0, 2.0]))) is None
+    assert far_costs.solve_capped(solve_dense(np.minimum(C, 1e3), ones, ones)) is None
+
+
+def test_grids_are_cooled_by_their_cheapest_axis():
+    assert pyramid._smallest_axis(GridCost((4, 4), spacing=(1, 1e3))) == pytest.approx(1e-6)
+    assert pyramid._smallest_axis(GridCost((4, 1), spacing=(1, 1e3))) == 1
+
+
+def test_exact_sums_have_no_error_that_is_relative_to_them():
+    """1e100 less what is left of it: the sum is 0.1 and exact."""
+    x = np.array([1e100, -1e100, 0.1])
+    found = exact_sum((x, np.ones(3)), (np.array([1e100]), np.array([1.0])))
+    assert (found.value, found.error) == (Fraction(0.1) + Fraction(1e100), 0)

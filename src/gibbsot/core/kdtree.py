@@ -28,17 +28,30 @@ def vanishing(
     5e-324
     """
     apart = np.abs(X[i] - Y[j])
-    return underflow(X.shape[1], squared) if ((apart > 0) & (apart < _SMALL)).any() else 0.0
+    return _lost(X.shape[1], squared) if ((apart > 0) & (apart < _SMALL)).any() else 0.0
 
 
-def underflow(d: int, squared: bool) -> float:
-    """Return how far distances in d dimensions may be off, beyond a relative error, because squares are too small.
+def underflow(X: NDArray[np.floating], Y: NDArray[np.floating], squared: bool) -> float:
+    """Return how far distances of points may be off, beyond a relative error, because squares are too small.
+
+    Coordinates of at least 2^-400 differ by nothing or by 2^-452 at least, whose square keeps all digits.
 
     Examples
     --------
-    >>> underflow(2, True)
-    1e-323
+    >>> import numpy as np
+    >>> x = np.array([[0.0, 1.0]])
+    >>> underflow(x, x, True), underflow(x, 1e-150 * x, True)
+    (0.0, 1e-323)
     """
+    for z in (X,) if Y is X else (X, Y):
+        size = np.abs(z)
+        if size.min(initial=1.0) < 2.0**-400 and ((size > 0) & (size < 2.0**-400)).any():
+            return _lost(X.shape[1], squared)
+    return 0.0
+
+
+def _lost(d: int, squared: bool) -> float:
+    """Return how far distances in d dimensions may be off whose squares are too small."""
     return d * 5e-324 if squared else d * 2.0**-536
 
 

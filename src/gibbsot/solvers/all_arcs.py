@@ -17,6 +17,8 @@ from ..core.double_double import DoubleDouble
 from ..core.problems import Problem
 from .certificate import Certificate, for_cost
 from .crossover import feasible
+from .easy_plan import with_easy_plan
+from .far_costs import solve_capped
 from .network_simplex import Basis, DenseSolutions, lowered, solve_dense
 from .refinement import MatrixScreen, refined
 from .run import Run
@@ -37,12 +39,14 @@ def solve_batch_on_all_arcs(
     C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
     basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
     threads, near = native.threads(n_jobs), (cost.accuracy(), cost.underflow())
+    inexact = near[1] > 0 or cost.rounding() > 0
 
     def solved(p: Array, q: Array, basis: Basis | None, which: list[int]) -> list[Solution]:
         answers = solve_dense(C, p, q, True, threads, basis, run, *near)
         if "infeasible" in answers.status:
             raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
-        return [proved(answers, b, cost, gap, run) for b in range(len(answers))]
+        every = enumerate(answers)
+        return [proved(answers, b, cost, gap, run) if inexact or not one.optimal else one for b, one in every]
 
     if not run.reports:
         return solved(p, q, basis, which)
@@ -107,6 +111,11 @@ def proved(
     Solution
     """
     solution, rounding = answers[b], cost.rounding()
+    if solution.status == "budget spent" and np.isinf(solution.upper):
+        C, p, q = answers.problem(b)
+        forbidden = np.isinf(C)
+        counts, errors = (forbidden.sum(axis=1), forbidden.sum(axis=0)), (cost.accuracy(), cost.underflow() + rounding)
+        return with_easy_plan(solution, p, q, counts, lambda i, j: C[i, j], *errors)
     tiny = solution.upper < cost.underflow() * 2.0**60  # squares may have vanished
     if solution.status != "gap open" and not rounding and not tiny:
         return solution
@@ -118,6 +127,9 @@ def proved(
         found = for_cost(found, cost, *_named(points, i, j))
     state = found.status(gap=gap, spent=solution.status == "budget spent")
     if state == "gap open":
+        again = None if rounding or tiny else solve_capped(answers, b, run, cost.accuracy(), cost.underflow())
+        if again is not None and again[0].optimal:
+            return Solution.of(again[0].certificate, again[0].status, again.f[0], again.g[0], again.plan())
         return _refined(answers, b, cost, gap, run, points)
     return Solution.of(found, state, solution.f - 2 * rounding, solution.g, solution.plan)
 

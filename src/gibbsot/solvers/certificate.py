@@ -30,9 +30,13 @@ spent" or "gap open", with a reason that the warning states.
   u (|f_i| + |g_j|)``; pairs for which it is larger than that are feasible. Only the others are evaluated again, in
   double-double, to within ``2^-98 (|c_ij| + |f_i| + |g_j|)``, and f_i is lowered by the largest violation of its row
   plus that error, or g_j where column j has far less weight. What this costs is part of the lower bound. If it is too
-  much, the violated arcs enter the simplex, whose costs are now the reduced costs: they are of the size of the
-  violations, and double precision is enough again. Arcs without flow whose costs are 2^48 times the value or more are
-  cut, and the parts of the tree shifted against each other, before even these digits are lost.
+  much, pairs whose cost is a double are evaluated once more without any rounding, and the violated arcs enter the
+  simplex, whose costs are now the reduced costs: they are of the size of the violations, and double precision is
+  enough again. Arcs without flow whose costs are 2^48 times the value or more are cut, and the parts of the tree
+  shifted against each other, before even these digits are lost.
+- *Costs that no plan pays* (`far_costs`). Where they are more than 2^20 times those that a plan pays, costs are lowered
+  before any of this. Potentials below lowered costs are below the costs, and a plan that uses none of them costs the
+  same, so the bounds need no other argument.
 - *Costs of points* are computed to within a relative error delta = (d + 3) u, or (d + 6) u where they stand for those
   of a grid. For costs that are not negative, costs between ``(1 - delta) c`` and ``(1 + delta) c`` have an optimum
   between ``(1 - delta) W_c`` and ``(1 + delta) W_c``, so what is proved for the doubles c is widened by delta,
@@ -64,6 +68,7 @@ PROGRAMME_GAP = 1e-9
 PROVED = ("optimal", "gap reached")  # the states in which a solver ends as it should
 
 SPENT = "the time or memory allowed was used up"
+NO_PLAN = "the time or memory allowed was used up before there was a plan without forbidden pairs"
 ROUNDS = "the largest number of rounds was reached"
 ROUNDING = "the costs or weights differ by more orders of magnitude than the arithmetic can resolve"
 FORBIDDEN = "the plan found so far needs pairs that infinite costs forbid"
@@ -71,6 +76,7 @@ FORBIDDEN = "the plan found so far needs pairs that infinite costs forbid"
 _NEGLIGIBLE = 2.0**-60  # relative: what disappears in the last rounding
 
 _UNIT = 2.0**-53
+_DOUBLES = 8  # whose sum an exact sum is, each below half a unit in the last place of the one before
 _ULP = 2.0**-52
 _TINY = 2.0**-1070  # some units of the smallest number
 
@@ -242,9 +248,10 @@ def warning(gaps: Iterable[float], reasons: Iterable[str], total: int, what: str
     """
     gaps, known = list(gaps), sorted(set(reasons) - {""}) or [ROUNDING]
     advice = []
-    if SPENT in known or ROUNDS in known:
+    budget = {SPENT, NO_PLAN, ROUNDS}
+    if budget & set(known):
         advice.append("Allow more time or memory, or ask for a gap")
-    if set(known) - {SPENT, ROUNDS}:
+    if set(known) - budget:
         advice.append("Scale or shift the costs so that rounding matters less, or ask for a gap")
     return (
         f"{len(gaps)} of {total} {what} ended with an open gap, the largest is {max(gaps):.1e} of the value, because "
@@ -408,7 +415,7 @@ def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
         terms = np.concatenate(split_products(x, y))
         unit, left = Fraction(2) ** (first + second), Fraction(0)
         values = terms.tolist()
-        for _ in range(3):  # what is left after three doubles is below 2^-150 of the sum
+        for _ in range(_DOUBLES):  # nearly always until nothing is left
             part = math.fsum(values)
             left += Fraction(part)
             if part == 0:
@@ -416,7 +423,7 @@ def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
             values.append(-part)
         total += left * unit
         vanishing = (np.abs(terms[: len(x)]) < 2.0**-960) & (x != 0) & (y != 0)
-        rest = abs(left) * Fraction(2) ** -150 + (int(vanishing.sum()) + _hidden(x, y)) * Fraction(_TINY)
+        rest = abs(Fraction(part)) * Fraction(_UNIT) + (int(vanishing.sum()) + _hidden(x, y)) * Fraction(_TINY)
         error += rest * unit if left or vanishing.any() else Fraction(0)
     return Enclosure(total, error)
 

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import native
-from ..core.costs import Cost
-from .certificate import ROUNDING, ROUNDS, SPENT, below, bounds, for_cost, weighted_median
+from ..core.costs import BorderedCost, Cost, DenseCost
+from .certificate import NO_PLAN, ROUNDING, ROUNDS, SPENT, below, bounds, for_cost, weighted_median
+from .easy_plan import forbidden_pairs, with_easy_plan
 from .highs import HighsProblem
 from .network_simplex import ArcProblem, staircase
 from .refinement import CostScreen, refined
@@ -115,14 +116,15 @@ def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
     kept, used = p > 0, q > 0
     L = cost.col_max(np.where(kept, g - weighted_median(g[kept], p[kept]), -np.inf))
     U = np.where(kept, cost.row_min(np.where(used, L, np.inf)), 0)
-    U, minus_L = below(U - 2 * cost.depth * cost.rounding(), np.where(used, -L, 0), cost.depth)
+    errors = cost.depth, cost.underflow()
+    U, minus_L = below(U - 2 * cost.depth * cost.rounding(), np.where(used, -L, 0), *errors)
     if kept.all() and used.all():
         return U, -minus_L
     others = cost.col_max(np.where(kept, U, -np.inf))
     others[~np.isfinite(others)] = np.abs(U[kept]).max()  # no point with weight has a finite cost to this one
-    others = -below(U, -others - 2 * cost.depth * cost.rounding(), cost.depth)[1]
+    others = -below(U, -others - 2 * cost.depth * cost.rounding(), *errors)[1]
     all_L = np.where(used, -minus_L, others)
-    return np.where(kept, U, below(cost.row_min(all_L) - 2 * cost.depth * cost.rounding(), all_L, cost.depth)[0]), all_L
+    return np.where(kept, U, below(cost.row_min(all_L) - 2 * cost.depth * cost.rounding(), all_L, *errors)[0]), all_L
 
 
 class _Rounds:
@@ -191,7 +193,11 @@ class _Rounds:
         """Return what is proved when the run is spent, with the better of two pairs of potentials."""
         found = [self._solution(*pair, rounds) for pair in (potentials, feasible(self.cost, first, self.p, self.q))]
         best = max(found, key=lambda solution: solution.lower)
-        return best if best.optimal else replace(best, status="budget spent", reason=SPENT)
+        if np.isinf(best.upper) and isinstance(self.cost, DenseCost | BorderedCost):
+            best = with_easy_plan(best, self.p, self.q, forbidden_pairs(self.cost), self.cost.at)
+        if best.optimal:
+            return best
+        return replace(best, status="budget spent", reason=SPENT if np.isfinite(best.upper) else NO_PLAN)
 
     def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
         """Start a simplex on those arcs that are not forbidden; return whether all are."""
@@ -284,7 +290,7 @@ class _Rounds:
         plan = plan_of(i, j, mass, costs, self.p, self.q)
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth if self.carried else self.cost.depth + 8)
         vanished = self.cost.vanishing(i, j) if self.cost.underflow() else 0.0
-        found = found.widened(0.0, vanished + self.cost.rounding(), self.cost.underflow()).at_least(self.least)
+        found = found.widened(0.0, vanished + self.cost.rounding()).at_least(self.least)
         return Solution.of(found, found.status(), U, -L, plan, rounds)
 
 

@@ -31,6 +31,7 @@ from .solution import Solution
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
+_LIGHTEST = 2.0**-100  # weights for the cooling before a crossover
 _ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
 # pairs of points with weight, up to which all arcs are used
 STORED_PAIRS, _OTHER_PAIRS, DISTANCE_PAIRS, _LINE_PAIRS = 9_000_000, 500_000, 160_000, 25_000
@@ -229,12 +230,14 @@ def _annealed(problem: Problem, chosen: list[str], n_jobs: int | None, run: Run)
     which = [b for b, method in enumerate(chosen) if method == "crossover"]
     if not which:
         return {}
-    if len(which) < len(problem):
-        problem = Problem(problem.p[which], problem.q[which], problem.cost)
+    # a weight that would vanish in single precision takes part, as its point may be the only one that others reach
+    sides = zip(problem.given, (problem.p, problem.q), strict=True)
+    p, q = (np.where(given[which] > 0, np.maximum(w[which], _LIGHTEST), 0) for given, w in sides)
+    problem = Problem(p, q, problem.cost)
     solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs, run=run)
     # single precision suffices to find the arcs
     U = solver(problem.with_cost(single(problem.cost))).info.U
-    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # weights may vanish in single precision
+    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight
 
 
 def _of_points(

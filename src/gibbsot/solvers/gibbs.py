@@ -118,8 +118,9 @@ class GibbsSolver:
         start = sampler.init(problem, self.seed, self.ids) if warm is None else _warm_state(warm, problem)
         chains = _Chains(start, problem, self)
         T = self._run(chains)
-        state, info = chains.state, chains.last._replace(history=_joined(chains.histories))
-        done = state.sweep - start.sweep
+        state, done = chains.state, chains.state.sweep - start.sweep
+        history = np.concatenate(chains.histories, axis=1)[:, : done.max()]  # without sweeps that no problem needed
+        info = chains.last._replace(history=history)
         recent = np.maximum(done[:, None] - 1 - np.arange(self.tau, -1, -1), 0)
         mixed = sampler.mixed(np.take_along_axis(info.history, recent, axis=1), T, self.tau)
         seen = theory.trace(start, problem, np.concatenate(chains.T, axis=1))[1] if self.diagnostics else None
@@ -257,13 +258,6 @@ def _warm_state(sample: Sample, problem: Problem) -> State:
     h = np.where(np.isfinite(state.h), state.h, L)
     h = np.where(problem.q > 0, h, np.inf).astype(problem.cost.dtype)
     return State(h, state.sweep, state.seed, state.ids)
-
-
-def _joined(histories: list[Array]) -> Array:
-    """Return the history of all sweeps, without those that no problem needed."""
-    history = np.concatenate(histories, axis=1)
-    needed = np.flatnonzero(~np.isnan(history).all(axis=0))
-    return history[:, : needed[-1] + 1]
 
 
 def sparse_plans(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floating]) -> list[sparse.csr_array]:

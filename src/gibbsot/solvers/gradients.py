@@ -241,7 +241,7 @@ def cloud_gradients(
         except ValueError as error:
             raise ValueError(f"{error} (pair {b})") from None
         solution = found.solutions[0]
-        arcs = (solution.plan if penalty is None else solution.plan[:-1, :-1]).tocoo()
+        arcs = (solution.plan if penalty is None else solution.plan[: len(x), : len(y)]).tocoo()
         mass = arcs.data * (p.sum() if penalty is None else p.sum() + q.sum())
         step = mass[:, None] * _direction(x[arcs.row] - y[arcs.col], metric)
         of_x, of_y = (np.zeros_like(points) for points in (x, y))

@@ -17,6 +17,7 @@ from .solution import Solution, plan_of
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_LOST = 5e-324  # by powers of differences that are too small
 _PAIRS = 4_000_000  # of a matrix that is made where k-d trees do not know the power
 
 
@@ -59,7 +60,7 @@ def solve_line(
     small = (costs[kept] > 0) & (costs[kept] < 2.0**-1000)
     i, j, mass, costs = order_x[i[kept]], order_y[j[kept]], mass[kept], costs[kept].astype(np.float64)
     found = bounds(p, q, full_f, full_g, mass, costs, depth)
-    found = found.widened(0.0, underflow(1, True) if small.any() else 0.0).at_least(0.0)
+    found = found.widened(0.0, _LOST if small.any() else 0.0).at_least(0.0)
     if found.status() != "optimal":
         again = _with_more_digits(x, y, p, q, power, (full_f, full_g))
         if again is not None and again[0].gap < found.gap:
@@ -89,8 +90,9 @@ def _with_more_digits(
         return None
     i, j, _ = staircase(p[rows], q[columns])
     found = refined(screen, p[rows], q[columns], (i, j), (potentials[0][rows], potentials[1][columns]), least=0.0)
-    small = vanishing(xs[:, None], ys[:, None], power != 1, found.i, found.j)
-    proof = found.certificate.widened((math.ceil(power) + 3) * 2.0**-52, small, underflow(1, power != 1))
+    ends = xs[:, None], ys[:, None], power != 1
+    less = underflow(*ends) if power in (1, 2) else _LOST
+    proof = found.certificate.widened((math.ceil(power) + 3) * 2.0**-52, vanishing(*ends, found.i, found.j), less)
     return proof, rows[found.i], columns[found.j], found.mass
 
 

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core.kdtree import BorderedPoints, Points, underflow, vanishing
-from .certificate import PROVED, SPENT, Certificate, below, bounds, weighted_median
+from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
+from .far_costs import solve_capped
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .refinement import PointsScreen, refined
 from .run import Run
@@ -35,6 +36,7 @@ _SMALLEST = 256  # points a side that the simplex on all arcs solves
 _CELL = 4  # points
 _WIDE = 1000.0  # times the usual width: cells that are no cells
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
+_MOST = 0.75  # of these: if more are far, they are no outliers
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _ULP = float(np.finfo(np.float64).eps)
 _NEGLIGIBLE = 2.0**-40  # of the value: a hundredth of the gap of an optimum
@@ -152,7 +154,7 @@ class PointsSolution(Solution):
             all_g[columns] = g
             all_f = whole.row_min(-all_g)
             all_f[rows] = f
-        return below(all_f, all_g, depth, underflow(points[0].shape[1], points[2]))
+        return below(all_f, all_g, depth, underflow(*points[:3]))
 
     _known: tuple[Any, ...]
 
@@ -196,7 +198,7 @@ class _Cells:
 
     def solve(self) -> Solution:
         """Solve from the coarsest level to the finest, or until the gap is reached or the run is spent."""
-        (f, g, problem), rounds = _solve_all_arcs(self.levels[-1]), 1
+        (f, g, problem, far), rounds = _solve_all_arcs(self.levels[-1]), 1
         for n in range(len(self.levels) - 2, -1, -1):
             if self.run.spent:
                 return self._of_level(n + 1, g, problem)
@@ -208,7 +210,7 @@ class _Cells:
                 answer = self._of_level(n + 1, *coarse)
                 if answer.status in PROVED:
                     return answer
-            f, g, problem, rounds = solve_arcs(oracle, a, b, start, self.gap if n == 0 else 0.0, run=self.run)
+            f, g, problem, rounds = solve_arcs(oracle, a, b, start, self.gap if n == 0 else 0.0, run=self.run, far=far)
             self.run.report("%d x %d points, %d arcs, %d rounds", *oracle.shape, problem.arcs, rounds)
             if self.run.spent and not problem.carried:
                 return self._of_level(n + 1, *coarse)
@@ -307,15 +309,15 @@ class _Cells:
         costs = level.oracle.at(i, j)
         inner = (i < len(level.oracle.X)) & (j < len(level.oracle.Y))  # without the border
         above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
-        below_all = underflow(level.oracle.X.shape[1], self.squared)
+        below_all = underflow(level.oracle.X, level.oracle.Y, self.squared)
         if proof is None:
             found = bounds(level.a, level.b, *below(f, g, self.depth, below_all), mass, costs, depth)
-            found = found.widened(0.0, above, below_all).at_least(self.least)
+            found = found.widened(0.0, above).at_least(self.least)
         else:
             found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all, self.negative)
         state = found.status(gap=self.gap, spent=self.run.spent)
         if state == "budget spent":
-            found = replace(found, reason=SPENT)
+            found = replace(found, reason=SPENT if np.isfinite(found.upper) else NO_PLAN)
         plan = plan_of(self.rows[i], self.columns[j], mass, costs, self.p, self.q)
         known = self.rows, self.columns, f, g, self.points, self.depth
         return PointsSolution(found, state, plan, rounds, known)
@@ -341,18 +343,23 @@ def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
     return float((p / p.sum()) @ f + (q / q.sum()) @ g)  # sums of large weights and potentials would overflow
 
 
-def _solve_all_arcs(level: _Level) -> tuple[Array, Array, ArcProblem]:
-    """Solve a small problem; return potentials and the problem on the arcs of its basis."""
+def _solve_all_arcs(level: _Level) -> tuple[Array, Array, ArcProblem, float]:
+    """Solve a small problem; return potentials, the problem on the arcs of its basis, and which costs are far."""
     i, j = np.indices(level.oracle.shape).reshape(2, -1)
     C = level.oracle.at(i, j).reshape(level.oracle.shape)
     answer = solve_dense(C, level.a, level.b)
+    capped = solve_capped(answer)
+    answer = capped or answer
+    most = float(answer.problem()[0].max(where=np.isfinite(C), initial=0.0))
     f, g = answer.f[0], answer.g[0]
     i, j = (x[x >= 0].astype(np.int64) for x in answer.basis)
+    near = C[i, j] <= most  # not lowered
+    i, j = i[near], j[near]
     problem = ArcProblem(level.a, level.b)
     problem.add(i, j, C[i, j])
-    problem.start(f, g, max(float(C.max(where=np.isfinite(C), initial=0.0)), 1e-300))
+    problem.start(f, g, max(most, 1e-300))
     problem.optimise()
-    return f, g, problem
+    return f, g, problem, np.inf if capped is None else most
 
 
 def _join(x: Array, a: Array) -> tuple[Array, Array, Indices]:
@@ -391,7 +398,7 @@ def _without_wide(x: Array, label: Indices, cells: int) -> int:
 
 def solve_arcs(
     oracle: Points | BorderedPoints, p: Array, q: Array, start: _Start, gap: float = 0.0, max_rounds: int = 100,
-    run: Run | None = None,
+    run: Run | None = None, far: float = np.inf,
 ) -> tuple[Array, Array, ArcProblem, int]:  # fmt: skip
     """Solve a problem exactly from potentials: nearest arcs, then violated arcs until there is none.
 
@@ -409,6 +416,9 @@ def solve_arcs(
         The largest number of rounds; if they run out, the bounds show what is left open.
     run : Run, optional
         When it is spent, the better of the potentials given and those of the simplex are returned.
+    far : float
+        Arcs of larger costs are left out at first, unless they are many: they are not needed where clusters that are
+        far apart have each its own balance, and would make potentials large.
 
     Returns
     -------
@@ -421,10 +431,13 @@ def solve_arcs(
     problem = ArcProblem(p, q, run)
     i, j = np.divmod(arcs, m2)
     costs = oracle.at(i, j)
+    kept = costs <= far
+    if not kept.all() and np.count_nonzero(kept) >= _MOST * len(arcs):
+        arcs, i, j, costs = arcs[kept], i[kept], j[kept], costs[kept]
     problem.add(i, j, costs)
     scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
     largest = float((costs - f[i] - g[j]).max())
-    del i, j, costs
+    del i, j, costs, kept
     problem.start(f, g, max(2 * largest + _ULP * scale, 1e-300))
     best, enough = f, bound / (1 - gap) if gap else -np.inf
     for rounds in range(1, max_rounds + 1):

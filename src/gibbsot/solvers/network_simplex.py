@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import native
-from .certificate import SPENT, status
+from .certificate import NO_PLAN, SPENT, status
 from .run import Run
 from .solution import Solution
 
@@ -185,7 +185,7 @@ class DenseSolution(Solution):
         own = vars(self)  # the class is frozen
         own["value"], own["lower"], own["upper"], own["scale"] = batch._info[b][:4]
         own["status"], own["rounds"], own["_batch"], own["_index"] = batch.status[b], 1, batch, b
-        own["reason"] = SPENT if batch.status[b] == "budget spent" else ""
+        own["reason"] = "" if batch.status[b] != "budget spent" else NO_PLAN if np.isinf(self.upper) else SPENT
 
     @property
     def f(self) -> Array:
@@ -263,10 +263,10 @@ def solve_dense(
     kernels().solve_dense(C, p, q, start, threads, run.seconds, run.flag, numbers, arcs)
     info = numbers[: n * _INFO].reshape(n, _INFO).tolist()
     if accuracy:
-        less, more = 1 - (accuracy + 2 * _ULP), 1 + (accuracy + 2 * _ULP)
+        less, more = math.nextafter(1 - accuracy, 0), math.nextafter(1 + accuracy, 2)
         for row in info:
-            row[1] = row[1] * less if row[1] > 0 else row[1]
-            row[2] *= more
+            row[1] = math.nextafter(row[1] * less, 0) if row[1] > 0 else row[1]
+            row[2] = math.nextafter(row[2] * more, math.inf) if row[2] > 0 else row[2]
     states = [_status(lower, upper, scale, feasible, stopped) for _, lower, upper, scale, *_, feasible, stopped in info]
     return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads, accuracy, underflow)
 

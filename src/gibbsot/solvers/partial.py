@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ..core import native, validation
 from ..core.costs import BorderedCost, Cost, DenseCost
@@ -287,7 +288,8 @@ class PartialResult(OTResult):
         As of `OTResult`. With ``penalty=c`` the value is ``<plan, M>`` plus c for every unit that is left over, on
         either side; with ``mass=s`` it is ``<plan, M>``.
     plan : scipy.sparse.csr_array of shape (m1, m2)
-        What is transported: its marginals are at most p and q.
+        What is transported: its marginals are at most p and q. Nothing where the upper bound is infinite: a budget was
+        spent before there was a plan that avoids infinite costs.
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g with ``f_i + g_j + multiplier <= M_ij`` for all pairs; ``f_i, g_j <= c`` with a penalty and at most 0
         with a given mass s. ``<p, f> + <q, g> + multiplier s`` is the lower bound.
@@ -311,6 +313,9 @@ class PartialResult(OTResult):
         """What is transported, of all problems."""
         m1, m2 = self.problem.size
         plans = [plan[:m1, :m2] for plan in super()._plans]
+        for b, one in enumerate(self.solutions):
+            if np.isinf(one.upper):  # there is no plan yet
+                plans[b] = sparse.csr_array((m1, m2))
         for plan in plans:
             plan.eliminate_zeros()  # masses that are below the range of doubles
         return plans

@@ -25,6 +25,7 @@ Weights = NDArray[np.float64]
 _SMALLEST = 256  # points a side that are solved on all arcs
 _SWEEPS, _NEIGHBOURS = 300, 12
 _FIRST, _LAST = 0.3, 0.003  # temperatures, in units of V / (m1 + m2)
+_COLDEST = 1e-15  # where axes differ in size, the last one is lower, and there are up to twice as many sweeps
 
 
 def solve_pyramid(p: Weights, q: Weights, cost: GridCost, gap: float = 0.0, run: Run | None = None) -> Solution:
@@ -98,5 +99,14 @@ def _sweep(p: Weights, q: Weights, cost: GridCost, U: Array, T: float) -> Array:
     one = Problem(p[None], q[None], cost)
     L = cost.col_max(np.where(p > 0, U, -np.inf))
     start = replace(sampler.init(one), h=np.where(q > 0, L, np.inf)[None])
-    T = max(T, float(np.finfo(np.float64).tiny) / _LAST)
-    return sampler.run(start, one, geometric(_FIRST * T, _SWEEPS, _LAST / _FIRST), n_jobs=1)[1].U[0]
+    last = max(_LAST * _smallest_axis(cost), _COLDEST)
+    sweeps = round(_SWEEPS * (1 + np.log(last / _LAST) / np.log(_COLDEST / _LAST)))
+    T = max(T, float(np.finfo(np.float64).tiny) / last)
+    return sampler.run(start, one, geometric(_FIRST * T, sweeps, last / _FIRST), n_jobs=1)[1].U[0]
+
+
+def _smallest_axis(cost: GridCost) -> float:
+    """Return the spread of the costs along the cheapest axis, relative to that along the dearest."""
+    spreads = [float(np.ptp(axis[np.isfinite(axis)])) for axis in cost.axes]
+    some = [spread for spread in spreads if spread > 0]
+    return min(some) / max(some) if some else 1.0

@@ -14,6 +14,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
@@ -40,6 +41,7 @@ _BEYOND = 2.0**48  # times the value: arcs without flow of such costs leave too 
 _LIGHT = 2.0**-10  # columns with so much less weight than a row have their potential lowered in its place
 _ARCS = 16  # violated arcs that a row or a column brings in
 _ROUNDS = 60
+_EXACT_PAIRS = 20_000  # that are evaluated without rounding
 _PAIRS = 6_000_000  # that are evaluated again
 _BLOCK = 4_000_000  # entries of a matrix that are looked at at once
 
@@ -354,12 +356,15 @@ class _Refinement:
         reduced = self._reduced(near.i, near.j, costs)
         error = _DOUBLED * (size + np.abs(self.f.high[near.i]) + np.abs(self.g.high[near.j]))
         value = reduced.rounded()
+        rounding, excess = error, (error - value) * (1 + 2.0**-40)
+        if float(self.share[near.i] @ rounding) > _ENOUGH * self.gap * self.upper.scale:
+            sure = self._surely_feasible(near, costs, np.abs(value) <= error)
+            rounding, excess = np.where(sure, 0.0, rounding), np.where(sure, 0.0, excess)
         less, less_g, grain = np.zeros(self.m1), np.zeros(self.m2), np.zeros(self.m1)
-        excess = (error - value) * (1 + 2.0**-40)
         light = self.share_q[near.j] < _LIGHT * self.share[near.i]  # there it costs less
         np.maximum.at(less, near.i[~light], excess[~light])
         np.maximum.at(less_g, near.j[light], excess[light])
-        np.maximum.at(grain, near.i[~light], error[~light])
+        np.maximum.at(grain, near.i[~light], rounding[~light])
         f, g = self.f.minus(DoubleDouble.of(less)), self.g.minus(DoubleDouble.of(less_g))
         over = f.high >= near.limit
         f.set(np.flatnonzero(over), DoubleDouble.of(near.limit[over]))
@@ -372,6 +377,16 @@ class _Refinement:
         fresh = _most_violated(near.i[violated], near.j[violated], value[violated], self.m1, self.m2)
         answer = Refined(found, *self.plan, f.rounded(), g.rounded(), basis)
         return answer, fresh, float(self.share @ grain)
+
+    def _surely_feasible(self, near: Near, costs: DoubleDouble, open_: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which of some pairs are feasible without any rounding: nothing need be lowered for them."""
+        found = np.zeros(len(near.i), bool)
+        some = np.flatnonzero(open_ & (costs.low == 0))  # these costs are doubles
+        i, j = near.i[some], near.j[some]
+        terms = np.stack([costs.high[some], -self.f.high[i], -self.f.low[i], -self.g.high[j], -self.g.low[j]], axis=1)
+        if len(some) <= _EXACT_PAIRS and np.abs(terms).max(initial=0.0) < 2.0**1000:
+            found[some] = [math.fsum(row) >= 0 for row in terms.tolist()]
+        return found
 
     def _pivot(self, tree: Indices, fresh: tuple[Indices, Indices]) -> bool:
         """Add violated arcs and go on with the simplex; return whether the basis has changed."""

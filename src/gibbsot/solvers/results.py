@@ -69,7 +69,8 @@ class OTResult:
     reason : str
         Why the gap is open, if it is.
     plan : scipy.sparse.csr_array of shape (m1, m2)
-        A coupling: its marginals are p and q. A list for a batch.
+        A coupling: its marginals are p and q. A list for a batch. Where the upper bound is infinite, a budget was
+        spent before there was a coupling that avoids infinite costs; this then is a part of one, of less mass.
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
         lower bound, both up to the rounding of f and g to double precision: the bound itself may have been proved

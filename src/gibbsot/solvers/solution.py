@@ -34,7 +34,8 @@ class Solution:
         Potentials with ``f_i + g_j <= M_ij`` for all pairs, points without weight included, up to their own rounding:
         the lower bound may have been proved with potentials of twice the digits.
     plan : scipy.sparse.csr_array of shape (m1, m2)
-        A coupling; a vertex has at most m1 + m2 - 1 entries.
+        A coupling; a vertex has at most m1 + m2 - 1 entries. Where ``upper`` is infinite there is none yet, and this is
+        the part that uses no forbidden pairs, of less mass.
     scale : float
         The sum of the absolute terms of the value, ``<plan, |M|>``.
     rounds : int
@@ -103,6 +104,9 @@ def plan_of(
     >>> plan_of(i, np.array([0, 1, 1]), np.array([0.5, 1e-17, 0.5]), ones, half, half).nnz
     2
     """
+    if not np.isfinite(costs).all():  # these have no place in a plan: it is not complete
+        allowed = np.isfinite(costs)
+        i, j, mass, costs = i[allowed], j[allowed], mass[allowed], costs[allowed]
     weight = np.minimum((p / p.sum())[i], (q / q.sum())[j])
     terms = mass * np.abs(costs)
     kept = (mass > _DUST * weight) | (terms > _DUST / 2 * terms.sum())

@@ -104,6 +104,8 @@ class GridCost(Cost):
         self.col_shape = tuple(axis.shape[1] for axis in axes)
         self.shape = (math.prod(self.row_shape), math.prod(self.col_shape))
         self.finite = all(finite)
+        if matrices is None:
+            self._adds_up = True  # distances are not negative
         self.depth = len(axes)
         self.work = sum(self.row_shape) * self.shape[0] + sum(self.col_shape) * self.shape[1]
         self._definition = None if matrices is not None else (np.array(spacings), float(power))
@@ -247,7 +249,9 @@ class GridCost(Cost):
         return all(float(axis.min()) >= 0 for axis in self.axes)
 
     def accuracy(self) -> float:
-        return len(self.axes) * 2.0**-53 if len(self.axes) > 1 and self._adds_up else 0.0
+        # one addition, or some, whose errors are relative to sums that were rounded
+        additions = len(self.axes) if len(self.axes) > 2 else 1
+        return additions * 2.0**-53 if len(self.axes) > 1 and self._adds_up else 0.0
 
     def rounding(self) -> float:
         if len(self.axes) == 1 or self._adds_up:

@@ -92,6 +92,7 @@ class PointCost(Cost):
         self._dense: DenseCost | None = None
         self._single: PointCost | None = None
         self._trees: Points | None = None
+        self._underflow: float | None = None
         self._check()
 
     def _check(self) -> None:
@@ -185,7 +186,9 @@ class PointCost(Cost):
         return (self.X.shape[1] + 3) * 2.0**-53 if known else 0.0
 
     def underflow(self) -> float:
-        return 0.0 if self._power is None else underflow(self.X.shape[1], self._power == 2)
+        if self._underflow is None:
+            self._underflow = 0.0 if self._power is None else underflow(self.X, self.Y, self._power == 2)
+        return self._underflow
 
     def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
         return 0.0 if self._power is None else vanishing(self.X, self.Y, self._power == 2, i, j)
