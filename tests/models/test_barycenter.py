@@ -442,8 +442,11 @@ def test_an_input_is_a_candidate_without_the_linear_programme():
 def test_the_status_in_single_precision(cost):
     """It is that of the weights as they are published: rounded to single precision they are no optimum to 1e-9."""
     counts = np.random.default_rng(0).dirichlet(np.ones(len(M)), size=3).astype(np.float32)
-    one = WassersteinBarycenter(cost, gap=0.0, random_state=0).fit(counts[:1])
-    assert one.status_ == "optimal"  # which weights of this precision cannot improve
+    same = WassersteinBarycenter(cost, gap=0.0, random_state=0).fit(np.repeat(counts[:1].astype(np.float64), 2, axis=0))
+    assert (same.status_, same.objective_, same.gap_) == ("optimal", 0.0, 0.0)
+    with pytest.warns(ConvergenceWarning, match="the weights are rounded to the precision in which they are returned"):
+        one = WassersteinBarycenter(cost, gap=0.0, random_state=0).fit(counts[:1])
+    assert one.status_ == "gap open"  # shares of single precision are not those of the data
     model = WassersteinBarycenter(cost, gap=1e-3, random_state=0).fit(counts)
     assert model.status_ in ("optimal", "gap reached")
     with pytest.warns(ConvergenceWarning, match="the weights are rounded to the precision in which they are returned"):

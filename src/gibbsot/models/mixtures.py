@@ -168,7 +168,9 @@ class MembershipSolver:
         **options: Any,
     ) -> None:
         self.limits = dict(limits or {})
-        self.D, self.exact_cost, self.gap = D / D.sum(axis=1, keepdims=True), cost.astype(np.float64), gap
+        # by sums in the order of those of the measures: one that is a component then has the same shares
+        self.D = D / np.asarray(sparse.csr_array(D).sum(axis=1)).reshape(-1, 1)
+        self.exact_cost, self.gap = cost.astype(np.float64), gap
         self.components = fixed_point.components(self.D)
         self.basis, self.cost = basis(self.components), costs.in_units(cost).single().cost
         self.batch_size, self.step_size, self.options = batch_size, step_size, options

@@ -384,8 +384,11 @@ def matrix_product(A: Array, B: Array, off: int = 0) -> tuple[NDArray[np.float64
     >>> bool(value - error <= 1e16 + 1 <= value + error)
     True
     """
-    terms = np.shape(A)[-1]
-    return A @ B, np.asarray(1.01 * (terms + off + 2) * _UNIT * (np.abs(A) @ np.abs(B)) + terms * _TINY)
+    terms, absolute = np.shape(A)[-1], np.asarray(np.abs(A) @ np.abs(B))
+    products: int | NDArray[np.float64] = terms
+    if (absolute == 0).any():  # products of zeros are exact
+        products = (A != 0).astype(np.float64) @ (B != 0).astype(np.float64)
+    return A @ B, np.asarray(1.01 * (terms + off + 2) * _UNIT * absolute + products * _TINY)
 
 
 def exact_sum(*products: tuple[Array, Array]) -> Enclosure:

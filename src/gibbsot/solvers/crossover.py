@@ -238,8 +238,12 @@ class _Rounds:
         return Solution.of(proof, state, U, -L, plan, rounds)
 
     def _raise_artificial(self) -> bool:
-        """Make artificial arcs more expensive; return False if they are so already that an optimal plan needs them."""
-        if self.artificial > 16 * (len(self.a) + len(self.b)) * max(self.scale, 1e-300):
+        """Make artificial arcs more expensive; return False if they are so already that an optimal plan needs them.
+
+        Arcs that are far more expensive than those so far may have to join before there is a plan.
+        """
+        dear = self.artificial / (16 * (len(self.a) + len(self.b)))
+        if dear > max(self.scale, 1e-300) and dear > abs(self.least) + self.cost.spread():
             return False
         self.artificial = self.engine.raise_artificial(8.0)
         return True
@@ -288,7 +292,7 @@ class _Rounds:
         i, j = self.rows[i], self.columns[j]
         costs = self.cost.at(i, j)
         plan = plan_of(i, j, mass, costs, self.p, self.q)
-        found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth if self.carried else self.cost.depth + 8)
+        found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth)
         vanished = self.cost.vanishing(i, j) if self.cost.underflow() else 0.0
         found = found.widened(0.0, vanished + self.cost.rounding()).at_least(self.least)
         return Solution.of(found, found.status(), U, -L, plan, rounds)

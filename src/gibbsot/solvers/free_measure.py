@@ -25,6 +25,7 @@ _UNIT = Fraction(1, 2**53)
 _ALL_ARCS = 100_000  # up to so many the linear programme has all arcs; for mixtures a fifth of it
 _ASCENT = 4  # rounds that improve a lower bound
 _ROUNDED = 8  # units in the last place within which weights agree
+_EPS = 2.0**-52
 _OFF, _MORE = 2, 1 + 2.0**-40  # units in the last place of a share; what covers the rounding of a bound of an error
 
 REASONS = {
@@ -169,21 +170,20 @@ class FreeMeasure:
             return Certificate(-math.inf, math.inf, math.inf, math.inf, found[0].reason), found
         values, scales = (self._mean([Fraction(getattr(each, name)) for each in found]) for name in ("upper", "scale"))
         upper = certificate.rounded_up(values + moved * Fraction(self.cost.spread()))
-        scale = max(float(scales), abs(upper))
-        if self._agrees(model, float(np.finfo(w.dtype).eps)):
-            scale = max(scale, self.cost.spread())
-        return Certificate(-math.inf, upper, upper, scale), found
+        return Certificate(-math.inf, upper, upper, max(float(scales), abs(upper))), found
 
-    def _agrees(self, model: Array, eps: float) -> bool:
-        """Tell whether a measure is that of all targets, up to the rounding of the weights in every bin.
+    def snapped(self, w: Array) -> Array:
+        """Return weights without the rounding of the solver, where they agree with a target, or with one component.
 
-        Then the objective is what this rounding costs, and weights of their precision cannot do better. So it is
-        measured by the largest cost, not by itself.
+        The weights of a target have no cost to it, and those of other doubles have: what the last digits cost.
         """
+        if self.components is not None:
+            alone = w >= (1 - _ROUNDED * _EPS) * math.fsum(w)
+            return alone.astype(np.float64) if alone.any() else w
         if self.cost.shape[0] != self.cost.shape[1]:
-            return False
-        difference = np.abs(model / math.fsum(model) - self.X)
-        return bool((difference <= _ROUNDED * eps * (self.X + eps)).all())
+            return w
+        agree = (np.abs(w / math.fsum(w) - self.X) <= _ROUNDED * _EPS * (self.X + _EPS)).all(axis=1)
+        return self.given[int(np.where(agree, self.weights, 0.0).argmax())] if agree.any() else w
 
     def _mean(self, values: list[Fraction]) -> Fraction:
         """Return the mean of numbers, with the weights of the targets."""

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from .network_simplex import staircase, with_rest
+from .network_simplex import staircase
+from .repair import coupling_near, supplies
 from .run import Run
 
 Array = NDArray[np.float64]
@@ -84,7 +85,8 @@ class HighsProblem:
         if found is None:
             return False
         mass, duals = found
-        self._tree = _Tree(tail, head, costs, _supplies(self.p, self.q), mass, y + duals)
+        sent, received = supplies(self.p, self.q)
+        self._tree = _Tree(tail, head, costs, [*sent, *(-x for x in received), 0], mass, y + duals)
         self._tree.optimise(tolerance)
         return not any(self._tree.flow[v] for v in self._tree.order[1:] if self._tree.arc[v] >= len(self._cost))
 
@@ -125,24 +127,14 @@ class HighsProblem:
         if self._tree is None:
             i, j, share = staircase(self.p, self.q)
             return i[share > 0], j[share > 0], share[share > 0]
-        tree, n, m1 = self._tree, len(self._cost), len(self.p)
+        tree, n = self._tree, len(self._cost)
         total = sum(x for x in tree.supply if x > 0)
         used = [v for v in tree.order[1:] if tree.flow[v] > 0]
         arc = np.array([tree.arc[v] for v in used], np.int64)
         mass = np.array([float(Fraction(tree.flow[v], total)) for v in used], np.float64)
-        own, row = arc < n, (arc >= n) & (arc < n + m1)
-        column = arc >= n + m1
+        own = arc < n
         plan = self._i[arc[own]], self._j[arc[own]], mass[own]
-        return with_rest(plan, (arc[row] - n, mass[row]), (arc[column] - n - m1, mass[column]))
-
-
-def _supplies(p: Array, q: Array) -> list[int]:
-    """Return integers in the ratios of ``p / sum(p)`` and ``-q / sum(q)``, and zero for the artificial node."""
-    ratios = [x.as_integer_ratio() for x in (*p.tolist(), *q.tolist())]
-    unit = max(denominator for _, denominator in ratios)  # all are powers of two
-    units = [numerator * (unit // denominator) for numerator, denominator in ratios]
-    P, Q = sum(units[: len(p)]), sum(units[len(p) :])
-    return [x * Q for x in units[: len(p)]] + [-x * P for x in units[len(p) :]] + [0]
+        return plan if own.all() else coupling_near(self.p, self.q, plan)
 
 
 def _graph(values: NDArray[Any], tail: Indices, head: Indices, n: int) -> sparse.csr_array:

@@ -80,8 +80,7 @@ def line_barycenter(problem: FreeMeasure, geometry: Geometry) -> Optimum:
     span = max(float(X.max()), *(float(y.max()) for y in positions))
     span -= min(float(X.min()), *(float(y.min()) for y in positions))
     slack = 1.01 * (2 * off * power * span**power + (len(length) + 4) * ulp * abs(float(value)))
-    if len(geometry.X) == problem.given.shape[1] and (problem.given == problem.given[0]).all():
-        w = problem.given[0]  # without the rounding of levels
+    w = problem.snapped(w)  # without the rounding of levels
     found = problem.upper(w)[0]
     lower = math.nextafter(float(value) * (1 - 4 * _ULP) - slack, -math.inf)
     best_known = Optimum(w, max(lower, 0.0), found.upper, found.scale, stage="line", ended="precision")

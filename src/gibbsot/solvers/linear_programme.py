@@ -212,6 +212,7 @@ class _Rounds:
         if dual is not None and dual.value > best.lower:
             best.lower, self.dual = dual.value, dual
         if w is not None:
+            w = self.problem.snapped(w)
             found, self.solutions = self.problem.upper(w, self.solutions)
             if found.upper < best.upper:
                 best.w, best.upper, best.scale = w, found.upper, found.scale

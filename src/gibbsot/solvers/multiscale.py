@@ -25,6 +25,7 @@ from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, wei
 from .far_costs import solve_capped
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .refinement import PointsScreen, refined
+from .repair import coupling_near
 from .run import Run
 from .solution import Solution, plan_of
 
@@ -39,6 +40,7 @@ _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
 _MOST = 0.75  # of these: if more are far, they are no outliers
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _ULP = float(np.finfo(np.float64).eps)
+_UNNOTICED = 1e-9  # of a weight, or of the value: errors of a plan that a gap was asked for, or that time cut short
 _NEGLIGIBLE = 2.0**-40  # of the value: a hundredth of the gap of an optimum
 _ROUNDING = 16 * _ULP  # what the terms of a reduced cost leave open
 
@@ -215,8 +217,8 @@ class _Cells:
             if self.run.spent and not problem.carried:
                 return self._of_level(n + 1, *coarse)
         if not problem.carried:
-            return self._solution(problem.exact_plan(), f, self.depth + 8, rounds)
-        answer = self._solution(problem.exact_plan(), f, self.depth, rounds)
+            return self._solution(*self._coupling(*problem.exact_plan()), f, rounds)
+        answer = self._solution(problem.exact_plan(), 0.0, f, rounds)
         return answer if answer.status in PROVED or self.run.spent else self._with_more_digits(problem, rounds)
 
     def _with_more_digits(self, problem: ArcProblem, rounds: int) -> Solution:
@@ -228,7 +230,7 @@ class _Cells:
             screen, level.a, level.b, (i[own], j[own]), problem.potentials(), self.gap, self.run, self.least
         )
         self.run.report("potentials with twice the digits, gap %.1e", found.certificate.gap)
-        return self._solution((found.i, found.j, found.mass), found.f, self.depth, rounds, found.certificate)
+        return self._solution((found.i, found.j, found.mass), 0.0, found.f, rounds, found.certificate)
 
     def _refined(self, n: int, coarse: Array, value: float) -> _Start:
         """Return a start of level n from a potential of the columns of the next coarser level.
@@ -245,7 +247,7 @@ class _Cells:
 
     def _of_level(self, n: int, g: Array, problem: ArcProblem) -> Solution:
         """Return what the solution of level n proves about the finest level."""
-        return self._solution(self._spread(n, problem), self._carry(n, g, 0), self.depth + 8)
+        return self._solution(*self._coupling(*self._spread(n, problem)), self._carry(n, g, 0))
 
     def _carry(self, n: int, g: Array, to: int) -> Array:
         """Return the c-transform of a potential of the columns of level n for the rows of a finer level."""
@@ -270,36 +272,35 @@ class _Cells:
             parts.append((points[point[order]], share[order]))
         (row, left), (column, right) = parts
         i, j, mass = _meet(left, right)
-        return self._without_corner(row[i], column[j], mass)
+        return row[i], column[j], mass
 
-    def _without_corner(self, i: Indices, j: Indices, mass: Array) -> Arcs:
-        """Return a plan that does not use the arcs between points of the border, if these are forbidden.
+    def _coupling(self, i: Indices, j: Indices, mass: Array) -> tuple[Arcs, float]:
+        """Return an exact coupling near a plan of the finest level, without forbidden arcs of a border.
 
-        Rounding of the parts of arcs leaves some mass on them. That is exchanged with the ends of the heaviest arcs.
+        Masses that are differences are off by some units in the last place of the largest ones. Where that matters
+        neither for any point nor for the value, the plan stays as it is, and the second result is how much more than
+        it some coupling may cost: what a point lacks or has too much moves by at most the largest cost.
         """
-        new = i >= len(self.levels[0].oracle.X), j >= len(self.levels[0].oracle.Y)
-        corner = np.flatnonzero(new[0] & new[1])
-        if self.border is None or np.isfinite(self.border[1]) or not len(corner):
-            return i, j, mass
-        inner = np.flatnonzero(~new[0] & ~new[1])
-        inner = inner[np.argsort(-mass[inner], kind="stable")]
-        total, before = mass[corner].sum(), np.cumsum(mass[inner]) - mass[inner]
-        moved = np.clip(total - before, 0.0, mass[inner])
-        inner, moved = inner[moved > 0], moved[moved > 0]
-        k, c, share = _meet(moved, mass[corner])
-        k, c, share = inner[k], corner[c], share * total
-        mass = mass.copy()
-        mass[corner] = 0.0
-        mass[inner] -= moved
-        i, j = np.concatenate([i, i[k], i[c]]), np.concatenate([j, j[c], j[k]])
-        mass = np.concatenate([mass, share, share])
-        return i[mass > 0], j[mass > 0], mass[mass > 0]
+        level, wrong, close = self.levels[0], 0.0, self.border is None
+        for ends, weight in ((i, level.a), (j, level.b)) if close else ():
+            share, terms = weight / weight.sum(), np.bincount(ends, minlength=len(weight))
+            off = np.abs(np.bincount(ends, mass, len(weight)) - share) + (terms + 64) * _ULP * share
+            wrong, close = wrong + float(off.sum()), close and bool((off <= _UNNOTICED * share).all())
+        X, Y = level.oracle.X, level.oracle.Y
+        if close:
+            widths = np.maximum(X.max(axis=0), Y.max(axis=0)) - np.minimum(X.min(axis=0), Y.min(axis=0))
+            excess = 1.01 * wrong * float((widths**2).sum() if self.squared else widths.sum())
+            if excess <= _UNNOTICED * float(mass @ level.oracle.at(i, j)):
+                return (i, j, mass), excess
+        inner = None if self.border is None or np.isfinite(self.border[1]) else (len(X), len(Y))
+        return coupling_near(level.a, level.b, (i, j, mass), inner), 0.0
 
     def _solution(
-        self, arcs: Arcs, f: Array, depth: int, rounds: int = 0, proof: Certificate | None = None
+        self, arcs: Arcs, excess: float, f: Array, rounds: int = 0, proof: Certificate | None = None
     ) -> Solution:
         """Return what a plan of the finest level and a potential of its rows prove, or another proof for the costs.
 
+        Some coupling costs at most so much more than the plan.
         Costs are computed to within a few units in the last place. For points of a grid these may be those of the axes.
         """
         i, j, mass = arcs
@@ -311,8 +312,8 @@ class _Cells:
         above = vanishing(level.oracle.X, level.oracle.Y, self.squared, i[inner], j[inner])
         below_all = underflow(level.oracle.X, level.oracle.Y, self.squared)
         if proof is None:
-            found = bounds(level.a, level.b, *below(f, g, self.depth, below_all), mass, costs, depth)
-            found = found.widened(0.0, above).at_least(self.least)
+            found = bounds(level.a, level.b, *below(f, g, self.depth, below_all), mass, costs, self.depth)
+            found = found.widened(0.0, above + excess).at_least(self.least)
         else:
             found = proof.widened((self.depth + 3) * _ULP / 2, above, below_all, self.negative)
         state = found.status(gap=self.gap, spent=self.run.spent)

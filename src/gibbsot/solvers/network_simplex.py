@@ -24,6 +24,7 @@ from scipy import sparse
 
 from ..core import native
 from .certificate import NO_PLAN, SPENT, status
+from .repair import coupling_near
 from .run import Run
 from .solution import Solution
 
@@ -444,27 +445,13 @@ class ArcProblem:
     def exact_plan(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
         """Return rows, columns and masses of a plan: that of the arcs, and the rest in the order of rows and columns.
 
-        Masses are shares of the total, positive, each to within three units in the last place, or eight with a rest.
+        Masses are shares of the total, positive, each to within three units in the last place.
         """
         self._simplex.settle()  # flows may be below zero by rounding
         i, j, arc, share = self.basis()
-        kept, rest = (arc >= 0) & (share > 0), (arc < 0) & (share > 0)
-        rows, columns = rest & (j < 0), rest & (i < 0)
-        return with_rest((i[kept], j[kept], share[kept]), (i[rows], share[rows]), (j[columns], share[columns]))
-
-
-def with_rest(
-    plan: tuple[NDArray[np.int64], NDArray[np.int64], Array],
-    rows: tuple[NDArray[np.int64], Array],
-    columns: tuple[NDArray[np.int64], Array],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """Return rows, columns and masses of a plan together with the mass that it leaves over at some rows and columns."""
-    if len(rows[0]) == 0 or len(columns[0]) == 0:
-        return plan
-    i, j, share = staircase(rows[1], columns[1])
-    rest = rows[0][i], columns[0][j], share * math.fsum(rows[1])
-    i, j, mass = (np.concatenate(pair) for pair in zip(plan, rest, strict=True))
-    return i[mass > 0], j[mass > 0], mass[mass > 0]
+        kept = (arc >= 0) & (share > 0)
+        plan = i[kept], j[kept], share[kept]
+        return plan if not ((arc < 0) & (share > 0)).any() else coupling_near(self.p, self.q, plan)
 
 
 def staircase(p: Array, q: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
