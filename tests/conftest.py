@@ -52,7 +52,7 @@ _TARGETS = {
     "jax": "make test-all",
     "lda": "make test-all",
     "mlxtend": "make test-all",
-    "playwright": "make docs",
+    "playwright": "make docs, and make test-all with Chromium",
     "pyLDAvis": "pip install pyLDAvis",
     "torch": "make test-all",
 }

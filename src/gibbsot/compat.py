@@ -474,14 +474,15 @@ def _check(a: Any, b: Any, M: Any, check_marginals: bool, start: Any) -> None:
         arrays = [x for x in (a, b, *(M if points else (M,))) if x is not None and np.ndim(x) > 0]
         arrays = pot.utils.list_to_array(*arrays) if len(arrays) > 1 else arrays
         backend = pot.backend.get_backend(*arrays)
+        # lists become arrays of the type of the first array, as in POT: those of fractions may become integers
+        given = [[] if x is None else x for x in (a, b, *(() if points else (M,)))]
+        given = pot.utils.list_to_array(*given)
         costs = None
         if not points and not backend.issparse(M):
-            costs = _real(backend.to_numpy(pot.utils.list_to_array(M)))
+            costs = _real(backend.to_numpy(given[2]))
         elif not points:
             rows, columns, values, shape = backend.sparse_coo_data(M)
-        weights = [
-            None if x is None or len(x) == 0 else _real(backend.to_numpy(pot.utils.list_to_array(x))) for x in (a, b)
-        ]
+        weights = [None if len(x) == 0 else _real(backend.to_numpy(x)) for x in given[:2]]
         sides = tuple(map(len, M)) if points else tuple(shape) if costs is None else costs.shape
     except Exception:  # POT converts its arguments in the same way, and raises the same
         return
@@ -493,10 +494,14 @@ def _check(a: Any, b: Any, M: Any, check_marginals: bool, start: Any) -> None:
     if check_marginals and not (np.abs(masses[0] - masses[1]) < 1.5e-6).all():
         return  # POT says so
     for name, x, mass in zip("ab", weights, masses, strict=True):
-        if x is not None and not (np.isfinite(x).all() and (mass > 0).all()):
+        if x is not None and not (np.isfinite(mass).all() and (mass > 0).all()):
             raise ValueError(f"{name}: expected finite weights with a positive sum, got a sum of {mass.ravel()[0]:g}")
-    if costs is not None and np.isnan(costs).any():
-        raise ValueError("M: expected costs without NaN")
+    with np.errstate(all="ignore"):  # POT scales b to the mass of a, in this order
+        scaled = (np.ones(1) if weights[1] is None else weights[1]) * masses[0] / masses[1]
+    if not (np.isfinite(scaled).all() and (scaled.sum(axis=0) > 0).all()):
+        raise ValueError("a, b: the masses are too small or too large to be compared; expected weights nearer to one")
+    if costs is not None and (np.isnan(costs) | np.isneginf(costs)).any():
+        raise ValueError("M: expected costs that are neither NaN nor -inf")
     if costs is None and not points:
         inside = len(rows) and min(rows.min(), columns.min()) >= 0 and rows.max() < sides[0]
         if not (inside and columns.max() < sides[1] and not np.isnan(values).any()):

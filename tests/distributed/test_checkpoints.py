@@ -157,3 +157,12 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"checkpoint: .*file/run cannot be a folder"):
         checkpoints.prepare(tmp_path / "file" / "run")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
+def test_a_pipe_in_the_place_of_the_mark_does_not_hang(tmp_path):
+    """A reader of it would wait for ever; it is something else than a mark, and the folder is refused."""
+    os.mkfifo(tmp_path / checkpoints.MARK)
+    assert checkpoints.mark(tmp_path) == ""
+    with pytest.raises(ValueError, match="checkpoint: "):
+        checkpoints.prepare(tmp_path)

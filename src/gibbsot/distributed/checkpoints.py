@@ -106,6 +106,7 @@ def mark(folder: Folder) -> str:
             system, inside = npz.filesystem(path)
             content = bytes(system.cat_file(inside, 0, _LONGEST_MARK))
         else:
+            atomic.check_regular(Path(path))  # a pipe would wait for ever
             with open(path, "rb") as file:
                 content = file.read(_LONGEST_MARK)
         found = json.loads(content)
