@@ -343,14 +343,13 @@ def test_errors_and_warnings(monkeypatch, name, a, b, costs, options):
         (U, np.array([np.inf, 0.5, 0.5]), M, {"check_marginals": False}, "b: expected finite weights"),
         (np.zeros(3, int), np.ones(3, int), M, {"check_marginals": False}, "a: expected finite weights"),
         (np.zeros(3), U, sparse.coo_array(M + 1), {"check_marginals": False}, "a: expected finite weights"),
-        (U, U, np.where(M == 4, np.nan, M), {}, "M: expected costs that are neither NaN"),
+        (U, U, np.where(M == 4, np.nan, M), {}, "M: expected costs without NaN"),
         (U, U, sparse.coo_array(np.where(M == 4, np.nan, M)), {}, "M: expected a sparse matrix with entries, none"),
         (U, U, sparse.coo_array((3, 3)), {}, "M: expected a sparse matrix with entries"),
         (U, np.full(3, 1e308), M, {"check_marginals": False}, "b: expected finite weights"),
         (np.full(3, 1e-200), np.full(3, 1e-200), M, {"numItermax": 10}, "a, b: the masses are too small or too large"),
         ([0.5, 0.5, 0.0], np.ones(3, int), M, {"check_marginals": False}, "a: expected finite weights"),
         (np.full(3, 1e-320), np.full(3, 1e-320), np.where(M == 4, -np.inf, M), {}, "a, b: the masses are too small"),
-        (U, U, np.where(M == 4, -np.inf, M), {}, "M: expected costs that are neither NaN nor -inf"),
         ([], [], np.zeros((0, 0)), {}, r"M: expected at least one row and one column, got shape \(0, 0\)"),
         ([], [], np.zeros((0, 3)), {}, r"M: expected at least one row"),
         (U, U, M, {"potentials_init": (U[:2], U)}, r"potentials_init: expected lengths \(3, 3\), got \(2, 3\)"),
@@ -374,7 +373,7 @@ def test_what_pot_does_not_check_in_solve(monkeypatch):
         monkeypatch.setattr(ot, function, lambda *_, **__: pytest.fail("POT was asked"))
     with pytest.raises(ValueError, match="a: expected finite weights"):
         compat.solve(M, np.zeros(3), np.zeros(3))
-    with pytest.raises(ValueError, match="M: expected costs that are neither NaN"):
+    with pytest.raises(ValueError, match="M: expected costs without NaN"):
         compat.solve([[0, np.nan], [1, 0]], [0.5, 0.5], [0.5, 0.5])
     with pytest.raises(ValueError, match="a: expected finite weights"):
         compat.solve_sample(M, M, np.zeros(3), np.zeros(3))

@@ -500,8 +500,8 @@ def _check(a: Any, b: Any, M: Any, check_marginals: bool, start: Any) -> None:
         scaled = (np.ones(1) if weights[1] is None else weights[1]) * masses[0] / masses[1]
     if not (np.isfinite(scaled).all() and (scaled.sum(axis=0) > 0).all()):
         raise ValueError("a, b: the masses are too small or too large to be compared; expected weights nearer to one")
-    if costs is not None and (np.isnan(costs) | np.isneginf(costs)).any():
-        raise ValueError("M: expected costs that are neither NaN nor -inf")
+    if costs is not None and np.isnan(costs).any():
+        raise ValueError("M: expected costs without NaN")
     if costs is None and not points:
         inside = len(rows) and min(rows.min(), columns.min()) >= 0 and rows.max() < sides[0]
         if not (inside and columns.max() < sides[1] and not np.isnan(values).any()):
