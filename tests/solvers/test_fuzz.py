@@ -80,4 +80,4 @@ def test_tiny_weights_arrive():
     ],
 )
 def test_found_by_the_fuzz(name, seed, states):
-    assert [state for _, _, state in fuzz.runs(seed, (name,))] == list(states)
+    assert [state for _, _, state, _ in fuzz.runs(seed, (name,))] == list(states)
