@@ -202,12 +202,13 @@ class FreeMeasure:
 
     def _bound(self, L: Array) -> Bound:
         L = np.where(self.X > 0, L, np.inf)
-        for row, x in zip(L, self.X, strict=True):
-            row -= certificate.weighted_median(row[x > 0], x[x > 0])  # around which potentials lose fewest digits
+        # around their medians potentials lose fewest digits; those that are returned have the gauge of L
+        shifts = np.array([certificate.weighted_median(row[x > 0], x[x > 0]) for row, x in zip(L, self.X, strict=True)])
+        L = L - shifts[:, None]
         U = np.asarray(self.cost.row_min(L, self.n_jobs), np.float64)
-        mean = self.weights @ U
+        own = U + shifts[:, None], L + shifts[:, None], self.weights @ U + self.weights @ shifts
         if (self.given[self.X == 0] > 0).any() or not np.isfinite(U).all():
-            return Bound(self.least, U, L, mean)  # a share that has vanished
+            return Bound(self.least, *own)  # a share that has vanished
         # potentials that are feasible whatever was rounded, and their value
         f, g = certificate.below(U, np.where(self.X > 0, -L, 0.0), self.cost.depth)
         rows, size = certificate.matrix_product(self.weights, f, _OFF)
@@ -216,7 +217,7 @@ class FreeMeasure:
             size = more + self.components @ size * _MORE
         targets, error = certificate.matrix_product(self.weights, self._of_targets(g), _OFF)
         value = Fraction(float((rows - size).min())) + Fraction(float(targets)) - Fraction(float(error))
-        return Bound(max(certificate.rounded_down(value), self.least), U, L, mean)
+        return Bound(max(certificate.rounded_down(value), self.least), *own)
 
     def _of_targets(self, g: Array) -> Array:
         """Return lower bounds of ``<x, g>`` for each target."""
