@@ -36,7 +36,6 @@ from ._mixture_gradients import membership_gradients
 
 Array = NDArray[np.float64]
 
-_UNNOTICED = 8.0  # units in the last place of a share: no gap that is worth a warning
 STEP, _GAP = 0.1, 1e-3
 _COOLING = CoolingStages()
 
@@ -199,10 +198,7 @@ class MembershipSolver:
                 continue
             found = self._minimise(oracle.targets, X.dtype, run)
             W[rows] = [each.w for each in found]
-            left = [each.certificate for each in found if each.status(self.gap) not in PROVED]
-            # measures that fit perfectly: what is left is less than the last digits of the memberships cost
-            least = _UNNOTICED * float(np.finfo(X.dtype).eps) * self.exact_cost.spread() if left else 0.0
-            open_gaps += [each for each in left if each.upper - each.lower > least]
+            open_gaps += [each.certificate for each in found if each.status(self.gap) not in PROVED]
         return W, open_gaps
 
     def describe(self, open_gaps: list[Certificate], total: int) -> str:
