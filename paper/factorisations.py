@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter, minimum_filter
 
 from gibbsot import GridCost, plots, solve_batch
+from gibbsot.models._nmf_start import nmf_factors
 
 from . import algorithms
 from .algorithms import Fit
-from .baselines.plain_nmf import nmf_factors
 from .baselines.smoothed_nmf import SmoothedNMF
 from .outcome import Claim, Outcome, Run
 

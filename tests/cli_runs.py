@@ -38,9 +38,9 @@ def wait_for(path, process):
     raise AssertionError(f"{path} did not come")
 
 
-def fails(capfd, *words):
+def fails(capfd, *words, entry=main):
     """Run a command that has to fail with one line; return the line."""
-    assert main([str(word) for word in words]) == 2
+    assert entry([str(word) for word in words]) == 2
     printed = capfd.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("error: ")

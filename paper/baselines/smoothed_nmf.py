@@ -30,8 +30,7 @@ from threadpoolctl import threadpool_limits
 from gibbsot import Cost, GridCost
 from gibbsot.core import validation
 from gibbsot.core.costs import as_cost
-
-from .plain_nmf import nmf_factors
+from gibbsot.models._nmf_start import nmf_factors
 
 Array = NDArray[np.float64]
 

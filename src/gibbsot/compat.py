@@ -548,9 +548,10 @@ def _solved(
     a = np.asarray(a if len(a) else np.ones(m1, dtype) / m1, np.float64)
     b = np.asarray(b if len(b) else np.ones(m2, dtype) / m2, np.float64)
     M = np.asarray(M, np.float64)
-    mass = a.sum()
-    agree = abs(mass - b.sum()) <= 1e-6 or not check_marginals
-    if (len(a), len(b)) != (m1, m2) or not (agree and 0 < min(mass, b.sum()) <= max(mass, b.sum()) < np.inf):
+    with np.errstate(over="ignore"):
+        mass, received = a.sum(), b.sum()
+    agree = abs(mass - received) <= 1e-6 or not check_marginals
+    if (len(a), len(b)) != (m1, m2) or not (agree and 0 < min(mass, received) <= max(mass, received) < np.inf):
         return None
     rows, columns = np.flatnonzero(a), np.flatnonzero(b)
     U = None

@@ -8,15 +8,19 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import cli_runs
 import paper
 from cli_runs import wait_for
 from paper.__main__ import main
 from paper.outcome import Claim, Outcome
+
+fails = partial(cli_runs.fails, entry=main)
 
 filelock = pytest.importorskip("filelock")
 
@@ -40,16 +44,6 @@ def report(monkeypatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(paper, "report", module, raising=False)
     return module
-
-
-def fails(capfd, *words):
-    """Run a command that has to fail with one line; return the line."""
-    assert main([str(word) for word in words]) == 2
-    printed = capfd.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("error: ")
-    assert printed.err.count("\n") == 1
-    return printed.err
 
 
 def test_what_holds_is_printed(report, tmp_path, capfd):

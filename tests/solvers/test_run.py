@@ -1,5 +1,6 @@
 """Budgets of time and memory, Ctrl-C in verbose use, threads inside a problem, and the log."""
 
+import io
 import logging
 import os
 import signal
@@ -14,12 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gibbsot import DenseCost, GridCost, PointCost, problem, solve, solve_batch
 from gibbsot.core import native
+from gibbsot.io import progress
 from gibbsot.solvers import exact, options
 from gibbsot.solvers.crossover import crossover
 from gibbsot.solvers.exact import cross, memory_needed, methods
 from gibbsot.solvers.multiscale import solve_points
 from gibbsot.solvers.pyramid import solve_pyramid
-from gibbsot.solvers.run import Run
+from gibbsot.solvers.run import Run, reported_run
 from kernels import using
 
 compiled = pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
@@ -219,12 +221,13 @@ def test_a_batch_reports_its_problems(caplog):
 
 
 PROGRAM = """
-    import warnings
+    import signal, warnings
     import numpy as np
     from gibbsot import {kind} as Cost, solve
     from gibbsot.io import progress
     progress._PAUSE = 0.0
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = np.random.default_rng(0)
     cost = {cost}
     p, q = rng.random(cost.shape[0]), rng.random(cost.shape[1])
@@ -265,3 +268,38 @@ def test_ctrl_c_in_verbose_use_gives_bounds(kind, cost, options):
             assert process.stdout.readline() == "interrupted\n"
         finally:
             process.kill()
+
+
+class PrintsInterrupted(io.RawIOBase):
+    """A stream whose first write is interrupted by Ctrl-C."""
+
+    def __init__(self):
+        self.text = b""
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        first, self.text = not self.text, self.text + bytes(data)
+        if first:
+            signal.raise_signal(signal.SIGINT)
+        return len(data)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_in_the_middle_of_a_printed_line(monkeypatch):
+    stream = PrintsInterrupted()
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(stream), line_buffering=True))
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    try:
+        with reported_run("solving", verbose=True, endless=True) as run:
+            run.report("it has begun")
+            assert run.spent
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert stream.text.decode().splitlines() == [
+        "solving: it has begun",
+        "solving: stopping with the bounds so far; Ctrl-C again to interrupt",
+    ]

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ from .. import datasets
 from ..core.costs import Cost, DenseCost, GridCost, PointCost
 from ..io import atomic, readers, strict_json
 from ..io.images import shrink
+from ..io.progress import said_aside
 from ..io.readers import Collection, Measure
 from ..models._costs import ALIASES, METRICS, feature_cost
 from ._text import printable
@@ -276,6 +278,7 @@ class Interrupt:
 
     def __init__(self, notify: Callable[[], None] = lambda: None) -> None:
         self._notify, self.requested = notify, False
+        self._notice: Thread | None = None
 
     def __enter__(self) -> Interrupt:
         self._previous = signal.signal(signal.SIGINT, self._handle)
@@ -285,10 +288,12 @@ class Interrupt:
         if self.requested:
             signal.default_int_handler(number, frame)
         self.requested = True
-        self._notify()
+        self._notice = said_aside(self._notify)
 
     def __exit__(self, *error: object) -> None:
         signal.signal(signal.SIGINT, self._previous)
+        if self._notice is not None:
+            self._notice.join()
 
 
 def interrupted(console: Console, message: str, words: Sequence[str], report: dict[str, Any] | None) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -23,6 +24,26 @@ class Advance(Protocol):
 
 def silent(share: float, note: str = "") -> None:
     """Advance no bar."""
+
+
+def said_aside(say: Callable[[], None]) -> threading.Thread:
+    """Start to say something from a signal handler, and return the thread to join.
+
+    The signal may have come in the middle of a print, and a stream cannot be entered twice by one thread.
+
+    Parameters
+    ----------
+    say : callable
+        Prints or logs.
+
+    Returns
+    -------
+    threading.Thread
+        The thread that says it.
+    """
+    thread = threading.Thread(target=say, daemon=True)
+    thread.start()
+    return thread
 
 
 def part(advance: Advance, share: float) -> Advance:

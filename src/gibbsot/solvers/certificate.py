@@ -64,6 +64,8 @@ OPTIMAL_GAP = 1e-10  # the largest gap of an optimum: far above rounding, far be
 # Barycenters and mixture coordinates are programmes that an interior-point method solves in double precision. Its
 # normal equations square the condition number, so that its last iterates have half the digits of a simplex.
 PROGRAMME_GAP = 1e-9
+# Violations of arcs that a solver need not look at, relative to the value: a hundredth of the gap of an optimum.
+NEGLIGIBLE_VIOLATION = 2.0**-40
 
 PROVED = ("optimal", "gap reached")  # the states in which a solver ends as it should
 

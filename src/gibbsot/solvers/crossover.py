@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from ..core import native
 from ..core.costs import BorderedCost, Cost, DenseCost
-from .certificate import NO_PLAN, ROUNDING, ROUNDS, SPENT, below, bounds, for_cost, weighted_median
+from .certificate import (
+    NEGLIGIBLE_VIOLATION,
+    NO_PLAN,
+    ROUNDING,
+    ROUNDS,
+    SPENT,
+    below,
+    bounds,
+    for_cost,
+    weighted_median,
+)
 from .easy_plan import forbidden_pairs, with_easy_plan
 from .highs import HighsProblem
 from .network_simplex import ArcProblem, staircase
@@ -27,7 +37,6 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _ULP = float(np.finfo(np.float64).eps)
-_NEGLIGIBLE = 2.0**-40  # of the value: a hundredth of the gap of an optimum
 
 
 def effort(cost: Cost) -> tuple[int, int]:
@@ -251,7 +260,11 @@ class _Rounds:
     def _tolerance(self) -> float:
         """Return what violations may be without any effect on the value, at most rounding errors."""
         rounding = 4 * _ULP * self.scale
-        return min(rounding, _NEGLIGIBLE * abs(self.engine.value)) if isinstance(self.engine, ArcProblem) else rounding
+        return (
+            min(rounding, NEGLIGIBLE_VIOLATION * abs(self.engine.value))
+            if isinstance(self.engine, ArcProblem)
+            else rounding
+        )
 
     def _force(self, corners: Indices, g: Array, h: Array) -> None:
         """Solve with forbidden arcs, which cost more than any detour."""

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core.kdtree import BorderedPoints, Points, underflow, vanishing
-from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
+from .certificate import NEGLIGIBLE_VIOLATION, NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .far_costs import solve_capped
 from .network_simplex import ArcProblem, kernels, solve_dense, staircase
 from .refinement import PointsScreen, refined
@@ -41,7 +41,6 @@ _MOST = 0.75  # of these: if more are far, they are no outliers
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _ULP = float(np.finfo(np.float64).eps)
 _UNNOTICED = 1e-9  # of a weight, or of the value: errors of a plan that a gap was asked for, or that time cut short
-_NEGLIGIBLE = 2.0**-40  # of the value: a hundredth of the gap of an optimum
 _ROUNDING = 16 * _ULP  # what the terms of a reduced cost leave open
 
 
@@ -443,7 +442,7 @@ def solve_arcs(
     best, enough = f, bound / (1 - gap) if gap else -np.inf
     for rounds in range(1, max_rounds + 1):
         # no violation of this size matters for the value; smaller ones may be rounding errors of large terms
-        tolerance = min(4 * _ULP * scale, _NEGLIGIBLE * abs(problem.value))
+        tolerance = min(4 * _ULP * scale, NEGLIGIBLE_VIOLATION * abs(problem.value))
         carried = problem.optimise(tolerance, enough)
         if not carried and rounds > _PATIENCE:
             carried = _carry_all(oracle, problem, tolerance, scale)

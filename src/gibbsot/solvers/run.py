@@ -90,16 +90,21 @@ class Run:
             yield
             return
 
+        notices: list[threading.Thread] = []
+
         def stop(*_: Any) -> None:
             signal.signal(signal.SIGINT, handler)
-            self.report("stopping with the bounds so far; Ctrl-C again to interrupt")
             self.stop()
+            message = "stopping with the bounds so far; Ctrl-C again to interrupt"
+            notices.append(progress.said_aside(lambda: self.report(message)))
 
         signal.signal(signal.SIGINT, stop)
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, handler)
+            for notice in notices:
+                notice.join()
 
 
 def reported_run(label: str, verbose: bool, endless: bool, **options: Any) -> AbstractContextManager[Run]:
