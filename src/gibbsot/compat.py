@@ -490,7 +490,8 @@ def _check(a: Any, b: Any, M: Any, check_marginals: bool, start: Any) -> None:
         return  # POT says so
     if 0 in sides:
         raise ValueError(f"M: expected at least one row and one column, got shape {sides}")
-    masses = [np.ones(1) if x is None else np.atleast_1d(x.sum(axis=0)) for x in weights]
+    with np.errstate(over="ignore"):
+        masses = [np.ones(1) if x is None else np.atleast_1d(x.sum(axis=0)) for x in weights]
     if check_marginals and not (np.abs(masses[0] - masses[1]) < 1.5e-6).all():
         return  # POT says so
     for name, x, mass in zip("ab", weights, masses, strict=True):
@@ -560,7 +561,7 @@ def _solved(
         if U.shape + V.shape != (m1, m2):
             return None
         U = U[rows] if np.isfinite(U).all() else None  # it would only save time
-    p, q = a[rows] / mass, b[columns] / b.sum()
+    p, q = a[rows] / mass, b[columns] / received
     everywhere = (len(p), len(q)) == (m1, m2)
     crossing = _crossing(p, q, M if everywhere else M[np.ix_(rows, columns)], U)
     if crossing is None:
