@@ -96,8 +96,8 @@ sanitize: $(VENV)/test
 		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 		PYTHONPATH="$(SANITIZE)/site:$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && \
 	$(RUN) -S -m pytest -m "not slow" tests/core/test_native.py tests/core/test_costs.py tests/core/test_points.py \
-		tests/core/test_philox.py tests/sampling/test_sampler.py tests/solvers/test_oracle.py \
-		tests/solvers/test_network_simplex.py tests/solvers/test_multiscale.py && \
+		tests/core/test_philox.py tests/sampling/test_sampler.py tests/oracle/test_oracle.py \
+		tests/exact/test_simplex.py tests/exact/test_coarse_to_fine.py && \
 	$(RUN) -S tests/fuzz.py $(FUZZED) 0 dense crossed points line
 
 # the site, in docs/_build/html, looked at in a browser where there is one

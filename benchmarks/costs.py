@@ -2,7 +2,7 @@
 
     python benchmarks/costs.py
 
-The constants in ``core/costs/points.py`` and ``native/minplus_grid.hpp`` come from these figures.
+The constants in ``costs/points.py`` and ``native/minplus_grid.hpp`` come from these figures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from gibbsot import GridCost, PointCost, problem
-from gibbsot.core.costs import points
+from gibbsot.costs import points
 from gibbsot.sampling import sampler
 
 Array = NDArray[np.float64]

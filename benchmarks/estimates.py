@@ -16,7 +16,7 @@ from scipy.ndimage import gaussian_filter
 
 from gibbsot import Cost, DenseCost, GridCost, PointCost, problem, solve
 from gibbsot.cli._inputs import estimate
-from gibbsot.solvers.exact import methods
+from gibbsot.exact.methods import methods
 
 
 def fields(side: int) -> NDArray[np.float64]:

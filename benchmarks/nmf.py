@@ -35,12 +35,12 @@ from sklearn.decomposition import NMF
 import data as optional
 from gibbsot import DenseCost, GridCost, datasets, plots, solve_batch
 from gibbsot.core import native
+from gibbsot.exact.annealed import crossover
 from gibbsot.models._base import SMOOTHING
-from gibbsot.models.nmf import WassersteinNMF
+from gibbsot.models.nmf.estimator import WassersteinNMF
+from gibbsot.oracle.mirror_descent import logarithms, mirror_step
+from gibbsot.oracle.oracle import Oracle
 from gibbsot.sampling import mixtures, sampler
-from gibbsot.solvers.crossover import crossover
-from gibbsot.solvers.mirror_descent import logarithms, mirror_step
-from gibbsot.solvers.oracle import Oracle
 
 K = 40
 LEVELS = (0.0012, 0.0010)

@@ -37,11 +37,11 @@ from rich.table import Table
 
 import data as optional
 from gibbsot import GridCost, PointCost, WassersteinNMF, datasets, plots, solve_batch
-from gibbsot.core.costs import mean_cost
+from gibbsot.costs import mean_cost
 from gibbsot.models._base import SMOOTHING
-from gibbsot.models._nmf_start import nmf_factors
-from gibbsot.solvers.mirror_descent import logarithms, mirror_step
-from gibbsot.solvers.oracle import Oracle
+from gibbsot.models.nmf.start import nmf_factors
+from gibbsot.oracle.mirror_descent import logarithms, mirror_step
+from gibbsot.oracle.oracle import Oracle
 
 EXACT_STEPS = 2.0, 1.5  # of components and memberships
 MEMORY = 3  # of the mean models

@@ -39,8 +39,8 @@ from gibbsot.core import native
 from gibbsot.distributed import fixed_point
 from gibbsot.distributed.dask import connected
 from gibbsot.distributed.shards import read_shards
-from gibbsot.models._mixture_shard import MixtureShard
 from gibbsot.models.mixtures import basis
+from gibbsot.models.nmf.shard import MixtureShard
 
 Array = NDArray[np.float64]
 

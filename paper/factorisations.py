@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter, minimum_filter
 
 from gibbsot import GridCost, plots, solve_batch
-from gibbsot.models._nmf_start import nmf_factors
+from gibbsot.models.nmf.start import nmf_factors
 
 from . import algorithms
 from .algorithms import Fit

@@ -24,14 +24,16 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from gibbsot import DenseCost, GridCost, PointCost, WassersteinBarycenter, solve, solve_batch
-from gibbsot.core.costs import Cost
+from gibbsot.costs import Cost
+from gibbsot.exact import coarse_to_fine as multiscale
+from gibbsot.exact import methods as exact
+from gibbsot.exact import pyramid
+from gibbsot.exact.all_arcs import proved
+from gibbsot.exact.annealed import crossover
+from gibbsot.exact.line import solve_line
+from gibbsot.exact.simplex import solve_dense
+from gibbsot.io.budget import Budget
 from gibbsot.models.mixtures import MembershipSolver
-from gibbsot.solvers import exact, multiscale, pyramid
-from gibbsot.solvers.all_arcs import proved
-from gibbsot.solvers.crossover import crossover
-from gibbsot.solvers.line import solve_line
-from gibbsot.solvers.network_simplex import solve_dense
-from gibbsot.solvers.run import Run
 from kernels import using
 from rational import (
     Exact,
@@ -336,7 +338,7 @@ def points(rng: np.random.Generator) -> Case:
 
     def call(X: Array, Y: Array, p: Array, q: Array, power: int) -> Answer:
         with small_levels():
-            return of_solution(multiscale.solve_points(X, Y, p, q, squared=power == 2, gap=gap, run=Run(seconds)))
+            return of_solution(multiscale.solve_points(X, Y, p, q, squared=power == 2, gap=gap, budget=Budget(seconds)))
 
     case = of_points(rng, int(rng.integers(1, 4)), call)
     case.gap, case.vertex = gap, seconds == math.inf

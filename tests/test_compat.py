@@ -19,7 +19,7 @@ from scipy.optimize import linprog
 from cases import problems
 from gibbsot import compat, coulomb, datasets
 from gibbsot.core import native
-from gibbsot.solvers import exact
+from gibbsot.exact import methods as exact
 from kernels import using
 
 COMPILED = pytest.mark.skipif(native.kernels() is None, reason="without kernels small problems are handed to POT")

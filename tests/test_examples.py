@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gibbsot.core import native
-from gibbsot.models.nmf import WassersteinNMF
+from gibbsot.models.nmf.estimator import WassersteinNMF
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 

@@ -24,7 +24,7 @@ MODULES = (
     "gibbsot.sampling.sampler",
     "gibbsot.sampling.schedules",
     "gibbsot.sampling.theory",
-    "gibbsot.solvers.mirror_descent",
+    "gibbsot.oracle.mirror_descent",
     "gibbsot.topics",
 )
 EXTRAS = ("gibbsot.jax", "gibbsot.scverse", "gibbsot.torch")  # checked by a test where their packages are installed

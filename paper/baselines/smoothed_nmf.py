@@ -29,8 +29,8 @@ from threadpoolctl import threadpool_limits
 
 from gibbsot import Cost, GridCost
 from gibbsot.core import validation
-from gibbsot.core.costs import as_cost
-from gibbsot.models._nmf_start import nmf_factors
+from gibbsot.costs import as_cost
+from gibbsot.models.nmf.start import nmf_factors
 
 Array = NDArray[np.float64]
 

@@ -11,38 +11,38 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from . import sampler, schedules, theory
-from .core.costs import Cost, DenseCost, GridCost, PointCost, coulomb
-from .core.problems import Problem, problem
+from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
+from .costs.problems import Problem, problem
+from .oracle.oracle import Oracle
 from .sampling.sampler import Info, State, run, step
-from .solvers.oracle import Oracle
-from .solvers.partial import PartialResult
-from .solvers.results import OTResult, OTResultList
+from .solvers.relaxed import PartialResult
+from .solvers.result import OTResult, OTResultList
 from .solvers.solve import solve, solve_batch
 
 if TYPE_CHECKING:
-    from .models.barycenter import WassersteinBarycenter
+    from .models.barycenter.estimator import WassersteinBarycenter
     from .models.classifier import WassersteinClassifier
-    from .models.coordinates import barycentric_coordinates
-    from .models.distances import distances
-    from .models.embedding import WassersteinEmbedding
+    from .models.geometry.coordinates import barycentric_coordinates
+    from .models.geometry.distances import distances
+    from .models.geometry.embedding import WassersteinEmbedding
+    from .models.geometry.neighbors import WassersteinNeighbors
+    from .models.geometry.pca import WassersteinPCA
     from .models.mixtures import mixture_coordinates
-    from .models.neighbors import WassersteinNeighbors
-    from .models.nmf import WassersteinNMF
-    from .models.pca import WassersteinPCA
+    from .models.nmf.estimator import WassersteinNMF
 
 __version__ = "0.1.0"
 # Names and modules that are loaded when they are first used, as scikit-learn and the extras are slow to import.
 _LAZY = {
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
-    "WassersteinEmbedding": ".models.embedding",
+    "WassersteinEmbedding": ".models.geometry.embedding",
     "WassersteinNMF": ".models.nmf",
-    "WassersteinNeighbors": ".models.neighbors",
-    "WassersteinPCA": ".models.pca",
-    "barycentric_coordinates": ".models.coordinates",
+    "WassersteinNeighbors": ".models.geometry.neighbors",
+    "WassersteinPCA": ".models.geometry.pca",
+    "barycentric_coordinates": ".models.geometry.coordinates",
     "compat": ".compat",
     "datasets": ".datasets",
-    "distances": ".models.distances",
+    "distances": ".models.geometry.distances",
     "mixture_coordinates": ".models.mixtures",
     "plots": ".plots",
     "simplex": ".simplex",

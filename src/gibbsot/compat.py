@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .core import native
-from .core.costs import Cost, DenseCost, PointCost
-from .core.problems import problem
-from .solvers.exact import cross
-from .solvers.solution import Solution
+from .costs import Cost, DenseCost, PointCost
+from .costs.problems import problem
+from .exact.methods import cross
+from .exact.solution import Solution
 from .solvers.solve import solve as exact_solve
 
 _MIN_PAIRS = 90_000

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .core import validation
-from .core.costs import Cost, PointCost, coulomb
+from .costs import Cost, PointCost, coulomb
 from .io import readers
 from .io.images import shrink
 

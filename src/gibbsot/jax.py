@@ -16,8 +16,8 @@ except ImportError:
     raise ImportError("gibbsot.jax needs JAX: pip install 'gibbsot[jax]'") from None
 
 from .core import native, validation
-from .core.costs import Cost, as_cost
-from .solvers.gradients import Weights, centred, cloud_gradients, weight_gradients
+from .costs import Cost, as_cost
+from .oracle.gradients import Weights, centred, cloud_gradients, weight_gradients
 
 __all__ = ["wasserstein"]
 

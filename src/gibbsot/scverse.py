@@ -15,10 +15,10 @@ except ImportError:
     raise ImportError("gibbsot.scverse needs anndata: pip install 'gibbsot[anndata]'") from None
 
 from .core import validation
-from .core.costs import Cost
-from .models import distances as _distances
+from .costs import Cost
 from .models._costs import METRICS, Metric
-from .models.nmf import WassersteinNMF
+from .models.geometry import distances as _distances
+from .models.nmf.estimator import WassersteinNMF
 
 __all__ = ["distances", "wnmf"]
 

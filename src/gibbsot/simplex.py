@@ -1,3 +1,3 @@
 """Mirror descent on the probability simplex, plain and accelerated."""
 
-from .solvers.mirror_descent import *  # noqa: F403
+from .oracle.mirror_descent import *  # noqa: F403

@@ -19,8 +19,8 @@ from cli_runs import Image, check_picture, fails, installed, start, succeeds, wa
 from gibbsot import GridCost
 from gibbsot.cli import main
 from gibbsot.core import native
-from gibbsot.models._nmf_fit import FitState
-from gibbsot.models.nmf import WassersteinNMF
+from gibbsot.models.nmf.estimator import WassersteinNMF
+from gibbsot.models.nmf.fit import FitState
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 

@@ -25,10 +25,10 @@ from fits import same_nmf
 from gibbsot import GridCost
 from gibbsot.distributed.worker import Call
 from gibbsot.io import readers
-from gibbsot.models._barycenter_shard import BarycenterShard
-from gibbsot.models._mixture_shard import MixtureShard
-from gibbsot.models.barycenter import WassersteinBarycenter
-from gibbsot.models.nmf import WassersteinNMF
+from gibbsot.models.barycenter.estimator import WassersteinBarycenter
+from gibbsot.models.barycenter.shard import BarycenterShard
+from gibbsot.models.nmf.estimator import WassersteinNMF
+from gibbsot.models.nmf.shard import MixtureShard
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -168,7 +168,7 @@ class Dies:
 
     def __call__(self) -> None:
         """Prepare a worker."""
-        from gibbsot.solvers.oracle import Oracle
+        from gibbsot.oracle.oracle import Oracle
 
         usual, calls = getattr(self.kind, self.method), []
 
@@ -401,7 +401,7 @@ def test_resume_reads_the_data_once(tmp_path, monkeypatch):
 
 def slow_metadata() -> None:
     """Give shards a query with a slow answer; runs on a worker."""
-    from gibbsot.models._mixture_shard import MixtureShard
+    from gibbsot.models.nmf.shard import MixtureShard
 
     MixtureShard.slow = lambda self: Slow(self.number)
 

@@ -11,9 +11,9 @@ from gibbsot import GridCost
 from gibbsot.distributed import shard, sources
 from gibbsot.distributed.shard import Bounds, Metadata, Sample, Shard, command, is_command, query
 from gibbsot.distributed.shards import LocalShards
-from gibbsot.models._mixture_shard import Mixture, MixtureShard
-from gibbsot.models.barycenter import BarycenterShard
+from gibbsot.models.barycenter.estimator import BarycenterShard
 from gibbsot.models.mixtures import basis
+from gibbsot.models.nmf.shard import Mixture, MixtureShard
 
 COST = GridCost(6)
 X = np.random.default_rng(0).random((5, 6))

@@ -8,7 +8,7 @@ import pytest
 from gibbsot import GridCost
 from gibbsot.distributed.shard import Array, Indices, Sample, Shard, command, query
 from gibbsot.distributed.shards import LocalShards
-from gibbsot.models.barycenter import BarycenterShard
+from gibbsot.models.barycenter.estimator import BarycenterShard
 
 X = np.random.default_rng(0).random((4, 5))
 

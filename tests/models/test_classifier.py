@@ -17,7 +17,7 @@ from fits import same_fit
 from gibbsot import DenseCost, GridCost
 from gibbsot.core import native
 from gibbsot.models.classifier import WassersteinClassifier, _Linear, _softmax_vjp
-from gibbsot.solvers.oracle import Oracle
+from gibbsot.oracle.oracle import Oracle
 
 K = 5
 M = GridCost(K).matrix()

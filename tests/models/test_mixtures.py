@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 import gibbsot
 from gibbsot import GridCost, mixture_coordinates
 from gibbsot.distributed import fixed_point
+from gibbsot.exact.programme import free_measure
 from gibbsot.models.mixtures import basis, least_squares
-from gibbsot.solvers import free_measure
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 

@@ -19,7 +19,7 @@ from gibbsot import (
     barycentric_coordinates,
     distances,
 )
-from gibbsot.models.pca import _CentredRows
+from gibbsot.models.geometry.pca import _CentredRows
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 

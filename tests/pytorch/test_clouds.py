@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from gibbsot import PointCost, solve
-from gibbsot.solvers import couplings
+from gibbsot.oracle import couplings
 
 torch = pytest.importorskip("torch")
 

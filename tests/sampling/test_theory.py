@@ -13,7 +13,7 @@ from scipy import integrate, stats
 
 from cases import KINDS, batch
 from gibbsot import DenseCost, GridCost, Problem, plots, problem, solve, solve_batch
-from gibbsot.core.problems import dual_value
+from gibbsot.costs.problems import dual_value
 from gibbsot.sampling import sampler, theory
 from gibbsot.sampling.theory import increments
 

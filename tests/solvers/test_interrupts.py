@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from gibbsot.core import native
-from gibbsot.solvers.network_simplex import solve_dense
-from gibbsot.solvers.run import Run
+from gibbsot.exact.simplex import solve_dense
+from gibbsot.io.budget import Budget
 
 if native.kernels() is None:
     pytest.skip("the engine is compiled", allow_module_level=True)
@@ -37,7 +37,7 @@ PREPARE = """
     import gibbsot
     from gibbsot.solvers import exact
     from gibbsot.core.kdtree import Points
-    from gibbsot.solvers.network_simplex import ArcProblem, solve_dense
+    from gibbsot.exact.simplex import ArcProblem, solve_dense
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def test_control_c_arrives_within_half_a_second(work):
 def test_a_time_limit_leaves_a_plan_and_bounds():
     rng = np.random.default_rng(0)
     C, p, q = rng.random((1200, 1200)), rng.random(1200), rng.random(1200)
-    answer = solve_dense(C, p, q, run=Run(max_seconds=0.0))
+    answer = solve_dense(C, p, q, budget=Budget(max_seconds=0.0))
     assert answer.status == ["budget spent"]
     best = solve_dense(C, p, q)
     assert answer.lower[0] <= best.lower[0] <= best.upper[0] <= answer.upper[0]

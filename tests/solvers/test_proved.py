@@ -24,10 +24,10 @@ from gibbsot import (
     solve,
 )
 from gibbsot.core import native
-from gibbsot.solvers.certificate import NO_PLAN
-from gibbsot.solvers.crossover import crossover
-from gibbsot.solvers.partial import _parts
-from gibbsot.solvers.run import Run
+from gibbsot.exact.annealed import crossover
+from gibbsot.exact.certificate import NO_PLAN
+from gibbsot.io.budget import Budget
+from gibbsot.solvers.relaxed import _parts
 from rational import exact_distances, exact_matrix, free_optimum, partial_optimum
 
 needs_kernels = pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
@@ -119,7 +119,7 @@ def test_no_plan_yet():
         early = solve(p, q, M, normalize=True, max_seconds=1e-9).solutions[0]
     with pytest.warns(ConvergenceWarning, match=NO_PLAN):
         part = solve(p, q, M, mass=20.0, max_seconds=1e-9)
-    crossed = crossover(p, q, DenseCost(M), np.zeros(60), neighbours=2, run=Run(1e-9))
+    crossed = crossover(p, q, DenseCost(M), np.zeros(60), neighbours=2, budget=Budget(1e-9))
     for found in (early, crossed):
         assert (found.status, found.upper, found.value, found.reason) == ("budget spent", np.inf, np.inf, NO_PLAN)
         arcs = found.plan.tocoo()

@@ -12,9 +12,10 @@ from scipy.spatial.distance import cdist
 
 from gibbsot import DenseCost, GridCost, PointCost, compat, solve, solve_batch
 from gibbsot.core import native
-from gibbsot.solvers import all_arcs, far_costs, multiscale, pyramid
-from gibbsot.solvers.certificate import OPTIMAL_GAP, exact_sum, relative_gap, status
-from gibbsot.solvers.network_simplex import solve_dense
+from gibbsot.exact import all_arcs, far_costs, pyramid
+from gibbsot.exact import coarse_to_fine as multiscale
+from gibbsot.exact.certificate import OPTIMAL_GAP, exact_sum, relative_gap, status
+from gibbsot.exact.simplex import solve_dense
 from rational import exact_distances, exact_grid, exact_matrix, optimum
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="needs the exact engine's kernels")

@@ -16,7 +16,7 @@ from gibbsot import DenseCost, GridCost, OTResult, PointCost, datasets, problem,
 from gibbsot.core import native
 from gibbsot.io import progress
 from gibbsot.sampling import sampler, schedules
-from gibbsot.solvers.gibbs import GibbsSolver
+from gibbsot.sampling.gibbs import GibbsSolver
 from kernels import using
 
 estimate, estimate_batch = partial(solve, method="gibbs"), partial(solve_batch, method="gibbs")

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import datasets
-from ..core.costs import Cost, DenseCost, GridCost, PointCost
+from ..costs import Cost, DenseCost, GridCost, PointCost
 from ..io import atomic, readers, strict_json
 from ..io.images import shrink
 from ..io.progress import said_aside
@@ -122,7 +122,7 @@ def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> 
 
 def _joined(files: Sequence[Path], shape: tuple[int, int] | None) -> Collection:
     """Return the measures of several files, in their order."""
-    from ..models import _sets
+    from ..models.geometry import sets as _sets
 
     parts = [readers.collection(file, shape=shape) for file in files]
     for file, part in zip(files, parts, strict=True):

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.costs import Cost, GridCost, PointCost
-from ..core.problems import Problem
+from ..costs import Cost, GridCost, PointCost
+from ..costs.problems import Problem
+from ..exact.methods import memory_needed, methods
 from ..io.readers import Measure
-from ..solvers.exact import memory_needed, methods
 
 _SLOW, _LARGE = 20.0, 2e9  # seconds and bytes from which a problem counts as huge
 _SPACES = {1: "on a line", 2: "in the plane", 3: "in space"}

@@ -13,22 +13,7 @@ from .. import plots
 from ..core import native, validation
 from ..io import atomic
 from . import _common
-from ._common import (
-    CostOption,
-    Data,
-    Invert,
-    Jobs,
-    Json,
-    Key,
-    Label,
-    Labels,
-    Limit,
-    Power,
-    Quiet,
-    Shape,
-    Size,
-    Vectors,
-)
+from ._common import CostOption, Data, Invert, Jobs, Json, Key, Label, Labels, Limit, Power, Quiet, Shape, Size, Vectors
 from ._text import printable
 
 if TYPE_CHECKING:
@@ -72,7 +57,7 @@ def distances(
     classical multidimensional scaling. Until then values are kept beside the matrix, in a file whose name ends with
     .partial.npz: the same command continues after an interrupt.
     """
-    from ..models import distances as models  # imports scikit-learn
+    from ..models.geometry import distances as models  # imports scikit-learn
 
     native.threads(jobs)
     if out.suffix != ".npy":

@@ -11,7 +11,7 @@ import typer
 
 from .. import __version__, plots
 from ..core import native, validation
-from ..core.costs import GridCost
+from ..costs import GridCost
 from ..io import atomic, strict_json
 from . import _common
 from ._common import Data, Invert, Jobs, Json, Key, Label, Labels, Limit, Quiet, Shape, Size
@@ -48,7 +48,7 @@ def geodesics(
     Writes the images along the geodesics, the components as displacement fields, the coordinates of the images,
     report.json and two pictures.
     """
-    from ..models.pca import WassersteinPCA  # imports scikit-learn
+    from ..models.geometry.pca import WassersteinPCA  # imports scikit-learn
 
     native.threads(jobs)
     _common.check_outside(data, "--out", out)

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from .. import __version__, plots
 from ..core import native
-from ..core.costs import Cost
+from ..costs import Cost
 from ..distributed import checkpoints
 from ..io import atomic, readers, strict_json
-from ..solvers import evaluation
+from ..oracle import evaluation
 from . import _common
 from ._common import (
     CostOption,
@@ -42,7 +42,7 @@ from ._text import printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..models.nmf import WassersteinNMF
+    from ..models.nmf.estimator import WassersteinNMF
 
 EPILOG = (
     "Examples:\n\n"
@@ -242,7 +242,7 @@ def _client(options: Options) -> AbstractContextManager[Any]:
 def _fit(options: Options, X: Any, cost: Cost, client: Any, interrupt: Interrupt, verbose: bool) -> WassersteinNMF:
     """Fit a new model or resume a saved one, with checkpoints, until it has converged or an interrupt is requested."""
     from ..models._loop import Checkpoints  # imports scikit-learn
-    from ..models.nmf import WassersteinNMF
+    from ..models.nmf.estimator import WassersteinNMF
 
     path = options.model_path
     callbacks: list[Any] = [lambda _: interrupt.requested]

@@ -14,12 +14,12 @@ from scipy import sparse
 
 from .. import plots
 from ..core import native, validation
-from ..core.costs import DenseCost
-from ..core.problems import problem
+from ..costs import DenseCost
+from ..costs.problems import problem
+from ..exact.certificate import PROVED, ROUNDING
 from ..io import atomic, readers
 from ..io.readers import Measure
-from ..solvers.certificate import PROVED, ROUNDING
-from ..solvers.results import OTResult
+from ..solvers.result import OTResult
 from ..solvers.solve import solve
 from . import _common, _inputs
 from ._common import CostOption, Invert, Jobs, Json, Key, Power, Quiet, Size

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..core import costs, validation
-from ..core.costs import Cost
+from .. import costs
+from ..core import validation
+from ..costs import Cost
 from ..io import npz, schemas
-from ..solvers import evaluation
-from ..solvers.oracle import Oracle
+from ..oracle import evaluation
+from ..oracle.oracle import Oracle
 from . import fixed_point, sources
 
 if TYPE_CHECKING:

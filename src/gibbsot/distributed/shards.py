@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.costs import Cost
+from ..costs import Cost
 from .shard import A, Metadata, Shard, add, is_command
 from .worker import Call, Checkpoint, Split
 

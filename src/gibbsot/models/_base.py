@@ -15,13 +15,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from ..core import validation
-from ..core.costs import Cost
+from ..costs import Cost
 from ..distributed import sources
 from ..distributed.shard import Metadata, Shard
 from ..distributed.shards import LocalShards, S, Shards, read_shards
-from ..solvers.certificate import PROVED, warning
+from ..exact.certificate import PROVED, warning
 from ..solvers.solve import solve_batch
-from . import _costs, _sets
+from . import _costs
+from .geometry import sets as _sets
 
 Array = NDArray[np.float64]
 

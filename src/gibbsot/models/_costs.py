@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..core import validation
-from ..core.costs import Cost, DenseCost, GridCost, PointCost, as_cost
 from ..core.warn import warn
+from ..costs import Cost, DenseCost, GridCost, PointCost, as_cost
 from ..distributed import sources
 
 Metric = Callable[[Any, Any], float]

@@ -18,12 +18,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
-from ..core import costs, validation
-from ..core.costs import Cost, Units, as_cost
+from .. import costs
+from ..core import validation
 from ..core.warn import warn
+from ..costs import Cost, Units, as_cost
+from ..oracle import evaluation
+from ..oracle.oracle import Oracle
 from ..sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
-from ..solvers import evaluation
-from ..solvers.oracle import Oracle
 from . import _base
 from ._costs import Metric, feature_cost, is_metric, metric_cost
 from ._loop import Epoch, run_epochs

@@ -15,24 +15,26 @@ from scipy import sparse
 from scipy.optimize import nnls
 from sklearn.exceptions import ConvergenceWarning
 
-from ..core import costs, validation
-from ..core.costs import Cost
-from ..core.problems import Problem
+from .. import costs
+from ..core import validation
 from ..core.warn import warn
+from ..costs import Cost
+from ..costs.problems import Problem
 from ..distributed import fixed_point
 from ..distributed.shard import precision
+from ..exact.certificate import PROVED, Certificate, warning
+from ..exact.methods import cross, in_threads
+from ..exact.programme import linear_programme
+from ..exact.programme.free_measure import FreeMeasure, Optimum
+from ..io.budget import Budget
+from ..oracle import evaluation
+from ..oracle.mirror_descent import logarithms, mirror_step
+from ..oracle.oracle import Oracle
 from ..sampling import temperature
 from ..sampling.annealing.staged import CoolingStages, Stage
-from ..solvers import evaluation, linear_programme
-from ..solvers.certificate import PROVED, Certificate, warning
-from ..solvers.exact import cross, in_threads
-from ..solvers.free_measure import FreeMeasure, Optimum
-from ..solvers.mirror_descent import logarithms, mirror_step
-from ..solvers.oracle import Oracle
-from ..solvers.run import Run
 from . import _base
 from ._costs import Metric, feature_cost
-from ._mixture_gradients import membership_gradients
+from .nmf.gradients import membership_gradients
 
 Array = NDArray[np.float64]
 
@@ -177,13 +179,13 @@ class MembershipSolver:
 
     def __call__(self, X: Any) -> NDArray[np.floating]:
         """Return the memberships of validated rows, and warn of open gaps."""
-        W, open_gaps = self.solve(X, Run(**self.limits))
+        W, open_gaps = self.solve(X, Budget(**self.limits))
         if open_gaps:
             warn(self.describe(open_gaps, X.shape[0]), ConvergenceWarning)
         return W
 
-    def solve(self, X: Any, run: Run) -> tuple[NDArray[np.floating], list[Certificate]]:
-        """Return the memberships of validated rows within a run, and certificates of those whose gap stays open.
+    def solve(self, X: Any, budget: Budget) -> tuple[NDArray[np.floating], list[Certificate]]:
+        """Return the memberships of validated rows within a budget, and certificates of those whose gap stays open.
 
         What is certified are the memberships as they are returned, in the precision of X.
         """
@@ -196,7 +198,7 @@ class MembershipSolver:
             if self.gap is None:
                 W[rows] = self._descend(oracle)
                 continue
-            found = self._minimise(oracle.targets, X.dtype, run)
+            found = self._minimise(oracle.targets, X.dtype, budget)
             W[rows] = [each.w for each in found]
             open_gaps += [each.certificate for each in found if each.status(self.gap) not in PROVED]
         return W, open_gaps
@@ -206,16 +208,16 @@ class MembershipSolver:
         gaps, reasons = [each.gap for each in open_gaps], [each.reason for each in open_gaps]
         return warning(gaps, reasons, total, "memberships")
 
-    def _minimise(self, targets: sparse.csr_array, dtype: Any, run: Run) -> list[Optimum]:
+    def _minimise(self, targets: sparse.csr_array, dtype: Any, budget: Budget) -> list[Optimum]:
         """Return the memberships of targets to a certified gap, in the precision in which they are returned."""
         start, n_jobs, gap = least_squares(targets, self.basis), self.options.get("n_jobs"), self.gap or 0.0
         P = fixed_point.mixtures(start, self.components)
         pairs = Problem.checked(P, targets.toarray(), self.exact_cost, np.ones(len(P)))
-        optima = cross(pairs, n_jobs=n_jobs, run=run)
+        optima = cross(pairs, n_jobs=n_jobs, budget=budget)
 
         def work(row: int) -> Optimum:
             problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, 1, [optima[row]])
-            best = deque(linear_programme.stages(problem, gap, -optima[row].g[None], start[row], run=run), 1)[0]
+            best = deque(linear_programme.stages(problem, gap, -optima[row].g[None], start[row], budget=budget), 1)[0]
             return best.rounded(problem, dtype)
 
         with linear_programme.ONE_THREAD():

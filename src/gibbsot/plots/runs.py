@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..solvers.results import OTResult
+    from ..solvers.result import OTResult
 
 
 def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import native
-from ..core.costs import Cost
+from ..costs import Cost
 from . import sampler
 
 Array = NDArray[np.float64]

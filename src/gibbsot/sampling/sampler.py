@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import native, philox, validation
-from ..core.costs import Cost
-from ..core.problems import Problem, inner
+from ..costs import Cost
+from ..costs.problems import Problem, inner
 
 __all__ = ["Info", "State", "draw", "init", "mixed", "run", "step"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.costs import Cost, mean_cost
+from ..costs import Cost, mean_cost
 
 # The relative bias (V(z) - W) / W of chains that have mixed at a model's initial temperature: high enough for them to
 # follow a model that changes quickly.

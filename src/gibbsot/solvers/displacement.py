@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import validation
-from ..core.costs import Cost, GridCost, PointCost
+from ..costs import Cost, GridCost, PointCost
 
 Array = NDArray[np.float64]
 

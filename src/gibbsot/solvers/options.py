@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core import native, validation
-from ..core.costs import Cost, as_cost
-from ..core.problems import Problem, pairs
-from ..core.problems import problem as make_problem
+from ..costs import Cost, as_cost
+from ..costs.problems import Problem, pairs
+from ..costs.problems import problem as make_problem
+from ..exact.feasibility import rounded_apart
+from ..exact.methods import KEPT_BYTES, cross, in_threads, memory_needed
+from ..exact.solution import INFEASIBLE, Solution
+from ..io.budget import Budget, reported_budget
+from ..sampling.gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
 from ..sampling.schedules import Schedule
-from .exact import KEPT_BYTES, cross, in_threads, memory_needed
-from .feasibility import rounded_apart
-from .gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
-from .partial import PartialResult, is_large, partial_problem, refitted, refitted_arcs
-from .results import OTResult, OTResultList
-from .run import Run, reported_run
-from .solution import INFEASIBLE, Solution
+from .relaxed import PartialResult, is_large, partial_problem, refitted, refitted_arcs
+from .result import OTResult, OTResultList
 
 _CHAINS = ("n_sweeps", "schedule", "pinned", "diagnostics", "tau", "seed", "ids")
 
@@ -139,8 +139,8 @@ class Options:
     def solve(self, problem: Problem, copied: float = 0.0) -> OTResult:
         """Solve a batch of problems that share a cost, for which so many bytes were copied."""
         self._check_memory([problem], copied)
-        with self._run(len(problem)) as run:
-            return self._solve(problem, run)
+        with self._budget(len(problem)) as budget:
+            return self._solve(problem, budget)
 
     def solve_each(self, problems: list[Problem], copied: float = 0.0) -> OTResultList:
         """Solve problems with costs of their own, for which so many bytes were copied, in threads."""
@@ -154,30 +154,30 @@ class Options:
             begun = time.perf_counter()
             own = [ids[b]] if self.method == "gibbs" and warm is None else self.ids
             one = replace(self, ids=own, n_jobs=None, warm_start=None if warm is None else warm[b])
-            result = one._solve(problems[b], run)
+            result = one._solve(problems[b], budget)
             result.single, result.seconds = True, time.perf_counter() - begun
             return result
 
-        with self._run(len(problems)) as run:
+        with self._budget(len(problems)) as budget:
             return OTResultList(in_threads(work, range(len(problems)), self.n_jobs), 0.0)
 
-    def _run(self, n: int) -> AbstractContextManager[Run]:
+    def _budget(self, n: int) -> AbstractContextManager[Budget]:
         """Return the run of a call with n problems."""
         label, endless = ("transport", True) if self.method == "exact" else ("Gibbs-OT", False)
         seconds = math.inf if self.max_seconds is None else float(self.max_seconds)
         memory = math.inf if self.max_memory is None else float(self.max_memory)
         threads = max(1, native.threads(self.n_jobs) // n)
-        return reported_run(label, self.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
+        return reported_budget(label, self.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
 
-    def _solve(self, problem: Problem, run: Run) -> OTResult:
-        """Solve a batch of problems within a run."""
+    def _solve(self, problem: Problem, budget: Budget) -> OTResult:
+        """Solve a batch of problems within a budget."""
         warm, result = self.warm_start, PartialResult if self.partial else OTResult
         if warm is not None:
             _check_warm_start(warm, problem, self.chains)
         if self.method == "gibbs":
             start = None if warm is None else _sample(warm, problem)
-            sample = GibbsSolver(warm_start=start, n_jobs=self.n_jobs, run=run, **self.chains)(problem)
-            cut = run.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
+            sample = GibbsSolver(warm_start=start, n_jobs=self.n_jobs, budget=budget, **self.chains)(problem)
+            cut = budget.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
             return result(problem, None, sample, 0.0, cut=cut)
         U, basis = None, None
         if warm is not None:
@@ -185,7 +185,7 @@ class Options:
             if basis is not None and warm.problem.cost.shape != problem.cost.shape:
                 basis = refitted_arcs(basis, problem)
         try:
-            solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, run=run)
+            solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, budget=budget)
         except ValueError as error:
             if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
                 raise
@@ -253,6 +253,9 @@ def _check_warm_start(warm_start: Any, problem: Problem, given: dict[str, Any]) 
 
 def _sample(result: OTResult, problem: Problem) -> Sample:
     """Return the chains of a result, or some that start from its potentials, for the points of a problem."""
-    sample = sample_of(result.problem, result.solutions) if result.sample is None else result.sample
+    sample = result.sample
+    if sample is None:
+        f, g, value = (np.stack(x) for x in zip(*((s.f, s.g, s.value) for s in result.solutions), strict=True))
+        sample = sample_of(result.problem, f, g, value)
     h, L = (refitted(x, problem, 1) for x in (sample.state.h, sample.info.L))
     return sample._replace(state=replace(sample.state, h=h), info=sample.info._replace(L=L))

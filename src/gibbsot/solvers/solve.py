@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..core import validation
-from ..core.costs import Cost
-from ..core.problems import Problem
 from ..core.warn import warn
+from ..costs import Cost
+from ..costs.problems import Problem
+from ..exact.certificate import OPTIMAL_GAP, warn_of_gaps
 from ..sampling.schedules import Schedule
-from .certificate import OPTIMAL_GAP, warn_of_gaps
 from .options import Options
-from .results import OTResult, OTResultList
+from .result import OTResult, OTResultList
 
 
 def solve(

@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import validation
-from ..core.costs import Cost
-from ..core.problems import Problem, dual_value, lower_potential
+from ..costs import Cost
+from ..costs.problems import Problem, dual_value, lower_potential
+from ..oracle import evaluation
+from ..oracle.chains import Chains
+from ..oracle.gradients import centred, weighted_problem
+from ..oracle.oracle import Oracle
 from ..sampling import sampler
 from ..sampling import temperature as temperatures
 from ..sampling.annealing.tracking import GapTracking
-from ..solvers import evaluation
-from ..solvers.chains import Chains
-from ..solvers.gradients import centred, weighted_problem
-from ..solvers.oracle import Oracle
-from ..solvers.partial import least_value, penalty_cost, penalty_problem
+from ..solvers.relaxed import least_value, penalty_cost, penalty_problem
 from ._operators import NEW, register
 
 Array = NDArray[np.float64]

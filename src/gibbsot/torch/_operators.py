@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..solvers.gradients import Weights, centred, cloud_gradients
+from ..oracle.gradients import Weights, centred, cloud_gradients
 
 Array = NDArray[np.float64]
 

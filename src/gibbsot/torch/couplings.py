@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import validation
-from ..solvers.couplings import coupling
-from ..solvers.exact import in_threads
+from ..exact.methods import in_threads
+from ..oracle.couplings import coupling
 from ._operators import _arrays
 from .functional import checked
 

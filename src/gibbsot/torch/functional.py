@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..core import native, validation
-from ..core.costs import Cost, as_cost
-from ..solvers.gradients import centred, weight_gradients
+from ..costs import Cost, as_cost
+from ..oracle.gradients import centred, weight_gradients
 from ..solvers.solve import solve_batch
 from . import _operators
 from ._operators import computed, register

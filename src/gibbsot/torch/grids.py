@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.costs import GridCost
+from ..costs import GridCost
 from .losses import WassersteinLoss
 
 _losses: weakref.WeakValueDictionary[int, _GridLoss] = weakref.WeakValueDictionary()

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..core import validation
-from ..core.costs import Cost, as_cost
-from ..solvers.chains import Chains
-from ..solvers.duals import Duals
-from ..solvers.gradients import centred
+from ..costs import Cost, as_cost
+from ..oracle.chains import Chains
+from ..oracle.duals import Duals
+from ..oracle.gradients import centred
 from ._chains import ChainSampler
 from ._operators import NEW, register, transport
 from .functional import Function, rows

@@ -16,5 +16,5 @@ policy             module    rule                                               
 `GeometricDecay`   tracking  a power of a factor, not below a floor                       `torch.GibbsTemperature`
 =================  ========  ===========================================================  ========================
 
-The exact evaluation of a sample of problems, which some policies observe, is in `gibbsot.solvers.evaluation`.
+The exact evaluation of a sample of problems, which some policies observe, is in `gibbsot.oracle.evaluation`.
 """

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...core.problems import Problem, dual_value
+from ...costs.problems import Problem, dual_value
 from .. import sampler
 from .increments import Array, C, D, Side, expected_increment
 from .temperatures import temperature_bound

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...core import validation
-from ...core.problems import Problem
+from ...costs.problems import Problem
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

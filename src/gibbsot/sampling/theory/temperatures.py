@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...core.problems import Problem, dual_value, inner, transforms
+from ...costs.problems import Problem, dual_value, inner, transforms
 from .. import sampler
 from . import increments
 from .increments import Array, Block, Side, View, blocks, phi_of, positive, rise_of, total_of, view_of

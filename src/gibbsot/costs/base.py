@@ -1,0 +1,454 @@
+"""What a cost is: the abstract base class, with the steps to add a cost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ..core import native
+
+Array = NDArray[np.floating]
+Exact = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Geometry(NamedTuple):
+    """Points whose distances are a cost: ``M_ij = |x_i - y_j|^power``, in one to three dimensions.
+
+    Attributes
+    ----------
+    X, Y : arrays of float64, shape (m1, d) and (m2, d)
+        The points.
+    power : float
+        1 or 2; on the line any number from 1.
+    """
+
+    X: Array
+    Y: Array
+    power: float
+
+
+class Cost(ABC):
+    """Base class of costs between ``shape[0]`` points of one measure and ``shape[1]`` points of another.
+
+    The solvers use a cost only through the operations below, so that it need not store its matrix M.
+
+    Attributes
+    ----------
+    shape : pair of int
+        Number of rows (points of p) and of columns (points of q).
+    dtype : numpy.dtype
+        float32 or float64: the precision of all computations with this cost.
+    finite : bool
+        Whether no pair is forbidden by an infinite cost.
+    depth : int
+        Number of rounded operations behind one entry of a c-transform, those of the cost included; rounding errors
+        grow with it.
+    work : int
+        Number of additions in one sweep of the sampler.
+    row_shape, col_shape : tuple of int
+        The sides of the grid on which the points lie, empty if there is none.
+
+    Notes
+    -----
+    To add a cost, derive a class in this package that
+
+    - checks its arguments in ``__init__`` with functions of ``core/validation.py``, sets the five attributes above, and
+      makes its arrays read-only with `frozen`;
+    - implements the abstract methods: ``_transform_one`` (the c-transform in NumPy, which is the specification that
+      the compiled kernel is tested against), ``_mean``, ``at``, ``spread``, ``least`` and ``astype``;
+    - returns the arrays that define it from ``arrays``, and is made again from them by ``of_arrays`` (for files, copies
+      in other processes and comparisons); `from_arrays` must recognise them;
+    - names its compiled kernel in ``operand``. A cost that can be written as a matrix, as a sum over axes or as
+      Euclidean distances uses the kernels "dense", "grid" or "points"; any other needs an operator in
+      ``native/operators.hpp``, or None, which is slow.
+
+    Then add it to ``KINDS`` in ``tests/cases.py``: the tests of costs, sampler and solvers run for every kind.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    finite: bool
+    depth: int
+    work: int
+    row_shape: tuple[int, ...] = ()
+    col_shape: tuple[int, ...] = ()
+
+    @abstractmethod
+    def __repr__(self) -> str: ...
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both costs are defined by the same arrays."""
+        if self is other or not isinstance(other, Cost):
+            return self is other
+        if (type(self), self.shape, self.dtype) != (type(other), other.shape, other.dtype):
+            return False
+        own, others = self.arrays(), other.arrays()
+        return own.keys() == others.keys() and all(np.array_equal(x, others[name]) for name, x in own.items())
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.shape, self.dtype))
+
+    def __copy__(self) -> Self:
+        return self  # costs do not change
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).of_arrays, (self.arrays(),)
+
+    def geometry(self) -> Geometry | None:
+        """Return points whose distances are the costs in double precision, or None if there are none.
+
+        Returns
+        -------
+        Geometry or None
+        """
+        return None
+
+    def unrounded(self) -> Cost:
+        """Return the cost in double precision, as it was before it was rounded to single precision where that is known.
+
+        Returns
+        -------
+        Cost
+        """
+        return self.astype(np.float64)
+
+    def symmetric(self) -> bool:
+        """Return whether both measures have the same points and the cost is known to be the same in both directions.
+
+        Returns
+        -------
+        bool
+        """
+        return False
+
+    def row_min(self, h: ArrayLike, n_jobs: int | None = None) -> Array:
+        r"""Return the c-transform of a potential of the columns.
+
+        .. math:: U_i = \min_j (M_{ij} + h_j)
+
+        Parameters
+        ----------
+        h : array of shape (m2,) or (n, m2)
+            One potential or a batch of them; ``inf`` leaves a column out.
+        n_jobs : int, optional
+            Threads over the batch.
+
+        Returns
+        -------
+        array of shape (m1,) or (n, m1)
+        """
+        return self._transform(h, True, n_jobs)
+
+    def col_max(self, g: ArrayLike, n_jobs: int | None = None) -> Array:
+        r"""Return the c-transform of a potential of the rows.
+
+        .. math:: L_j = \max_i (g_i - M_{ij})
+
+        Parameters
+        ----------
+        g : array of shape (m1,) or (n, m1)
+            One potential or a batch of them; ``-inf`` leaves a row out.
+        n_jobs : int, optional
+            Threads over the batch.
+
+        Returns
+        -------
+        array of shape (m2,) or (n, m2)
+        """
+        return -self._transform(-np.asarray(g, self.dtype), False, n_jobs)
+
+    def row_nearest(self, h: ArrayLike, k: int = 1) -> NDArray[np.int64]:
+        """Return the k columns with the smallest ``M_ij + h_j`` of each row, the smallest first.
+
+        Parameters
+        ----------
+        h : array of shape (m2,)
+            A potential of the columns; ``inf`` leaves a column out.
+        k : int
+            The number of columns; -1 fills up rows that have fewer finite sums.
+
+        Returns
+        -------
+        array of int64, shape (m1, k)
+        """
+        return self._nearest(h, True, k)
+
+    def col_nearest(self, g: ArrayLike, k: int = 1) -> NDArray[np.int64]:
+        """Return the k rows with the largest ``g_i - M_ij`` of each column, the largest first.
+
+        Parameters
+        ----------
+        g : array of shape (m1,)
+            A potential of the rows; ``-inf`` leaves a row out.
+        k : int
+            The number of rows; -1 fills up columns that have fewer finite differences.
+
+        Returns
+        -------
+        array of int64, shape (m2, k)
+        """
+        return self._nearest(-np.asarray(g, self.dtype), False, k)
+
+    def mean(self, p: ArrayLike, q: ArrayLike, n_jobs: int | None = None) -> NDArray[np.float64]:
+        r"""Return the mean of the finite costs under independent p and q, for each problem of a batch.
+
+        .. math:: \sum_{ij} p_i q_j M_{ij} \Big/ \sum_{ij} p_i q_j
+
+        Parameters
+        ----------
+        p, q : arrays of shape (n, m1) and (n, m2)
+            Weights.
+        n_jobs : int, optional
+            Threads over the batch.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        p = np.ascontiguousarray(p, self.dtype)
+        q = np.ascontiguousarray(q, self.dtype)
+        if p.ndim != 2 or q.ndim != 2 or len(p) != len(q) or (p.shape[1], q.shape[1]) != self.shape:
+            m1, m2 = self.shape
+            raise ValueError(f"p, q: expected shapes (n, {m1}) and (n, {m2}), got {p.shape} and {q.shape}")
+        return self._mean(p, q, native.threads(n_jobs))
+
+    def _transform(self, x: ArrayLike, by_rows: bool, n_jobs: int | None) -> Array:
+        x = np.asarray(x, self.dtype)
+        name, size = ("h", self.shape[1]) if by_rows else ("g", self.shape[0])
+        if x.ndim not in (1, 2) or x.shape[-1] != size:
+            raise ValueError(f"{name}: expected shape ({size},) or (n, {size}), got {x.shape}")
+        batch = np.ascontiguousarray(np.atleast_2d(x))
+        out = np.empty((len(batch), self.shape[0 if by_rows else 1]), self.dtype)
+        self._transform_batch(batch, by_rows, out, native.threads(n_jobs))
+        return out.reshape(*x.shape[:-1], out.shape[1])
+
+    def _transform_batch(self, batch: Array, by_rows: bool, out: Array, threads: int) -> None:
+        """Write the c-transform of each row of the batch to a row of ``out``."""
+        kernels = native.kernels()
+        found = None if kernels is None else self.operand()
+        if found is None:
+            for x, row in zip(batch, out, strict=True):
+                row[:] = self._transform_one(x, by_rows)
+        else:
+            transform = getattr(kernels, f"c_transform_{found[0]}")
+            transform(found[1], by_rows=by_rows, x=batch, out=out, n_threads=threads)
+
+    def _nearest(self, x: ArrayLike, by_rows: bool, k: int) -> NDArray[np.int64]:
+        x = np.ascontiguousarray(x, self.dtype)
+        count, size = self.shape if by_rows else self.shape[::-1]
+        if x.shape != (size,):
+            raise ValueError(f"{'h' if by_rows else 'g'}: expected shape ({size},), got {x.shape}")
+        if not 1 <= k <= size:
+            raise ValueError(f"k: expected a number from 1 to {size}, got {k}")
+        out = np.empty((count, k), np.int64)
+        self._nearest_into(x, by_rows, out)
+        return out
+
+    def _nearest_into(self, x: Array, by_rows: bool, out: NDArray[np.int64]) -> None:
+        """Write the indices of the smallest sums to ``out``."""
+        kernels = native.kernels()
+        found = None if kernels is None else self.operand()
+        if found is not None:
+            getattr(kernels, f"nearest_{found[0]}")(found[1], by_rows=by_rows, x=x, out=out)
+            return
+        k, step = out.shape[1], max(1, 2_000_000 // len(x))
+        for start in range(0, len(out), step):
+            own = np.arange(start, min(start + step, len(out)))
+            sums = (self.matrix(rows=own) if by_rows else self.matrix(columns=own).T) + x
+            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
+            out[own] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that define the cost; `from_arrays` makes the cost again from them.
+
+        Returns
+        -------
+        dict of str to array
+        """
+
+    @classmethod
+    @abstractmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the cost that `arrays` described.
+
+        Parameters
+        ----------
+        arrays : mapping of str to array
+            What `arrays` returned.
+
+        Returns
+        -------
+        Cost
+        """
+
+    @abstractmethod
+    def operand(self) -> tuple[str, Any] | None:
+        """Return the name of the compiled kernel for this cost and its first argument, or None if there is no kernel.
+
+        Returns
+        -------
+        kind : str
+            "dense", "grid" or "points": the ending of the names of the kernel's functions.
+        operand : array or tuple of arrays
+            Passed to them.
+        """
+
+    @abstractmethod
+    def _transform_one(self, x: Array, by_rows: bool) -> Array:
+        """Return the minimum of M_ij + x_j over j (by rows) or of M_ij + x_i over i, in NumPy: the specification."""
+
+    @abstractmethod
+    def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
+        """Return what `mean` does, for arguments that have been checked."""
+
+    @abstractmethod
+    def astype(self, dtype: DTypeLike) -> Cost:
+        """Return the same cost in another precision, or itself.
+
+        Parameters
+        ----------
+        dtype : {float32, float64}
+            The precision.
+
+        Returns
+        -------
+        Cost
+
+        Raises
+        ------
+        ValueError
+            If the costs are out of the range of the precision.
+        """
+
+    @abstractmethod
+    def at(self, i: ArrayLike, j: ArrayLike) -> Array:
+        """Return the costs ``M[i, j]`` of pairs of points.
+
+        Parameters
+        ----------
+        i, j : int or arrays of int
+            Rows and columns, which broadcast.
+
+        Returns
+        -------
+        array
+        """
+
+    def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
+        """Return costs of pairs with twice the digits, for proofs.
+
+        Parameters
+        ----------
+        i, j : arrays of int
+            Rows and columns.
+
+        Returns
+        -------
+        high, low : arrays of float64
+            The costs, as unevaluated sums of two doubles.
+        size : array of float64
+            The sums of the absolute values of their terms.
+        """
+        costs = np.asarray(self.at(i, j), np.float64)
+        return costs, np.zeros_like(costs), np.abs(costs)
+
+    def rounding(self) -> float:
+        """Return how far sums of terms that cancel may be from the costs of `at_exact`, beyond a relative error.
+
+        Returns
+        -------
+        float
+            Zero where costs have one term, or none is negative.
+        """
+        return 0.0
+
+    def accuracy(self) -> float:
+        """Return the relative error of rounded costs, none of them negative; zero where they are exact.
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
+
+    def underflow(self) -> float:
+        """Return how far any cost may be off, beyond the relative error, because terms are too small for doubles.
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
+
+    def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
+        """Return how much larger the costs of pairs may be because terms were too small for doubles.
+
+        Parameters
+        ----------
+        i, j : arrays of int
+            Rows and columns.
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
+
+    @abstractmethod
+    def spread(self) -> float:
+        """Return the difference of the largest and smallest finite cost, or an upper bound of it.
+
+        Returns
+        -------
+        float
+            Centred potentials are no larger.
+        """
+
+    @abstractmethod
+    def least(self) -> float:
+        """Return the least cost, or a lower bound of it.
+
+        Returns
+        -------
+        float
+        """
+
+    def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
+        """Return the matrix of costs, or some of its rows and columns.
+
+        Parameters
+        ----------
+        rows, columns : arrays of int, optional
+            Which rows and columns; all by default.
+
+        Returns
+        -------
+        array of shape (m1, m2), or as many rows and columns as asked for
+        """
+        rows, columns = (
+            np.arange(m) if some is None else some for m, some in zip(self.shape, (rows, columns), strict=True)
+        )
+        return self.at(rows[:, None], columns)
+
+
+def frozen(x: Array) -> Array:
+    """Return the array, read-only from now on: a cost does not change after it was checked."""
+    x.flags.writeable = False
+    return x
+
+
+def spread_of(costs: Array) -> float:
+    """Return the difference of the largest and smallest finite cost of an array."""
+    finite = costs[np.isfinite(costs)].astype(np.float64)
+    return float(finite.max() - finite.min())

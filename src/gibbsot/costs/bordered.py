@@ -1,0 +1,139 @@
+"""A cost with more points on either side, for mass that may be left over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ..core import validation
+from .base import Array, Cost, Exact
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class BorderedCost(Cost):
+    """Another cost with more rows and columns, which are the last; all of them have the same costs.
+
+    Parameters
+    ----------
+    inner : Cost
+        The other cost.
+    outer : float
+        The cost to the new points of either side.
+    corner : float
+        The cost between two new points.
+    extra : pair of int
+        The numbers of new rows and columns, at least one each.
+
+    Attributes
+    ----------
+    inner, outer, corner, extra
+        The parameters.
+    shape, dtype, finite, depth, work
+        As of `Cost`.
+
+    Examples
+    --------
+    >>> from gibbsot import PointCost
+    >>> BorderedCost(PointCost([0.0, 2.0]), 1.0, np.inf).matrix()
+    array([[ 0.,  4.,  1.],
+           [ 4.,  0.,  1.],
+           [ 1.,  1., inf]])
+    """
+
+    def __init__(self, inner: Cost, outer: float, corner: float, extra: tuple[int, int] = (1, 1)) -> None:
+        validation.check_range(abs(outer), "penalty", inner.dtype)
+        self.inner, self.outer, self.corner, self.extra = inner, float(inner.dtype.type(outer)), corner, extra
+        self.shape = inner.shape[0] + extra[0], inner.shape[1] + extra[1]
+        self.dtype, self.depth, self.work = inner.dtype, inner.depth, inner.work + 2 * sum(self.shape)
+        self.finite = inner.finite and np.isfinite(corner)
+
+    def __repr__(self) -> str:
+        more = "" if self.extra == (1, 1) else f", extra={self.extra}"
+        return f"BorderedCost({self.inner!r}, outer={self.outer}, corner={self.corner}{more})"
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**self.inner.arrays(), "border": np.array([self.outer, self.corner, *self.extra])}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        from .conversion import from_arrays  # which knows all costs
+
+        inner = {name: x for name, x in arrays.items() if name != "border"}
+        outer, corner, *extra = arrays["border"].tolist()
+        return cls(from_arrays(inner), outer, corner, (int(extra[0]), int(extra[1])) if extra else (1, 1))
+
+    def astype(self, dtype: DTypeLike) -> BorderedCost:
+        if self.dtype == np.dtype(dtype):
+            return self
+        return BorderedCost(self.inner.astype(dtype), self.outer, self.corner, self.extra)
+
+    def operand(self) -> None:
+        return None
+
+    def _transform_one(self, x: Array, by_rows: bool) -> Array:
+        m = self.inner.shape[1 if by_rows else 0]
+        inside = self.inner.row_min(x[:m]) if by_rows else -self.inner.col_max(-x[:m])
+        least = x[m:].min()
+        last = np.full(self.extra[0 if by_rows else 1], min(x[:m].min() + self.outer, least + self.corner))
+        return np.concatenate([np.minimum(inside, least + self.outer), last]).astype(self.dtype)
+
+    def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
+        (m1, m2), finite = self.inner.shape, np.isfinite(self.corner)
+        inside = self.inner.mean(p[:, :m1], q[:, :m2], threads)
+        parts = p[:, :m1].sum(axis=1), p[:, m1:].sum(axis=1), q[:, :m2].sum(axis=1), q[:, m2:].sum(axis=1)
+        sides = parts[0] * parts[3] + parts[1] * parts[2]
+        corner = parts[1] * parts[3] * finite
+        total = parts[0] * parts[2] * inside + sides * self.outer + corner * (self.corner if finite else 0.0)
+        return np.asarray(total / (parts[0] * parts[2] + sides + corner), np.float64)
+
+    def at(self, i: ArrayLike, j: ArrayLike) -> Array:
+        i, j = np.broadcast_arrays(i, j)
+        row, column = i >= self.inner.shape[0], j >= self.inner.shape[1]
+        inside = self.inner.at(np.where(row, 0, i), np.where(column, 0, j))
+        costs = np.where(row & column, self.corner, np.where(row | column, self.outer, inside))
+        return np.asarray(costs, self.dtype)
+
+    def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
+        if rows is not None or columns is not None:
+            return super().matrix(rows, columns)
+        m1, m2 = self.inner.shape
+        costs = np.full(self.shape, self.outer, self.dtype)
+        costs[:m1, :m2], costs[m1:, m2:] = self.inner.matrix(), self.corner
+        return costs
+
+    def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
+        i, j = np.broadcast_arrays(i, j)
+        inside = (i < self.inner.shape[0]) & (j < self.inner.shape[1])
+        costs = np.asarray(self.at(i, j), np.float64)
+        high, low, size = costs, np.zeros_like(costs), np.abs(costs)
+        high[inside], low[inside], size[inside] = self.inner.at_exact(i[inside], j[inside])
+        return high, low, size
+
+    def rounding(self) -> float:
+        if min(self.outer, self.corner) >= 0:
+            return self.inner.rounding()
+        # beside negative costs a relative error is none of the value
+        return self.inner.rounding() + self.inner.accuracy() * (abs(self.inner.least()) + self.inner.spread())
+
+    def accuracy(self) -> float:
+        return self.inner.accuracy() if min(self.outer, self.corner) >= 0 else 0.0
+
+    def underflow(self) -> float:
+        return self.inner.underflow()
+
+    def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
+        inside = (i < self.inner.shape[0]) & (j < self.inner.shape[1])
+        return self.inner.vanishing(i[inside], j[inside])
+
+    def spread(self) -> float:
+        others = [self.outer, *([self.corner] if np.isfinite(self.corner) else [])]
+        least = self.inner.least()
+        return float(max(least + self.inner.spread(), *others) - min(least, *others))
+
+    def least(self) -> float:
+        return min(self.inner.least(), self.outer, self.corner)

@@ -1,0 +1,322 @@
+"""Costs between points: distances that are computed when they are needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.spatial.distance import cdist
+
+from ..core import native, validation
+from .base import Array, Cost, Geometry, frozen
+from .dense import DenseCost, padded_columns
+from .kdtree import Points, underflow, vanishing
+
+# What a cost between points may store. Sweeps with a stored matrix are 3 to 10 times (in the plane) and 20 to 50 times
+# (in 50 dimensions) faster than with distances that are computed on the way: python benchmarks/costs.py
+MATRIX_BYTES = 512 * 2**20
+
+# Pairs above which k-d trees answer c-transforms: there one is about as fast as with a matrix, which need not be made.
+TREE_PAIRS = 4_000_000
+
+_BLOCK = 2_000_000  # entries of the blocks that are computed one after another
+_POWERS = {"sqeuclidean": 2.0, "euclidean": 1.0}
+
+
+class PointCost(Cost):
+    """The cost between two point clouds.
+
+    The cost stores the points. In one to three dimensions, k-d trees answer the c-transforms and searches of large
+    problems with squared or plain Euclidean distances. A matrix is made when an operation needs it that is faster with
+    one, such as the sweeps of the sampler, and if it takes at most 512 MB; otherwise distances are computed in blocks.
+
+    The costs are the distances between the points as given: ``dtype`` is the precision of computations with them.
+
+    Parameters
+    ----------
+    X : array of shape (m1, d) or (m1,)
+        Points of the first measure; a vector stands for points on the line.
+    Y : array of shape (m2, d) or (m2,), optional
+        Points of the second measure, by default those of the first.
+    metric : str
+        A metric of :func:`scipy.spatial.distance.cdist`, the squared Euclidean distance by default.
+    dtype : {float32, float64}, optional
+        By default that of ``X`` if it is one of the two, else float64.
+
+    Attributes
+    ----------
+    X, Y : arrays of float64, shape (m1, d) and (m2, d)
+        The points, read-only.
+    metric : str
+        The metric.
+    shape, dtype, finite, depth, work
+        As of `Cost`.
+
+    Examples
+    --------
+    >>> from gibbsot import PointCost
+    >>> PointCost([0.0, 1.0, 3.0]).matrix()
+    array([[0., 1., 9.],
+           [1., 0., 4.],
+           [9., 4., 0.]])
+    """
+
+    finite = True
+
+    def __init__(
+        self, X: ArrayLike, Y: ArrayLike | None = None, metric: str = "sqeuclidean", dtype: DTypeLike | None = None
+    ) -> None:
+        first = validation.points(X, "X")
+        second = first if Y is None else validation.points(Y, "Y")
+        if first.shape[1] != second.shape[1]:
+            raise ValueError(f"Y: expected points with {first.shape[1]} coordinates as in X, got {second.shape[1]}")
+        if not isinstance(metric, str):
+            raise TypeError(f"metric: expected the name of a metric, got {metric!r}; DenseCost takes any matrix")
+        self.dtype = validation.precision(dtype, first)
+        self.metric = metric
+        # copies, as the arrays of the caller stay writeable
+        self.X = frozen(np.array(first, np.float64, order="C"))
+        self.Y = self.X if second is first else frozen(np.array(second, np.float64, order="C"))
+        self.shape = len(self.X), len(self.Y)
+        self.work = 2 * self.shape[0] * self.shape[1]
+        # In double precision: difference, square, d - 1 additions and the square root, with the difference counted
+        # twice, and the addition of a potential. In single precision distances are rounded once, from double.
+        self.depth = self.X.shape[1] + 3 if self.dtype == np.float64 else 2
+        on_line = self.X.shape[1] == 1 and metric in ("cityblock", "chebyshev")  # distances, as the Euclidean one
+        self._power = _POWERS.get("euclidean" if on_line else metric)
+        self._options: dict[str, Array] = {}
+        self._lock = threading.Lock()
+        self._dense: DenseCost | None = None
+        self._single: PointCost | None = None
+        self._trees: Points | None = None
+        self._underflow: float | None = None
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse unknown metrics, and distances out of range, in a time that is linear in the number of points."""
+        if self._power is not None:
+            widths = self._widths()
+            least = 5e-324 if widths.any() else 0.0  # squares may vanish
+            validation.check_range(max(self._diameter(widths), least), "X, Y", self.dtype)
+            return
+        try:
+            self._options = _options(self.metric, self.X, self.Y)
+            pairs = (self.X[:1], self.Y), (self.X, self.Y[:1])
+            blocks = [cdist(*pair, self.metric, **self._options) for pair in pairs]
+        except ValueError as error:
+            raise ValueError(
+                f"metric: {self.metric!r} is not one that scipy.spatial.distance.cdist takes ({error})"
+            ) from None
+        for block in blocks:
+            _check_block(block, self.metric, self.dtype)
+        validation.check_range(max(float(np.abs(block).max()) for block in blocks), "X, Y", self.dtype)
+
+    def __repr__(self) -> str:
+        counts = f"{self.shape[0]:,} points" if self.Y is self.X else f"{self.shape[0]:,} and {self.shape[1]:,} points"
+        d = self.X.shape[1]
+        precision = "" if self.dtype == np.float64 else f", dtype={self.dtype.name!r}"
+        return f"PointCost(<{counts} in {d} dimension{'s' * (d > 1)}>, metric={self.metric!r}{precision})"
+
+    @property
+    def geometric(self) -> bool:
+        """Whether the costs are plain or squared Euclidean distances."""
+        return self._power is not None
+
+    def symmetric(self) -> bool:
+        return self.Y is self.X or np.array_equal(self.X, self.Y)
+
+    def geometry(self) -> Geometry | None:
+        return None if self._power is None or self.X.shape[1] > 3 else Geometry(self.X, self.Y, self._power)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        points = {"X": self.X} if self.Y is self.X else {"X": self.X, "Y": self.Y}
+        return points | {"metric": np.array(self.metric), "dtype": np.array(self.dtype.name)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        return cls(arrays["X"], arrays.get("Y"), str(arrays["metric"]), str(arrays["dtype"]))
+
+    def astype(self, dtype: DTypeLike) -> PointCost:
+        if self.dtype == np.dtype(dtype):
+            return self
+        Y = None if self.Y is self.X else self.Y
+        if np.dtype(dtype) != np.float32:
+            return PointCost(self.X, Y, self.metric, dtype)
+        with self._lock:  # kept, because it may have a matrix
+            if self._single is None:
+                self._single = PointCost(self.X, Y, self.metric, dtype)
+            return self._single
+
+    def at(self, i: ArrayLike, j: ArrayLike) -> Array:
+        i, j = np.asarray(i), np.asarray(j)
+        if i.ndim == 2 and i.shape[1] == 1 and j.ndim == 1:
+            return self.matrix(i[:, 0], j)
+        if self._power is None:
+            return self._pairs(*np.broadcast_arrays(i, j))
+        squares = np.zeros(np.broadcast_shapes(i.shape, j.shape))
+        for x, y in zip(self.X.T, self.Y.T, strict=True):
+            squares += (x[i] - y[j]) ** 2
+        return (squares if self._power == 2 else np.sqrt(squares)).astype(self.dtype)[()]
+
+    def _pairs(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> Array:
+        """Return the costs of pairs, row by row."""
+        found = np.empty(i.shape, self.dtype)
+        if found.size == 0:
+            return found
+        flat, order = found.reshape(-1), np.argsort(i, axis=None, kind="stable")
+        rows, starts = np.unique(i.reshape(-1)[order], return_index=True)
+        for row, pairs in zip(rows, np.split(order, starts[1:]), strict=True):
+            flat[pairs] = self.matrix(np.array([row]), j.reshape(-1)[pairs])[0]
+        return found[()]
+
+    def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
+        X, Y = self.X if rows is None else self.X[rows], self.Y if columns is None else self.Y[columns]
+        block = cdist(X, Y, self.metric, **self._options)
+        if self._power is None:
+            _check_block(block, self.metric, self.dtype)
+        return block.astype(self.dtype, copy=False)
+
+    def accuracy(self) -> float:
+        # difference, square, d - 1 additions and the square root, of half a unit each; one more for good measure
+        # of other metrics the costs are what SciPy computes
+        known = self._power is not None or self.metric in ("cityblock", "chebyshev")
+        return (self.X.shape[1] + 3) * 2.0**-53 if known else 0.0
+
+    def underflow(self) -> float:
+        if self._underflow is None:
+            self._underflow = 0.0 if self._power is None else underflow(self.X, self.Y, self._power == 2)
+        return self._underflow
+
+    def vanishing(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> float:
+        return 0.0 if self._power is None else vanishing(self.X, self.Y, self._power == 2, i, j)
+
+    def spread(self) -> float:
+        if self._power is None:
+            ends = [(block.min(), block.max()) for _, block in self._blocks()]
+            return float(max(high for _, high in ends)) - float(min(low for low, _ in ends))
+        return self._diameter(self._widths())
+
+    def _diameter(self, widths: NDArray[np.float64]) -> float:
+        """Return the cost between points that are so far apart along each axis."""
+        with np.errstate(over="ignore", under="ignore"):
+            squares = float((widths * widths).sum())
+        return squares if self._power == 2 else squares**0.5
+
+    def least(self) -> float:
+        if self._power is not None:
+            return 0.0
+        least = min(float(block.min()) for _, block in self._blocks())
+        return least * (1 - 2 * self.accuracy()) if self.accuracy() else least
+
+    def _widths(self) -> NDArray[np.float64]:
+        """Return how far apart points of X and Y are at most along each axis."""
+        with np.errstate(over="ignore"):
+            return np.maximum(self.X.max(axis=0) - self.Y.min(axis=0), self.Y.max(axis=0) - self.X.min(axis=0))
+
+    def operand(self) -> tuple[str, Any] | None:
+        if self._fits():
+            return self._matrix().operand()
+        return None if self._power is None else ("points", (self.X, self.Y, self._power == 2))
+
+    def _fits(self) -> bool:
+        """Return whether the matrix may be stored."""
+        return self.shape[0] * self.shape[1] * self.dtype.itemsize <= MATRIX_BYTES
+
+    def _matrix(self) -> DenseCost:
+        """Return the cost with a matrix, which is made once."""
+        with self._lock:
+            if self._dense is None:
+                stored = padded_columns(self.shape, self.dtype)
+                step = max(1, _BLOCK // self.shape[0])
+                for start in range(0, self.shape[1], step):
+                    columns = np.arange(start, min(start + step, self.shape[1]))
+                    stored[columns, : self.shape[0]] = self.matrix(columns=columns).T
+                self._dense = DenseCost.of_columns(stored, self.shape[0])
+            return self._dense
+
+    def _blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Yield the costs of some rows after another."""
+        step = max(1, _BLOCK // self.shape[1])
+        for start in range(0, self.shape[0], step):
+            rows = slice(start, min(start + step, self.shape[0]))
+            yield rows, self.matrix(rows=np.arange(rows.start, rows.stop))
+
+    def _transform_one(self, x: Array, by_rows: bool) -> Array:
+        if self._fits():
+            return self._matrix()._transform_one(x, by_rows)
+        if by_rows:
+            return np.concatenate([(block + x).min(axis=1) for _, block in self._blocks()])
+        least = np.full(self.shape[1], np.inf, self.dtype)
+        for rows, block in self._blocks():
+            np.minimum(least, (block + x[rows, None]).min(axis=0), out=least)
+        return least
+
+    def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
+        if self._fits():
+            return self._matrix()._mean(p, q, threads)
+        p, q = (w / w.sum(axis=1, keepdims=True) for w in (p.astype(np.float64), q.astype(np.float64)))
+        if self._power == 2:  # both variances and the squared distance of the means
+            centres = p @ self.X, q @ self.Y
+            apart = ((centres[0] - centres[1]) ** 2).sum(axis=1)
+            return apart + _variances(p, self.X, centres[0]) + _variances(q, self.Y, centres[1])
+        total = np.zeros(len(p))
+        for rows, block in self._blocks():
+            total += (p[:, rows] @ block * q).sum(axis=1)
+        return total
+
+    def _transform_batch(self, batch: Array, by_rows: bool, out: Array, threads: int) -> None:
+        if not self._has_tree():
+            super()._transform_batch(batch, by_rows, out, threads)
+            return
+        for x, row in zip(batch, out, strict=True):
+            row[:] = self._query(x, by_rows, 1, threads)[1][:, 0]
+
+    def _nearest_into(self, x: Array, by_rows: bool, out: NDArray[np.int64]) -> None:
+        if self._has_tree():
+            out[:] = self._query(x, by_rows, out.shape[1])[0]
+        else:
+            super()._nearest_into(x, by_rows, out)
+
+    def _has_tree(self) -> bool:
+        """Return whether k-d trees answer c-transforms."""
+        large = self.shape[0] * self.shape[1] > TREE_PAIRS
+        return large and self.geometry() is not None and native.kernels() is not None
+
+    def _query(
+        self, x: Array, by_rows: bool, k: int, threads: int = 1
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return where the k least sums of costs and x are, and the sums."""
+        with self._lock:
+            if self._trees is None:
+                self._trees = Points(
+                    self.X.astype(np.float64, copy=False), self.Y.astype(np.float64, copy=False), self._power == 2
+                )
+            self._trees.threads = threads
+            return self._trees.least(x.astype(np.float64), k, by_rows)
+
+
+def _options(metric: str, X: Array, Y: Array) -> dict[str, Array]:
+    """Return the arguments of metrics that depend on all points, as cdist computes them."""
+    if metric.lower() not in ("seuclidean", "mahalanobis"):
+        return {}
+    points = np.concatenate([X, Y])
+    if metric.lower() == "seuclidean":
+        return {"V": np.var(points, axis=0, ddof=1)}
+    if len(points) <= X.shape[1]:
+        raise ValueError(f"{len(points)} points have no covariance in {X.shape[1]} dimensions that can be inverted")
+    return {"VI": np.linalg.inv(np.atleast_2d(np.cov(points.T))).T.copy()}
+
+
+def _check_block(block: Array, metric: str, dtype: np.dtype[Any]) -> None:
+    """Refuse distances that are no numbers or too large."""
+    limit = validation.largest_cost(dtype)
+    if not (np.abs(block) <= limit).all():
+        raise ValueError(f"metric: {metric!r} gives NaN or costs beyond {limit:.3g}; expected costs in this range")
+
+
+def _variances(weights: Array, points: Array, centres: Array) -> NDArray[np.float64]:
+    """Return the mean squared distance of weighted points to their centre, for each row of weights."""
+    return np.array([w @ ((points - c) ** 2).sum(axis=1) for w, c in zip(weights, centres, strict=True)])

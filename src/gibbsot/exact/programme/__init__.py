@@ -1,0 +1,1 @@
+"""Programmes with a free measure: barycenters and mixture coordinates."""

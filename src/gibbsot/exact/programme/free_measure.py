@@ -1,0 +1,252 @@
+"""Transport from a free measure to several fixed ones: barycenters and mixture coordinates, and their bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from ...core.double_double import DoubleDouble
+from ...costs import Cost
+from ...costs.problems import Problem
+from .. import certificate
+from ..certificate import PROGRAMME_GAP, ROUNDING, ROUNDS, SPENT, Certificate
+from ..methods import cross
+from ..solution import Solution
+
+Array = NDArray[np.float64]
+
+_UNIT = Fraction(1, 2**53)
+_ALL_ARCS = 100_000  # up to so many the linear programme has all arcs; for mixtures a fifth of it
+_ASCENT = 4  # rounds that improve a lower bound
+_ROUNDED = 8  # units in the last place within which weights agree
+_EPS = 2.0**-52
+_OFF, _MORE = 2, 1 + 2.0**-40  # units in the last place of a share; what covers the rounding of a bound of an error
+
+REASONS = {
+    "time": SPENT,
+    "memory": SPENT,
+    "epochs": ROUNDS,
+    "precision": ROUNDING,
+    "weights": "the weights are rounded to the precision in which they are returned",
+}
+
+
+class Bound(NamedTuple):
+    """A certified lower bound, potentials (U, L) of all measures that prove it, and the mean of the U."""
+
+    value: float
+    U: Array
+    L: Array
+    mean: Array
+
+
+@dataclass
+class Optimum:
+    """Weights of a free measure, and what is proved about them.
+
+    Attributes
+    ----------
+    w : array of shape (K,)
+        The weights.
+    lower, upper : float
+        A certified lower bound of the objective of all weights, and an upper bound of that of w.
+    scale : float
+        The sum of the absolute terms of the objective of w.
+    rounds : int
+        How often arcs were chosen.
+    stage : str
+        What was done last.
+    ended : str
+        Why the stages ended: "gap reached", or a key of `REASONS`.
+    """
+
+    w: Array
+    lower: float
+    upper: float
+    scale: float = math.inf
+    rounds: int = 0
+    stage: str = ""
+    ended: str = "precision"
+
+    @property
+    def certificate(self) -> Certificate:
+        """The bounds, with the reason why the gap is open."""
+        return Certificate(self.lower, self.upper, self.upper, self.scale, REASONS.get(self.ended, ROUNDING))
+
+    @property
+    def gap(self) -> float:
+        """The relative certified gap."""
+        return self.certificate.gap
+
+    def status(self, gap: float) -> str:
+        """Return what is proved, for a gap that was asked for."""
+        return self.certificate.status(gap=gap, spent=self.ended in ("time", "memory", "epochs"), closed=PROGRAMME_GAP)
+
+    def rounded(self, problem: FreeMeasure, dtype: DTypeLike) -> Optimum:
+        """Return the weights in another precision, with the bounds of these."""
+        w = self.w.astype(dtype)
+        if w.dtype == self.w.dtype:
+            return self
+        found = problem.upper(w)[0]
+        ended = self.ended
+        if found.upper > self.upper and ended == "gap reached":
+            ended = "weights"  # the reason, if the gap is open now
+        return replace(self, w=w, upper=found.upper, scale=found.scale, ended=ended)
+
+
+class FreeMeasure:
+    r"""The problem of a free measure, and the bounds of its optimum.
+
+    .. math:: \min_w \sum_i \lambda_i W(B^T w, x_i)
+
+    over weights w with sum one. Targets, components and the lambda are taken as exact numbers, which need not be
+    normalised: the shares of their sums are meant, in exact arithmetic. A mixture is ``B^T w`` of the rows of B as they
+    are. The programme is solved with shares that are rounded, and the bounds allow for it.
+
+    Parameters
+    ----------
+    targets : scipy.sparse.csr_array of shape (n, m)
+        The measures as rows.
+    weights : array of shape (n,)
+        The lambda, positive.
+    cost : Cost
+        Between the points of the free measure and those of the targets, finite.
+    components : array of shape (K, m), optional
+        The rows of B; by default the identity.
+    n_jobs : int, optional
+        Threads over the measures.
+    solutions : list of Solution, optional
+        Those of the targets with some measure, whose bases are a start.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from gibbsot import GridCost
+    >>> ends = sparse.csr_array(np.eye(5)[[0, 4]])
+    >>> problem = FreeMeasure(ends, np.array([0.5, 0.5]), GridCost(5, spacing=1.0))
+    >>> round(problem.upper(np.eye(5)[2])[0].upper, 9), round(problem.bound(problem.start()).value, 9)
+    (4.0, 4.0)
+    """
+
+    def __init__(
+        self,
+        targets: sparse.csr_array,
+        weights: Array,
+        cost: Cost,
+        components: Array | None = None,
+        n_jobs: int | None = None,
+        solutions: list[Solution] | None = None,
+    ) -> None:
+        self.targets, self.cost = targets, cost.astype(np.float64)
+        self.n_jobs, self.least, self.solutions = n_jobs, cost.least(), solutions
+        self.given, self.lambdas = targets.toarray(), [Fraction(float(x)) for x in weights]
+        self.X, self.weights = _shares(self.given), weights / math.fsum(weights)
+        self.components = None if components is None else np.asarray(components, np.float64)
+        self.supports = [np.flatnonzero(x) for x in self.X]
+
+    def start(self) -> Array:
+        """Return potentials of the targets that prove a bound: what each target costs at least."""
+        return np.asarray(self.cost.col_max(np.zeros(self.X.shape), self.n_jobs), np.float64)
+
+    def upper(self, w: Array, near: list[Solution] | None = None) -> tuple[Certificate, list[Solution]]:
+        """Return the exact objective of weights, rounded up, and the solutions; bases of other weights may help.
+
+        The weights are as given, in double or in single precision; their shares are meant.
+        """
+        w = np.asarray(w)
+        model, moved = w.astype(np.float64), Fraction(0)
+        if self.components is not None:
+            model, moved = _mixture(model, self.components)
+        P = np.tile(model, (len(self.X), 1))
+        found = cross(Problem.checked(P, self.given, self.cost, np.ones(len(P))), n_jobs=self.n_jobs, warm_start=near)
+        if not all(math.isfinite(each.upper) for each in found):
+            return Certificate(-math.inf, math.inf, math.inf, math.inf, found[0].reason), found
+        values, scales = (self._mean([Fraction(getattr(each, name)) for each in found]) for name in ("upper", "scale"))
+        upper = certificate.rounded_up(values + moved * Fraction(self.cost.spread()))
+        return Certificate(-math.inf, upper, upper, max(float(scales), abs(upper))), found
+
+    def snapped(self, w: Array) -> Array:
+        """Return weights without the rounding of the solver, where they agree with a target, or with one component.
+
+        The weights of a target have no cost to it, and those of other doubles have: what the last digits cost.
+        """
+        if self.components is not None:
+            alone = w >= (1 - _ROUNDED * _EPS) * math.fsum(w)
+            return alone.astype(np.float64) if alone.any() else w
+        if self.cost.shape[0] != self.cost.shape[1]:
+            return w
+        agree = (np.abs(w / math.fsum(w) - self.X) <= _ROUNDED * _EPS * (self.X + _EPS)).all(axis=1)
+        return self.given[int(np.where(agree, self.weights, 0.0).argmax())] if agree.any() else w
+
+    def _mean(self, values: list[Fraction]) -> Fraction:
+        """Return the mean of numbers, with the weights of the targets."""
+        total = sum((x * y for x, y in zip(self.lambdas, values, strict=True)), Fraction(0))
+        return total / sum(self.lambdas)
+
+    def bound(self, L: Array, rounds: int = _ASCENT) -> Bound:
+        """Return the lower bound that potentials of the targets prove, improved by some rounds of c-transforms."""
+        best = self._bound(L)
+        for _ in range(rounds if self.components is None else 0):
+            last = self._bound(np.asarray(self.cost.col_max(best.U - best.mean, self.n_jobs), np.float64))
+            best = max(best, last, key=lambda each: each.value)
+            if best is not last:
+                break
+        return best
+
+    def _bound(self, L: Array) -> Bound:
+        L = np.where(self.X > 0, L, np.inf)
+        # around their medians potentials lose fewest digits; those that are returned have the gauge of L
+        shifts = np.array([certificate.weighted_median(row[x > 0], x[x > 0]) for row, x in zip(L, self.X, strict=True)])
+        L = L - shifts[:, None]
+        U = np.asarray(self.cost.row_min(L, self.n_jobs), np.float64)
+        own = U + shifts[:, None], L + shifts[:, None], self.weights @ U + self.weights @ shifts
+        if (self.given[self.X == 0] > 0).any() or not np.isfinite(U).all():
+            return Bound(self.least, *own)  # a share that has vanished
+        # potentials that are feasible whatever was rounded, and their value
+        f, g = certificate.below(U, np.where(self.X > 0, -L, 0.0), self.cost.depth)
+        rows, size = certificate.matrix_product(self.weights, f, _OFF)
+        if self.components is not None:
+            rows, more = certificate.matrix_product(self.components, rows, _OFF)
+            size = more + self.components @ size * _MORE
+        targets, error = certificate.matrix_product(self.weights, self._of_targets(g), _OFF)
+        value = Fraction(float((rows - size).min())) + Fraction(float(targets)) - Fraction(float(error))
+        return Bound(max(certificate.rounded_down(value), self.least), *own)
+
+    def _of_targets(self, g: Array) -> Array:
+        """Return lower bounds of ``<x, g>`` for each target."""
+        rows = zip(self.given, g, self.supports, strict=True)
+        return np.array([certificate.mean(x[j], own[j]).lower for x, own, j in rows])
+
+    @property
+    def small(self) -> bool:
+        """Whether the programme may have all arcs, so that it needs no potentials."""
+        return self.cost.shape[0] * self.targets.nnz <= (_ALL_ARCS if self.components is None else _ALL_ARCS // 5)
+
+
+def _shares(rows: Array) -> Array:
+    """Return rows divided by their sums, each of which is rounded once."""
+    return rows / np.array([[math.fsum(row)] for row in rows.tolist()])
+
+
+def _mixture(w: Array, components: Array) -> tuple[Array, Fraction]:
+    """Return the mixture of components, rounded, and the share of its mass, at most, that is at another place by that.
+
+    Products and sums keep their rounding errors, which are zero for a single component.
+    """
+    high, low = np.zeros(components.shape[1]), np.zeros(components.shape[1])
+    for weight, row in zip(w.tolist(), components, strict=True):
+        if weight > 0:
+            product, rest = certificate.split_products(np.full_like(row, weight), row)
+            high, error = DoubleDouble.sum(high, np.asarray(product, np.float64))
+            low += error + rest
+    # the errors of the errors, and products below the range of doubles
+    least = len(w) ** 2 * 2.0**-100 * high + len(w) * 2.0**-1060 if low.any() else 0.0 * high
+    moved = 2 * Fraction(float((np.abs(low) + least).sum())) / Fraction(float(high.sum()))
+    return high, moved * Fraction(1001, 1000)

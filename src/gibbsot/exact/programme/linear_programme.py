@@ -1,0 +1,455 @@
+r"""The linear programme of a free measure, to a certified gap.
+
+It has one variable for each arc of each measure. Potentials choose the arcs: those of least reduced cost. An
+interior-point method solves the programme on these, c-transforms extend its dual solution to all arcs, which proves a
+lower bound, and choose arcs again, until the bound meets the exact objective of w. For the optimum itself, HiGHS
+finishes on the few arcs that carry mass.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+from threadpoolctl import threadpool_limits
+
+from ...io.budget import Budget
+from ..certificate import OPTIMAL_GAP, PROGRAMME_GAP
+from .free_measure import Bound, FreeMeasure, Optimum
+from .interior_point import Arcs, Dual, InteriorPoint, Iterate, Start
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+ONE_THREAD = partial(threadpool_limits, 1, "blas")  # the result depends on the number of threads of matrix products
+
+_SIMPLEX_ARCS = 40_000  # up to so many, if they are all, a simplex solves the programme
+_ROW_ARCS, _COLUMN_ARCS = (4, 8), (5, 8)  # of each point and of each target: for a barycenter, and for a mixture
+_REACH, _NEAR = 1.0, 3.0  # points whose reduced cost is at most so many gaps may carry mass: at first, and later
+_CLOSE = 0.1  # relative gap of the interior point from which bounds are computed
+_AGAIN = 0.1, 0.6  # relative gap of the interior point at which arcs are added for once: barycenter, and mixture
+_PRICED = 1e-2  # relative gap of the interior point from which arcs are added
+_SHARE = 0.3  # of what missing arcs are worth: below this gap they are added
+_BACK = 30.0  # times what missing arcs are worth: to this gap the interior point goes back when arcs are added
+_NEW = 0.1  # share of its target's mass that a new arc has at most, whatever its reduced cost
+_STALL = 0.1  # share of the gap that is wanted, by which a step must raise the bound when rounding spoils masses
+_FINE = 1e-9  # relative gap at which the interior point ends, and HiGHS finishes
+_TRY = 6.0  # times the gap that is wanted: from there the objective is computed exactly
+_CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass
+_VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks
+_NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped
+_TOLERANCE = 1e-10  # the smallest that HiGHS takes
+_MOST_ROUNDS, _MOST_FINISHES = 20, 10
+_REFINEMENTS, _FASTER = 4, 0.5  # of a vertex, as long as each closes this share of the gap
+_MAGNIFIED, _CUT = 2.0**20, 2.0**10  # of reduced costs: by how much they grow, and where the largest are cut off
+
+
+def minimise(
+    problem: FreeMeasure, gap: float, L: Array | None = None, w: Array | None = None, estimate: float = np.inf
+) -> Optimum:
+    """Return weights to a certified relative gap, as `stages` does, without a budget.
+
+    Parameters
+    ----------
+    problem, gap, L, w, estimate
+        As for `stages`.
+
+    Returns
+    -------
+    Optimum
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from gibbsot import GridCost
+    >>> ends = sparse.csr_array(np.eye(5)[[0, 4]])
+    >>> optimum = minimise(FreeMeasure(ends, np.array([0.5, 0.5]), GridCost(5, spacing=1.0)), gap=0.0)
+    >>> optimum.w.round(6), round(optimum.upper, 6)
+    (array([0., 0., 1., 0., 0.]), 4.0)
+    """
+    with ONE_THREAD():
+        return deque(stages(problem, gap, L, w, estimate), 1)[0]
+
+
+def stages(
+    problem: FreeMeasure,
+    gap: float,
+    L: Array | None = None,
+    w: Array | None = None,
+    estimate: float = np.inf,
+    budget: Budget | None = None,
+) -> Iterator[Optimum]:
+    """Find weights to a certified relative gap, or as near to it as the budget and rounding allow.
+
+    Results are bit-identical for a fixed number of threads of the BLAS, as within `ONE_THREAD`.
+
+    Parameters
+    ----------
+    problem : FreeMeasure
+        The problem.
+    gap : float
+        The relative gap; 0 for the optimum, to the documented tolerance.
+    L : array of shape (n, m), optional
+        Potentials of the targets, which choose the first arcs; by default those of `FreeMeasure.start`.
+    w : array of shape (K,), optional
+        Weights to start from; by default uniform.
+    estimate : float
+        About the objective of w: what it is above the bound of L decides on the number of points.
+    budget : Budget, optional
+        The budget of time and memory.
+
+    Yields
+    ------
+    Optimum
+        The best so far, after every stage; always the same object.
+    """
+    return _Rounds(problem, gap, budget or Budget()).stages(L, w, estimate)
+
+
+class _Vertex(NamedTuple):
+    """Weights of an optimal vertex, dual variables, the number of those of points, and how to magnify costs next."""
+
+    w: Array
+    dual: NDArray[np.longdouble]
+    rows: int
+    factor: float
+
+    @property
+    def v(self) -> Array:
+        """The dual variables of the targets."""
+        return np.asarray(self.dual[self.rows :], np.float64)
+
+
+class _Rounds:
+    """The rounds of one call of `FreeMeasure.minimise`.
+
+    An arc from point a to target j of measure i has the key ``(i m + j) m + a``.
+    """
+
+    def __init__(self, problem: FreeMeasure, gap: float, budget: Budget) -> None:
+        self.problem, self.budget = problem, budget
+        self.m, self.free = problem.cost.shape[0], problem.components is None
+        self.wanted = max(gap, OPTIMAL_GAP if self.free else PROGRAMME_GAP)
+        self.solutions = problem.solutions
+        self.filled = np.flatnonzero(problem.X.ravel())  # the targets of all measures
+        self.warm: Start | None = None
+        self.again = _AGAIN[not self.free] if not problem.small else 0.0
+
+    def stages(self, L: Array | None, w: Array | None, estimate: float) -> Iterator[Optimum]:
+        """Choose arcs and solve the programme on them until the gap is reached."""
+        problem = self.problem
+        K = self.m if problem.components is None else len(problem.components)
+        self.best = Optimum(np.full(K, 1 / K) if w is None else w, -np.inf, np.inf, stage="start")
+        self.dual = problem.bound(problem.start() if L is None else L)
+        self._improve(self.dual, None)
+        self._try_an_input()
+        if self._finished():
+            yield self.best
+        else:
+            yield from self._all_stages(K, estimate)
+
+    def _all_stages(self, K: int, estimate: float) -> Iterator[Optimum]:
+        """Run the stages until the gap is reached or nothing more can be done."""
+        problem, best = self.problem, self.best
+        self.chosen: Mask = np.ones(self.m, bool)
+        if problem.components is not None:
+            self.chosen = np.asarray(problem.components.any(axis=0))
+        if problem.small:
+            self.keys: Indices = (self.filled[:, None] * self.m + np.flatnonzero(self.chosen)).ravel()
+        else:
+            self._choose(estimate)
+            if self._finished():  # the exact objective of the start was enough
+                yield best
+                return
+        self._build()
+        if problem.small and len(self.keys) <= _SIMPLEX_ARCS:
+            yield from self._finish(self.keys, np.ones(K, bool), "highs-ds")
+        while not self._finished() and best.rounds < _MOST_ROUNDS:
+            if self._bytes() > self.budget.max_memory:
+                best.ended = "memory"
+                yield best
+                return
+            best.rounds, best.stage = best.rounds + 1, f"round {best.rounds + 1}"
+            last, more = self._solve()
+            yield best
+            if last is not None and not self._finished():
+                x, w, _, z, zw = last.at
+                yield from self._finish(self.keys[x > _CARRIES * z], w > _CARRIES * zw, "highs-ipm")
+                more = not self._finished() and self._price([last], 0.0)
+            if not more:
+                return
+
+    def _try_an_input(self) -> None:
+        """Try the measure that has half of the weight or is like all others: it may be the barycenter."""
+        problem = self.problem
+        i = int(problem.weights.argmax())
+        alike = problem.weights[i] >= 0.5 or (problem.X[i] == problem.X).all()
+        if self.free and alike and problem.cost.shape[0] == problem.cost.shape[1]:
+            self._improve(problem.bound(problem.start(), 0), problem.given[i])
+
+    def _finished(self) -> bool:
+        """Return whether the gap is reached or time is over, and note it."""
+        best = self.best
+        if best.gap <= self.wanted:
+            best.ended = "gap reached"
+        elif self.budget.spent:
+            best.ended = "time"
+        else:
+            return False
+        return True
+
+    def _improve(self, dual: Bound | None, w: Array | None) -> None:
+        """Replace bounds and weights by better ones."""
+        best = self.best
+        if dual is not None and dual.value > best.lower:
+            best.lower, self.dual = dual.value, dual
+        if w is not None:
+            w = self.problem.snapped(w)
+            found, self.solutions = self.problem.upper(w, self.solutions)
+            if found.upper < best.upper:
+                best.w, best.upper, best.scale = w, found.upper, found.scale
+
+    def _choose(self, estimate: float) -> None:
+        """Choose points and arcs by potentials, with the arcs of plans, so that the programme is feasible."""
+        problem, dual, w = self.problem, self.dual, self.best.w
+        if self.free:
+            self.chosen = dual.mean - dual.mean.min() <= _REACH * (estimate - self.best.lower)
+            w = np.where(self.chosen & (w > _NEGLIGIBLE * w.max()), w, 0)
+            w = w / w.sum() if w.any() else self.chosen / self.chosen.sum()
+        self._improve(None, w)
+        plans = [each.plan.tocoo() for each in self.solutions or []]
+        keys = [(i * self.m + plan.col) * self.m + plan.row for i, plan in enumerate(plans)]
+        for i, j in enumerate(problem.supports):
+            g = np.where(self.chosen, dual.U[i] - (dual.mean if self.free else 0), -np.inf)
+            a = problem.cost.col_nearest(g, min(_COLUMN_ARCS[not self.free], int(self.chosen.sum())))[j]
+            keys.append(((i * self.m + j[:, None]) * self.m + a).ravel())
+        self.keys = _distinct(*keys, self._nearest(self.chosen, dual.L))
+
+    def _nearest(self, points: Mask, L: Array) -> Indices:
+        """Return the arcs of least reduced cost of some points, in every measure."""
+        rows, found = np.flatnonzero(points), []
+        for i, j in enumerate(self.problem.supports):
+            near = self.problem.cost.row_nearest(L[i], min(_ROW_ARCS[not self.free], len(j)))[rows]
+            found.append(((i * self.m + near) * self.m + rows[:, None]).ravel())
+        return np.concatenate(found)
+
+    def _build(self) -> None:
+        """Set up the programme on the arcs."""
+        problem, best = self.problem, self.best.upper
+        self.points = np.flatnonzero(self.chosen)
+        self.scale = best - problem.least if problem.least < best < np.inf else problem.cost.spread() or 1.0
+        B = None if problem.components is None else problem.components[:, self.points]
+        targets = [x[j] for x, j in zip(problem.X, problem.supports, strict=True)]
+        self.engine = InteriorPoint(targets, self._arcs(self.keys), len(self.points), B)
+
+    def _arcs(self, keys: Indices) -> Arcs:
+        """Return the arcs with these keys."""
+        target, a = np.divmod(keys, self.m)
+        i, j = np.divmod(target, self.m)
+        costs = self.problem.weights[i] / self.scale * (self.problem.cost.at(a, j) - self.problem.least)
+        return Arcs(i, (np.cumsum(self.chosen) - 1)[a], np.searchsorted(self.filled, target), costs)
+
+    def _solve(self) -> tuple[Iterate | None, bool]:
+        """Run the interior-point method as far as is of use.
+
+        Returns
+        -------
+        last : Iterate or None
+            The last iterate, if HiGHS should finish from it.
+        more : bool
+            Whether arcs were added.
+        """
+        history: list[Iterate] = []
+        before = -np.inf
+        for it in self.engine.iterates(self.warm):
+            if self.budget.spent:
+                break
+            if it.gap <= self.again * it.primal:
+                self.again = 0.0
+                if self._price([it], 0.0, _REACH):
+                    return None, True
+            if it.gap > _CLOSE * it.primal:
+                continue
+            dual = self.problem.bound(self._potentials(it.at.dual.v))
+            if history and (it.gap <= 0 or it.residual > max(10 * history[-1].residual, 1e-2 * it.gap)):
+                if dual.value <= self.best.lower + _STALL * self.wanted * abs(self.best.lower):
+                    break  # rounding has spoilt the masses, and the potentials are as good as they get
+                self._improve(dual, None)
+                continue
+            self._improve(dual, None)
+            history.append(it)
+            wanted = self.wanted * abs(self.problem.least / self.scale + it.primal)
+            if it.primal - self._scaled(self.best.lower) <= _TRY * wanted:
+                self._improve(None, self._weights(it.at.w))
+            if self._finished() or it.gap <= _FINE * it.primal:
+                break
+            missing = it.value - self._scaled(dual.value)
+            lacking = dual.value < before and it.gap <= _PRICED * it.primal
+            if (lacking or it.gap < _SHARE * missing) and self._price(history, missing):
+                return None, True
+            before = dual.value
+        if not history or self._finished():
+            return None, False
+        last = history[-1]
+        missing = last.value - self._scaled(self.best.lower)
+        if missing > max(_FINE, self.wanted) * last.primal and self._price(history, missing):
+            return None, True
+        self._improve(None, self._weights(last.at.w))
+        return last, False
+
+    def _scaled(self, value: float) -> float:
+        """Return a value of the objective as one of the programme."""
+        return (value - self.problem.least) / self.scale
+
+    def _price(self, history: list[Iterate], missing: float, reach: float = _NEAR) -> bool:
+        """Add points that may carry mass by the last iterate, with their arcs; return whether there are new ones."""
+        last = history[-1]
+        fresh = self._within(last.at.dual.v, last.at.dual.theta + reach * last.gap)
+        keys = _distinct(self.keys, fresh)
+        if len(keys) == len(self.keys):
+            return False
+        start = next((it for it in reversed(history) if it.gap >= _BACK * missing), history[0])
+        old = self.keys, self.points, self.scale
+        self.chosen[fresh % self.m] = True
+        self.keys = keys
+        self._build()
+        self.warm = self._extended(start.at, *old) if missing <= _CLOSE * last.primal else None
+        return True
+
+    def _within(self, v: Array, limit: float) -> Indices:
+        """Return the arcs of least reduced cost of the points whose reduced cost is within a limit."""
+        bound = self.problem.bound(self._potentials(v), 0)
+        near = bound.mean - self.problem.least <= limit * self.scale
+        return self._nearest(near if self.free else self.chosen, bound.L)
+
+    def _extended(self, at: Start, keys: Indices, points: Indices, scale: float) -> Start:
+        """Return an iterate of the programme before as one of the present programme."""
+        new, factor = self.engine, scale / self.scale
+        mu = factor * float(at.x @ at.z + at.w @ at.zw) / (len(at.x) + len(at.w))
+        least, old = np.sqrt(mu), np.searchsorted(self.points, points)
+        v, theta = factor * at.dual.v, factor * at.dual.theta
+        reduced = new.c - v[new.column]
+        u = np.full(new.n * new.points, np.inf)
+        np.minimum.at(u, new.row, reduced)
+        u = u.reshape(new.n, new.points) - least
+        u[:, old] = factor * at.dual.u
+        z = np.maximum(reduced - u.ravel()[new.row], mu / (_NEW * new.b[new.column]))
+        x, known = mu / z, np.searchsorted(self.keys, keys)
+        x[known], z[known] = at.x, factor * at.z
+        if not self.free:
+            return Start(x, at.w, Dual(u, v, theta), z, factor * at.zw)
+        zw = np.maximum(u.sum(axis=0) - theta, least)
+        w = mu / zw
+        w[old], zw[old] = at.w, factor * at.zw
+        return Start(x, w, Dual(u, v, theta), z, zw)
+
+    def _weights(self, w: Array) -> Array:
+        """Return the weights of all points from those of the chosen ones."""
+        w = np.where(w < _NEGLIGIBLE * w.max(), 0, w)
+        if self.free:
+            full = np.zeros(self.m)
+            full[self.points] = w
+            w = full
+        return np.asarray(w / w.sum())
+
+    def _potentials(self, v: Array) -> Array:
+        """Return L from the dual variables of the targets."""
+        L = np.full(self.problem.X.size, np.inf)
+        L[self.filled] = -self.scale * v / self.problem.weights[self.filled // self.m]
+        return L.reshape(self.problem.X.shape)
+
+    def _finish(self, keys: Indices, weights: Mask, method: str) -> Iterator[Optimum]:
+        """Solve the programme on some arcs by HiGHS, whose solution is a vertex; add arcs that are violated."""
+        for _ in range(_MOST_FINISHES):
+            found = self._highs(self._arcs(keys), np.flatnonzero(weights), method)
+            if found is None and len(keys) < len(self.keys) and not self._finished():
+                keys, weights = self.keys, np.ones(len(weights), bool)  # too few to be feasible
+                continue
+            if found is None:
+                return
+            self._offer(found)
+            yield self.best
+            known, keys = keys, _distinct(keys, np.intersect1d(self._within(found.v, -_VIOLATED), self.keys))
+            if self._finished():
+                return
+            if len(keys) == len(known):
+                yield from self._refine(self._arcs(keys), np.flatnonzero(weights), method, found)
+                return
+            if self.free:
+                weights[np.searchsorted(self.points, keys % self.m)] = True
+
+    def _offer(self, found: _Vertex) -> None:
+        """Try the weights of a vertex, as they are and without negligible ones, and its dual variables."""
+        self._improve(self.problem.bound(self._potentials(found.v)), found.w / found.w.sum())
+        if not self._finished():
+            self._improve(None, self._weights(found.w[self.points] if self.free else found.w))
+        self.best.stage = "HiGHS"
+
+    def _refine(self, arcs: Arcs, used: Indices, method: str, found: _Vertex) -> Iterator[Optimum]:
+        """Solve the programme again with reduced costs, which are magnified: HiGHS neglects costs below its tolerance.
+
+        Costs that are millions of times as large as others, as those to a bin far away are, hide these. Arcs of large
+        reduced cost carry no mass, so theirs may be cut off.
+        """
+        for _ in range(_REFINEMENTS):
+            again = self._highs(arcs, used, method, found)
+            if again is None:
+                return
+            found, before = again, self.best.gap
+            self._offer(found)
+            yield self.best
+            if self._finished() or not self.best.gap < _FASTER * before:
+                return
+
+    def _highs(self, arcs: Arcs, used: Indices, method: str, near: _Vertex | None = None) -> _Vertex | None:
+        """Return an optimal vertex, or None if there is none or time is over; another one gives reduced costs."""
+        engine, n, columns = self.engine, len(arcs.cost), np.arange(len(arcs.cost))
+        rows = engine.n * engine.points
+        B = sparse.csr_array(sparse.identity(engine.points)) if engine.B is None else sparse.csr_array(engine.B)
+        ends = np.concatenate([arcs.measure * engine.points + arcs.point, rows + arcs.target])
+        A = sparse.csc_array((np.ones(2 * n), (ends, np.tile(columns, 2))), shape=(rows + len(engine.b), n))
+        options: dict[str, float] = {"presolve": method != "highs-ds"}  # which small programmes do not repay
+        options |= dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _TOLERANCE)
+        options["maxiter"] = 100 * (n + rows) + 10_000  # where rounding makes HiGHS cycle
+        if self.budget.seconds < np.inf:
+            options["time_limit"] = self.budget.seconds + 0.01
+        free = sparse.vstack([*[-B[used].T] * engine.n, sparse.csr_array((len(engine.b), len(used)))])
+        dual, factor = (
+            (np.zeros(rows + len(engine.b), np.longdouble), 1.0) if near is None else (near.dual, near.factor)
+        )
+        of_arcs = arcs.cost - dual[ends[:n]] - dual[ends[n:]]
+        of_weights = B[used].toarray() @ dual[:rows].reshape(engine.n, -1).sum(axis=0) if near is not None else 0 * used
+        costs = np.concatenate([of_arcs, of_weights]) * factor
+        found = linprog(
+            np.minimum(costs, _CUT if near is not None else np.inf).astype(np.float64),
+            A_eq=sparse.hstack([A, free], format="csc"),
+            b_eq=np.concatenate([np.zeros(rows), engine.b]),
+            method=method,
+            options=options,
+        )
+        if found.status != 0:
+            return None
+        w = np.zeros(self.m if engine.B is None else len(engine.B))
+        w[self.points[used] if engine.B is None else used] = np.maximum(found.x[n:], 0)
+        dual = dual + found.eqlin.marginals / np.longdouble(factor)
+        return _Vertex(w, dual, rows, factor * _MAGNIFIED)
+
+    def _bytes(self) -> float:
+        """Return the memory that the programme takes, in bytes."""
+        sizes, points = np.array([len(j) for j in self.problem.supports], np.float64), float(len(self.points))
+        rest = 30 * len(self.keys) + 4 * self.problem.X.size
+        return float(8 * ((sizes**2).sum() + 3 * points**2 + 3 * sizes.max() * points + rest))
+
+
+def _distinct(*keys: Indices) -> Indices:
+    """Return distinct keys in order, faster than `numpy.unique`, which hashes them."""
+    found = np.sort(np.concatenate(keys))
+    return found[np.diff(found, prepend=-1) > 0]

@@ -1,0 +1,5 @@
+"""Wasserstein barycenters."""
+
+from .estimator import WassersteinBarycenter
+
+__all__ = ["WassersteinBarycenter"]

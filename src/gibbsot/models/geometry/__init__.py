@@ -1,0 +1,1 @@
+"""The geometry of a data set: distances, neighbours, embeddings."""

@@ -1,0 +1,424 @@
+"""Exact nearest neighbours in transport cost, by certified lower bounds first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from ...core import native, validation
+from ...costs import Cost
+from ...costs.problems import Problem
+from ...io import progress
+from .. import _base
+from .._costs import Metric, feature_cost
+from . import sets as _sets
+from .bounds import Refinement, first_bounds
+
+Array = NDArray[np.float64]
+
+_BLOCK = 2_000_000  # pairs whose bounds are in memory at a time
+_TOLERANCE = 1e-9  # relative: values that differ by less count as ties until both are known
+_MODES = ("distance", "connectivity")
+
+
+@dataclass
+class SearchStatistics:
+    """What the last query took.
+
+    Attributes
+    ----------
+    pairs : int
+        Pairs of a query and a measure of the fit.
+    refined : int
+        Pairs for which a better lower bound was computed.
+    solved : int
+        Pairs that were solved exactly.
+    """
+
+    pairs: int = 0
+    refined: int = 0
+    solved: int = 0
+
+    def note(self) -> str:
+        """Return how many pairs were solved, as text."""
+        return f"{self.solved:,} of {self.pairs:,} pairs solved"
+
+
+class WassersteinNeighbors(_base.MeasuresTransformer):
+    r"""Exact nearest neighbours of measures in transport cost.
+
+    Lower bounds of all pairs come first; only pairs whose bound does not exceed the distance of the neighbours found so
+    far are solved. The result is that of solving all pairs.
+
+    On grids and points with (squared) Euclidean distances the bounds compare the quantile functions of orthogonal
+    projections, in a few rotated frames; elsewhere each point moves to the nearest one of the other measure [1]_. On
+    grids, potentials of a coarser problem bound the pairs that are left.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        The number of neighbours.
+    radius : float
+        The largest transport cost of neighbours in `radius_neighbors`, its root with ``root=True``.
+    cost : Cost, array of shape (m, m), str or callable, optional
+        The cost between bins, as for `WassersteinNMF`. None is "line", with a warning.
+    root : bool
+        Distances are square roots of transport costs.
+    mode : {"distance", "connectivity"}
+        What `transform` returns: distances of neighbours, or ones.
+    feature_vectors : array of shape (m, d), optional
+        An embedding of each bin, from which a metric builds the cost.
+    n_jobs : int, optional
+        Threads over the pairs: None for one, -1 for all cores. Results do not depend on it.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    cost_ : Cost
+        The cost between bins.
+    n_samples_fit_ : int
+        The number of measures of the fit.
+    statistics_ : SearchStatistics
+        How many pairs the last query had, and how many were solved.
+    n_features_in_ : int
+        The number m of bins.
+
+    See Also
+    --------
+    distances : The matrix of all pairs.
+
+    References
+    ----------
+    .. [1] M. J. Kusner, Y. Sun, N. I. Kolkin and K. Q. Weinberger, *From word embeddings to document distances*, ICML
+       2015.
+
+    Examples
+    --------
+    >>> import gibbsot
+    >>> fives = gibbsot.datasets.mnist_fives()
+    >>> model = gibbsot.WassersteinNeighbors(3, cost=gibbsot.GridCost((28, 28))).fit(fives)
+    >>> model.kneighbors(fives[:1], return_distance=False)
+    array([[  0, 182, 177]])
+    >>> model.statistics_.pairs, model.statistics_.solved < 20
+    (200, True)
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        *,
+        radius: float = 1.0,
+        cost: Cost | ArrayLike | str | Metric | None = None,
+        root: bool = False,
+        mode: str = "distance",
+        feature_vectors: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.radius = radius
+        self.cost = cost
+        self.root = root
+        self.mode = mode
+        self.feature_vectors = feature_vectors
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> WassersteinNeighbors:
+        """Store measures and what their lower bounds need.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+            Measures as rows, which are normalised. Rows without mass are neighbours of none. The measures are stored:
+            those of shards, such as a list of files, are all in memory.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        WassersteinNeighbors
+        """
+        validation.count(self.n_neighbors, "n_neighbors")
+        validation.nonnegative(self.radius, "radius")
+        validation.flag(self.root, "root")
+        validation.choice(self.mode, "mode", _MODES)
+        native.threads(self.n_jobs)
+        if _sets.are_clouds(X, self.cost) and self.feature_vectors is None:
+            raise ValueError(
+                "X: looks like clouds, measures with points of their own; expected measures as rows on common points. "
+                "For clouds use distances and neighbours with metric='precomputed'"
+            )
+        found = _base.batches(self, X, reset=True)
+        self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
+        if self.root and self.cost_.least() < 0:
+            raise ValueError(f"root: the least cost is {self.cost_.least():.3g}; expected costs >= 0 for square roots")
+        self._first, self._refinement = first_bounds(self.cost_), Refinement(self.cost_)
+        kept, numbers, features, self.n_samples_fit_ = [], [], [], 0
+        with progress.bar("lower bounds", self.verbose) as advance:
+            for batch, size, reported in found.reported(advance):
+                full, rows = _sets.with_mass(batch)
+                for block in rows.blocks():
+                    features.append(self._first.features(block))
+                    reported(len(block) / len(full))
+                kept.append(rows.weights)
+                numbers.append(self.n_samples_fit_ + full)
+                self.n_samples_fit_ += size
+        self._measures, self._full, self._features = (
+            _sets.joined(kept),
+            np.concatenate(numbers),
+            np.concatenate(features),
+        )
+        self.statistics_ = SearchStatistics()
+        self._n_features_out = self.n_samples_fit_
+        return self
+
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> tuple[Array, NDArray[np.intp]] | NDArray[np.intp]:
+        """Return the nearest measures of the fit, the nearest first; of equally near ones the first.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (k, m), Dask array, or list of matrices or files, optional
+            The queries; by default the measures of the fit that have mass, none of which is its own neighbour. A query
+            without mass is infinitely far from all.
+        n_neighbors : int, optional
+            The number of neighbours, by default that of the constructor.
+        return_distance : bool
+            Whether to return the distances, too.
+
+        Returns
+        -------
+        distances : array of shape (k, n_neighbors)
+            Transport costs, or their roots. Only with ``return_distance``.
+        indices : array of int of shape (k, n_neighbors)
+            Rows of the measures.
+        """
+        check_is_fitted(self)
+        k = validation.count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
+        most = len(self._measures) - (X is None)
+        if k > most:
+            raise ValueError(f"n_neighbors: expected at most {most}, the number of measures to choose from; got {k}")
+        queries = self._queries(X)
+        # a query without mass is equally far from all
+        values, indices = np.full((len(queries), k), np.inf), np.tile(np.arange(k), (len(queries), 1))
+        for which, search in self._searches(queries, X is None):
+            search.nearest(k)
+            order = indices[which] = search.order(k)
+            values[which] = np.take_along_axis(search.values, order, axis=1)
+        return (self._distance(values), self._full[indices]) if return_distance else self._full[indices]
+
+    def radius_neighbors(
+        self, X: Any = None, radius: float | None = None, return_distance: bool = True, sort_results: bool = False
+    ) -> Any:
+        """Return the measures of the fit within a distance.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (k, m), Dask array, or list of matrices or files, optional
+            The queries; by default the measures of the fit, none of which is its own neighbour.
+        radius : float, optional
+            The largest distance, by default that of the constructor.
+        return_distance : bool
+            Whether to return the distances, too.
+        sort_results : bool
+            Sort by distance; by default by row.
+
+        Returns
+        -------
+        distances : array of k arrays
+            Transport costs, or their roots. Only with ``return_distance``.
+        indices : array of k arrays of int
+            Rows of the measures.
+        """
+        check_is_fitted(self)
+        limit = validation.nonnegative(self.radius if radius is None else radius, "radius")
+        limit = limit**2 if self.root else limit
+        queries = self._queries(X)
+        distances, indices = np.empty(len(queries), object), np.empty(len(queries), object)
+        for b in range(len(queries)):
+            distances[b], indices[b] = np.empty(0), np.empty(0, np.intp)
+        for which, search in self._searches(queries, X is None):
+            search.within(limit)
+            for b, values in zip(which, search.values, strict=True):
+                near = np.flatnonzero(values <= limit)
+                if sort_results:
+                    near = near[np.argsort(values[near], kind="stable")]
+                distances[b], indices[b] = self._distance(values[near]), self._full[near]
+        return (distances, indices) if return_distance else indices
+
+    def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> Any:
+        """Return the graph of the nearest neighbours.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (k, m), Dask array, or list of matrices or files, optional
+            As for `kneighbors`.
+        n_neighbors : int, optional
+            As for `kneighbors`.
+        mode : {"connectivity", "distance"}
+            Whether entries are ones or distances.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix of shape (k, n)
+        """
+        validation.choice(mode, "mode", _MODES)
+        values, indices = self.kneighbors(X, n_neighbors)
+        n, k = indices.shape
+        data = values.ravel() if mode == "distance" else np.ones(n * k)
+        pointers = np.arange(0, n * k + 1, k)
+        return sparse.csr_matrix((data, indices.ravel(), pointers), shape=(n, self.n_samples_fit_))
+
+    def transform(self, X: Any) -> Any:
+        """Return the graph of the nearest neighbours, for estimators with ``metric="precomputed"``.
+
+        As of `sklearn.neighbors.KNeighborsTransformer`, with ``mode="distance"`` each query has one neighbour more than
+        ``n_neighbors``: a measure of the fit is its own first.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (k, m), Dask array, or list of matrices or files
+            The queries.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix of shape (k, n)
+        """
+        check_is_fitted(self)
+        return self.kneighbors_graph(X, self.n_neighbors + (self.mode == "distance"), self.mode)
+
+    def _distance(self, values: Array) -> Array:
+        return np.sqrt(values) if self.root else values
+
+    def _queries(self, X: Any) -> _sets.Batches:
+        """Return the queries, by default the measures of the fit."""
+        if X is None:
+            return _sets.Batches([self._measures.weights], [len(self._measures)])
+        return _base.batches(self, X)
+
+    def _searches(self, queries: _sets.Batches, own: bool) -> Iterator[tuple[NDArray[np.intp], _Search]]:
+        """Yield the numbers of some queries and the search for their neighbours, which the caller runs."""
+        self.statistics_.pairs = self.statistics_.refined = self.statistics_.solved = 0
+        step, first = max(1, _BLOCK // max(len(self._measures), self.n_features_in_)), 0
+        with progress.bar("neighbours", self.verbose) as advance:
+            for batch, size, reported in queries.reported(advance):
+                full, rows = _sets.with_mass(batch)
+                for start in range(0, len(full), step):
+                    which = np.arange(start, min(start + step, len(full)))
+                    search = _Search(self, rows, which, own, progress.part(reported, len(which) / len(full)))
+                    yield first + full[which], search
+                    search.end()
+                first += size
+
+
+class _Search:
+    """The search for the neighbours of some queries.
+
+    Attributes
+    ----------
+    values : array of shape (queries, n)
+        Transport costs of the pairs that were solved, infinite elsewhere.
+    """
+
+    def __init__(
+        self,
+        model: WassersteinNeighbors,
+        queries: _sets.Rows,
+        which: NDArray[np.intp],
+        own: bool,
+        advance: progress.Advance,
+    ) -> None:
+        self._model, self._queries, self._which, self._advance = model, queries, which, advance
+        features = model._features[which] if own else model._first.features(queries[which])
+        self._lower = model._first(features, model._features)
+        if own:
+            self._lower[np.arange(len(which)), which] = np.inf
+        self.values = np.full(self._lower.shape, np.inf)
+        self._refined = np.full(self._lower.shape, not model._refinement.useful)
+        self._open = np.isfinite(self._lower)
+        self._pairs, self._decided = int(self._open.sum()), 0
+        model.statistics_.pairs += self._pairs
+
+    def nearest(self, k: int) -> None:
+        """Solve pairs until no other one can be among the k nearest of a query."""
+        count = k
+        while True:
+            limit = np.partition(self.values, k - 1, axis=1)[:, k - 1 : k]
+            self._close(limit)
+            chosen = self._next(count)
+            if not chosen.any():
+                return
+            if count > k:  # the first ones are solved in any case
+                self._refine(chosen, limit)
+            self._solve(chosen & self._open)
+            count *= 2
+
+    def within(self, limit: float) -> None:
+        """Solve all pairs that may be within a limit."""
+        most = np.full((len(self.values), 1), limit)
+        self._close(most)
+        self._refine(self._open.copy(), most)
+        self._solve(self._open.copy())
+
+    def end(self) -> None:
+        """Report that all pairs are decided."""
+        self._open[:] = False
+        self._report()
+
+    def _report(self) -> None:
+        """Report the share of the pairs that are solved or left out."""
+        decided = self._pairs - int(self._open.sum())
+        self._advance((decided - self._decided) / max(1, self._pairs), self._model.statistics_.note())
+        self._decided = decided
+
+    def order(self, k: int) -> NDArray[np.intp]:
+        """Return the k least values of each query, the first of equal ones first."""
+        return np.argsort(self.values, axis=1, kind="stable")[:, :k]
+
+    def _close(self, limit: Array) -> None:
+        """Leave out the pairs whose lower bound is above a limit."""
+        self._open &= self._lower <= limit + _TOLERANCE * np.abs(limit)
+        self._report()
+
+    def _next(self, count: int) -> NDArray[np.bool_]:
+        """Return the open pairs with the least bounds, at most so many for each query."""
+        lower = np.where(self._open, self._lower, np.inf)
+        chosen = np.zeros_like(self._open)
+        best = np.argpartition(lower, min(count, lower.shape[1]) - 1, axis=1)[:, :count]
+        np.put_along_axis(chosen, best, True, axis=1)
+        return chosen & self._open
+
+    def _refine(self, chosen: NDArray[np.bool_], limit: Array) -> None:
+        """Compute better bounds of pairs that have none yet, and leave out those above a limit."""
+        model = self._model
+        i, j = np.nonzero(chosen & ~self._refined)
+        for which in _sets.chunks(self._queries, model._measures, len(i), model.n_jobs):
+            a, b = i[which], j[which]
+            problem = Problem.checked(self._queries[self._which[a]], model._measures[b], model.cost_, np.ones(len(a)))
+            better = model._refinement(problem, model.n_jobs)
+            self._lower[a, b] = np.maximum(self._lower[a, b], better)
+        self._refined[i, j] = True
+        model.statistics_.refined += len(i)
+        self._close(limit)
+
+    def _solve(self, chosen: NDArray[np.bool_]) -> None:
+        """Solve pairs exactly."""
+        model = self._model
+        i, j = np.nonzero(chosen)
+        pairs = self._which[i], j
+        for which, found in _sets.solutions(self._queries, model._measures, pairs, model.cost_, n_jobs=model.n_jobs):
+            self.values[i[which], j[which]] = [solution.value for solution in found]
+            self._open[i[which], j[which]] = False
+            model.statistics_.solved += len(found)
+            self._report()
+        if len(i) and model.cost_.least() >= 0:
+            self.values[i, j] = np.maximum(self.values[i, j], 0)

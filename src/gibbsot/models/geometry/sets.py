@@ -1,0 +1,439 @@
+"""Sets of measures, on common points or each with its own, and exact solutions of pairs of them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from ...core import native, validation
+from ...core.warn import warn
+from ...costs import Cost, PointCost, as_cost
+from ...costs.problems import Problem
+from ...distributed import sources
+from ...exact.certificate import PROVED, warning
+from ...exact.methods import cross, in_threads
+from ...exact.solution import Solution
+from ...io import progress
+from ...io.budget import Budget
+from .. import _costs
+
+Array = NDArray[np.float64]
+
+_CHUNK_BYTES, _CHUNK_PAIRS = 64e6, 1000  # of the pairs that are solved together, whose plans are then forgotten
+_CHUNK_SECONDS = 0.5  # of the pairs that are solved together where time is limited, if they are more than a few
+_DENSE_ENTRIES = 2_000_000  # of rows that are dense at a time
+_PAIR_BYTES = 40  # a point of a pair: weights, potentials, arcs
+_NOT_OF_PAIRS = ("mahalanobis", "seuclidean")  # metrics that depend on all points
+
+
+class AllPairs:
+    """The pairs (i, j) of n and k measures, in the order of i and j, without a list of them.
+
+    Parameters
+    ----------
+    n, k : int
+        The numbers of measures.
+    symmetric : bool
+        Leave out the pairs with j < i.
+    zero_diagonal : bool
+        Leave out the pairs with j = i.
+
+    Examples
+    --------
+    >>> pairs = AllPairs(3, 3, symmetric=True, zero_diagonal=True)
+    >>> len(pairs), pairs[1:3]
+    (3, (array([0, 1]), array([2, 2])))
+    """
+
+    def __init__(self, n: int, k: int, symmetric: bool, zero_diagonal: bool) -> None:
+        self._symmetric, self._diagonal = symmetric, int(zero_diagonal)
+        sizes = np.arange(n, 0, -1) if symmetric else np.full(n, k)
+        self._starts = np.append(0, np.cumsum(sizes - self._diagonal))  # of the rows, among all pairs
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, which: slice) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        number = np.arange(*which.indices(len(self)))
+        i = np.searchsorted(self._starts, number, side="right") - 1
+        j = number - self._starts[i]
+        if self._symmetric:
+            return i, j + i + self._diagonal
+        return i, j + (self._diagonal & (j >= i))
+
+
+class _Given:
+    """Pairs whose indices are given."""
+
+    def __init__(self, i: ArrayLike, j: ArrayLike) -> None:
+        self._i, self._j = np.asarray(i, np.intp), np.asarray(j, np.intp)
+
+    def __len__(self) -> int:
+        return len(self._i)
+
+    def __getitem__(self, which: slice) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return self._i[which], self._j[which]
+
+
+class Rows:
+    """Measures on common points: rows of weights, which need not be normalised.
+
+    Parameters
+    ----------
+    weights : array or CSR matrix of shape (n, m)
+        Valid weights with mass.
+    """
+
+    def __init__(self, weights: Any) -> None:
+        self.weights = weights
+
+    def __len__(self) -> int:
+        return int(self.weights.shape[0])
+
+    def __getitem__(self, which: Any) -> Array:
+        """Return some measures as dense rows."""
+        found = self.weights[which]
+        return np.asarray(found.toarray() if sparse.issparse(found) else found, np.float64)
+
+    def blocks(self) -> Iterator[Array]:
+        """Return all measures as dense rows, few at a time."""
+        step = max(1, _DENSE_ENTRIES // self.weights.shape[1])
+        return (self[start : start + step] for start in range(0, len(self), step))
+
+
+class Clouds:
+    """Measures with points of their own.
+
+    Parameters
+    ----------
+    points : list of arrays of shape (m_k, d)
+        The points.
+    weights : list of arrays of shape (m_k,)
+        Their weights, with mass.
+    metric : str
+        The cost between points.
+    """
+
+    def __init__(self, points: list[Array], weights: list[Array], metric: str) -> None:
+        self.points, self.weights, self.metric = points, weights, metric
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+Measures = Rows | Clouds
+
+
+class Batches:
+    """Measures in batches, each of which is read when its turn comes.
+
+    Parameters
+    ----------
+    parts : sequence
+        What the batches are read from.
+    sizes : sequence of int
+        How many measures they have.
+    read : callable, optional
+        Reads a batch from its part and its number; by default there is one part, which is the batch.
+    n_empty : int
+        How many measures have no mass.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Any],
+        sizes: Sequence[int],
+        read: Callable[[Any, int], Any] | None = None,
+        n_empty: int = 0,
+    ) -> None:
+        self._parts, self.sizes, self._read, self.n_empty = parts, sizes, read, n_empty
+
+    @property
+    def whole(self) -> bool:
+        """Whether all measures are in memory."""
+        return self._read is None
+
+    @property
+    def data(self) -> Any:
+        """The measures, if they are in memory; else what they are read from."""
+        return self._parts[0] if self._read is None else list(self._parts)
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (part if self._read is None else self._read(part, k) for k, part in enumerate(self._parts))
+
+    def reported(self, advance: progress.Advance) -> Iterator[tuple[Any, int, progress.Advance]]:
+        """Yield the batches that are not empty, each with its size and the function that reports progress in it."""
+        for batch, size in zip(self, self.sizes, strict=True):
+            if size:
+                yield batch, size, progress.part(advance, size / len(self))
+
+
+def are_clouds(x: Any, cost: Any) -> bool:
+    """Tell whether measures have points of their own: arrays of points or pairs of points and weights, and a metric."""
+    if not (isinstance(cost, str) and _costs.is_metric(cost)):
+        return False
+    if isinstance(x, np.ndarray):
+        return x.ndim == 3 if x.dtype != object else x.ndim == 1 and all(map(_is_cloud, x))
+    return isinstance(x, list | tuple) and len(x) > 0 and all(map(_is_cloud, x))
+
+
+def _is_cloud(x: Any) -> bool:
+    """Tell whether something is an array of points, or a pair of points and weights."""
+    if isinstance(x, tuple):
+        return len(x) == 2 and np.ndim(x[0]) in (1, 2)
+    try:
+        return not sparse.issparse(x) and np.ndim(x) == 2
+    except ValueError:  # ragged
+        return False
+
+
+def clouds(x: Any, name: str, metric: str) -> Clouds:
+    """Return checked clouds.
+
+    Parameters
+    ----------
+    x : sequence of arrays of shape (m_k, d), or of pairs of such an array and weights of shape (m_k,)
+        The clouds; without weights all points have the same.
+    name : str
+        What the caller calls them.
+    metric : str
+        The cost between points.
+
+    Returns
+    -------
+    Clouds
+    """
+    if validation.choice(metric, "cost", _costs.METRICS) in _NOT_OF_PAIRS:
+        raise ValueError(f"cost: {metric!r} depends on all points; expected a metric of two points, for clouds")
+    points, weights = [], []
+    for k, one in enumerate(x):
+        X, w = one if isinstance(one, tuple) else (one, None)
+        points.append(validation.points(X, f"{name}[{k}]").astype(np.float64))
+        m = len(points[-1])
+        given = np.ones(m) if w is None else w
+        weights.append(validation.weights(given, f"{name}[{k}] (weights)", m, count=1)[0])
+        if points[-1].shape[1] != points[0].shape[1]:
+            raise ValueError(
+                f"{name}[{k}]: has points with {points[-1].shape[1]} coordinates; expected {points[0].shape[1]} as in "
+                f"{name}[0]"
+            )
+    return Clouds(points, weights, _costs.ALIASES.get(metric, metric))
+
+
+def batches(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Batches:
+    """Return checked rows of weights in batches, one for each shard.
+
+    Parameters
+    ----------
+    x : array, list or sparse matrix of shape (n, size) or (size,), stack of images, or list of matrices or files
+        The measures, each with mass.
+    name : str
+        What the caller calls them.
+    size : int
+        The number of weights in a row.
+    shape : tuple of int
+        The sides of the grid, if there is one.
+
+    Returns
+    -------
+    Batches
+        Of Rows.
+    """
+    parts = _shards(x, name, shape)
+    if parts is None:
+        whole = _rows(x, name, size, shape)
+        return Batches([whole], [len(whole)])
+
+    def read(part: Any, k: int) -> Rows:
+        return _shard(part, f"{name}[{k}]", size)
+
+    found = Batches(parts, [len(read(part, k)) for k, part in enumerate(parts)], read)
+    _check_any(len(found), name)
+    return found
+
+
+def rows(x: Any, name: str, size: int, shape: tuple[int, ...] = ()) -> Rows:
+    """Return all rows of `batches`, whose arguments it has, in memory."""
+    parts = _shards(x, name, shape)
+    if parts is None:
+        return _rows(x, name, size, shape)
+    found = joined([_shard(part, f"{name}[{k}]", size).weights for k, part in enumerate(parts)])
+    _check_any(len(found), name)
+    return found
+
+
+def _check_any(n: int, name: str) -> None:
+    """Raise if there are no measures."""
+    if n == 0:
+        raise ValueError(f"{name}: is empty; expected measures")
+
+
+def _shards(x: Any, name: str, shape: tuple[int, ...]) -> list[Any] | None:
+    """Return the sources of shards, None if there are none; a list of images is not one of shards."""
+    images = len(shape) > 1 and isinstance(x, list | tuple) and all(np.shape(one) == shape for one in x)
+    return None if images else sources.split(x, name)
+
+
+def with_mass(batch: Any) -> tuple[NDArray[np.intp], Rows]:
+    """Return the valid rows of a batch that have mass, and their numbers."""
+    full = np.flatnonzero(validation.masses(batch) > 0)
+    return full, Rows(batch if len(full) == batch.shape[0] else batch[full])
+
+
+def joined(parts: Sequence[Any]) -> Rows:
+    """Return rows of several matrices as those of one, sparse if one of them is."""
+    if len(parts) == 1:
+        return Rows(parts[0])
+    mixed = any(map(sparse.issparse, parts))
+    return Rows(sparse.vstack(parts, format="csr") if mixed else np.concatenate(parts))
+
+
+def _rows(x: Any, name: str, size: int, shape: tuple[int, ...]) -> Rows:
+    """Return checked rows of weights of one matrix or stack of images, each with mass."""
+    if sparse.issparse(x):
+        _check_any(x.shape[0], name)
+        return _shard(x, name, size)
+    return Rows(validation.measures(x, name, size, shape=shape)[0])
+
+
+def _shard(source: Any, name: str, size: int) -> Rows:
+    """Return checked rows of weights of a shard, each with mass; there may be none."""
+    matrix = sources.load(source)
+    if matrix.ndim != 2 or matrix.shape[1] != size:  # first: what looks like a shard may be a cloud
+        raise ValueError(f"{name}: expected {size} weights in each measure, got shape {matrix.shape}")
+    found = validation.rows(matrix, name)
+    validation.check_weights(found, name)
+    return Rows(found)
+
+
+def cost_of(cost: Any, x: Any, name: str, feature_vectors: Any) -> Cost:
+    """Return the cost between the points of rows of some name; a cost given as such may be rectangular."""
+    if cost is None or isinstance(cost, str) or callable(cost):
+        parts = sources.split(x, name)
+        first = x if parts is None else sources.load(parts[0])
+        try:
+            size = int(np.shape(first)[-1])
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"{name}: expected measures as rows of one length, or for the name of a metric a list of clouds: "
+                "arrays of points of shape (m, d), or tuples of points and weights"
+            ) from None
+        return _costs.feature_cost(cost, size, feature_vectors, x)
+    _costs.check(cost, feature_vectors)
+    return as_cost(cost)
+
+
+def chunks(
+    first: Measures, second: Measures, count: int, n_jobs: int | None, start: int = 0, budget: Budget | None = None
+) -> Iterator[slice]:
+    """Yield slices of so many pairs, from one on, each small enough to be solved together, until a budget is spent."""
+    sizes = [
+        x.weights.shape[1] if isinstance(x, Rows) else max(len(points) for points in x.points) for x in (first, second)
+    ]
+    budget, least = budget or Budget(), 4 * native.threads(n_jobs)
+    most = max(least, min(_CHUNK_PAIRS, int(_CHUNK_BYTES / (_PAIR_BYTES * sum(sizes)))))
+    at, step = start, most if math.isinf(budget.deadline) else least
+    while at < count and not budget.spent:
+        begun = time.monotonic()
+        yield slice(at, min(at + step, count))
+        at += step
+        if 2 * (time.monotonic() - begun) < _CHUNK_SECONDS:
+            step = min(2 * step, most)
+
+
+def solutions(
+    first: Measures,
+    second: Measures,
+    pairs: tuple[ArrayLike, ArrayLike] | AllPairs,
+    cost: Cost | None,
+    *,
+    gap: float = 0.0,
+    n_jobs: int | None = None,
+    advance: progress.Advance = progress.silent,
+    start: int = 0,
+    gaps: list[float] | None = None,
+    budget: Budget | None = None,
+) -> Iterator[tuple[slice, list[Solution]]]:
+    """Solve pairs of measures exactly, some after the others, so that the plans of few are in memory at a time.
+
+    Parameters
+    ----------
+    first, second : Rows or Clouds
+        The measures.
+    pairs : pair of arrays of int of shape (n,), or AllPairs
+        Their indices.
+    cost : Cost or None
+        The cost between the points of rows; None for clouds.
+    gap : float
+        The certified relative gap to stop at.
+    n_jobs : int, optional
+        Threads over the pairs.
+    advance : Advance
+        Reports progress, a share of the pairs.
+    start : int
+        The first pair that is solved.
+    gaps : list of float, optional
+        The relative gaps that stayed open, before and, appended, now.
+    budget : Budget, optional
+        Its time, after which no more solutions are yielded.
+
+    Yields
+    ------
+    which : slice
+        The pairs.
+    found : list of Solution
+        Their solutions, of normalised measures.
+
+    Warns
+    -----
+    ConvergenceWarning
+        At the end, if the certified gap of a pair stays larger than asked for.
+    """
+    every = _Given(*pairs) if isinstance(pairs, tuple) else pairs
+    gaps, budget = [] if gaps is None else gaps, budget or Budget()
+    reasons: list[str] = []
+    if start:
+        advance(start / len(every), f"{start:,} of {len(every):,} pairs")
+    for which in chunks(first, second, len(every), n_jobs, start, budget):
+        (i, j), n = every[which], which.stop - which.start
+        if isinstance(first, Rows) and isinstance(second, Rows) and cost is not None:
+            problem = Problem.checked(first[i], second[j], cost, np.ones(n))
+            own = Budget(budget.seconds, threads=max(1, native.threads(n_jobs) // n))
+            found = cross(problem, n_jobs=n_jobs, gap=gap, budget=own)
+        else:
+            found = in_threads(_cloud_solver(first, second, i, j, gap, budget), range(n), n_jobs)
+        done = next((k for k, one in enumerate(found) if one.status == "budget spent" and not one.gap <= gap), n)
+        left = [solution for solution in found[:done] if solution.status not in PROVED]
+        gaps += [solution.gap for solution in left]
+        reasons += [solution.reason for solution in left]
+        if done:
+            yield slice(which.start, which.start + done), found[:done]
+        advance(done / len(every), f"{which.start + done:,} of {len(every):,} pairs")
+    if gaps:
+        from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
+
+        warn(warning(gaps, reasons, len(every), "pairs"), ConvergenceWarning)
+
+
+def _cloud_solver(
+    first: Any, second: Any, i: NDArray[np.intp], j: NDArray[np.intp], gap: float, budget: Budget
+) -> Callable[[int], Solution]:
+    """Return the function that solves one pair of clouds."""
+
+    def solve(k: int) -> Solution:
+        a, b = i[k], j[k]
+        X, Y = first.points[a], second.points[b]
+        cost = PointCost(X, None if X is Y else Y, first.metric)
+        problem = Problem.checked(first.weights[a][None], second.weights[b][None], cost, np.ones(1))
+        return cross(problem, gap=gap, budget=Budget(budget.seconds))[0]
+
+    return solve

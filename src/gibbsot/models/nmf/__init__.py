@@ -1,0 +1,5 @@
+"""Wasserstein NMF."""
+
+from .estimator import WassersteinNMF
+
+__all__ = ["WassersteinNMF"]

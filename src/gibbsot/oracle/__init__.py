@@ -1,0 +1,1 @@
+"""Values and gradients of many transport costs whose measures move."""

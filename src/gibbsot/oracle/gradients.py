@@ -1,0 +1,260 @@
+"""Values and gradients of exact transport costs, as automatic differentiation needs them.
+
+The gradients of W(p, q) with respect to the weights are optimal potentials, and those with respect to points or costs
+come from an optimal plan (the envelope theorem). `gibbsot.torch` and `gibbsot.jax` share these functions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import validation
+from ..costs import Cost, PointCost
+from ..costs.problems import Problem, check_sums
+from ..costs.problems import problem as make_problem
+from ..exact.methods import cross, in_threads
+from ..exact.solution import Solution, warn_of_open_gaps
+from ..solvers.relaxed import PartialResult, partial_problem
+from ..solvers.result import OTResult
+
+Array = NDArray[np.float64]
+
+
+class Weights:
+    """Rows of weights, divided by their sums if that is asked for.
+
+    Parameters
+    ----------
+    x : array of float64, shape (n, m)
+        The weights.
+    name : str
+        What the caller calls them.
+    normalize : bool
+        Whether they are divided by their sums.
+
+    Attributes
+    ----------
+    rows : array of shape (n, m)
+        The weights to use.
+    """
+
+    def __init__(self, x: Array, name: str, normalize: bool) -> None:
+        self._sums = validation.check_weights(x, name)[:, None] if normalize else None
+        self.rows = x if self._sums is None else x / self._sums
+
+    def gradient(self, of_rows: Array) -> Array:
+        """Return the gradient with respect to the weights from that with respect to the rows.
+
+        Parameters
+        ----------
+        of_rows : array of shape (n, m)
+
+        Returns
+        -------
+        array of shape (n, m)
+        """
+        if self._sums is None:
+            return of_rows
+        return (of_rows - (self.rows * of_rows).sum(axis=1, keepdims=True)) / self._sums
+
+
+class Gradients(NamedTuple):
+    """Values of transport costs and their gradients.
+
+    Attributes
+    ----------
+    value : array of shape (n,)
+    p, q : arrays of shape (n, m1) and (n, m2)
+        Gradients with respect to the weights: potentials f and g, feasible for all pairs, not centred.
+    solutions : list of Solution
+        What the exact solver found, for the measures of mass one, or with one more point each if there is a penalty.
+    """
+
+    value: Array
+    p: Array
+    q: Array
+    solutions: list[Solution]
+
+
+def weighted_problem(p: Array, q: Array, cost: Cost, penalty: float | None, tolerance: float) -> Problem:
+    """Return the problems of rows of weights whose sums agree, or differ if there is a penalty.
+
+    Parameters
+    ----------
+    p, q : arrays of float64, shape (n, m1) and (n, m2)
+        Weights.
+    cost : Cost
+        The cost.
+    penalty : float, optional
+        As in `solve`.
+    tolerance : float
+        How far the sums of a pair may differ by rounding, relatively. The mass is then that of p.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    ValueError
+        If weights are not valid, or sums differ.
+    """
+    a, b = validation.check_weights(p, "p"), validation.check_weights(q, "q")
+    if penalty is not None:
+        return partial_problem((p, a), (q, b), cost, penalty, None, exact=True)
+    check_sums(a, b, ("p", "q"), tolerance)
+    if not cost.finite:
+        make_problem(p, q, cost, ("p", "q"), normalize=True)  # refuses points that no finite cost leads to
+    return Problem.checked(p, q, cost, a)  # the exact solver divides each measure by its own sum
+
+
+def weight_gradients(
+    p: Array,
+    q: Array,
+    cost: Cost,
+    penalty: float | None = None,
+    tolerance: float = 1e-6,
+    n_jobs: int | None = None,
+    warm_start: list[Solution] | None = None,
+) -> Gradients:
+    """Return exact transport costs of rows of weights, and their gradients.
+
+    Parameters
+    ----------
+    p, q : arrays of float64, shape (n, m1) and (n, m2)
+        Weights.
+    cost : Cost
+        The cost of all pairs.
+    penalty, tolerance
+        As for `weighted_problem`.
+    n_jobs : int, optional
+        Threads over the problems.
+    warm_start : list of Solution, optional
+        Solutions of similar problems, which save time.
+
+    Returns
+    -------
+    Gradients
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import GridCost
+    >>> found = weight_gradients(np.array([[1.0, 0, 0]]), np.array([[0, 0, 1.0]]), GridCost(3, spacing=1.0))
+    >>> found.value, centred(found.p)
+    (array([4.]), array([[ 2.33333333, -0.66666667, -1.66666667]]))
+    """
+    pair = weighted_problem(p, q, cost, penalty, tolerance)
+    solutions = cross(pair, n_jobs=n_jobs, warm_start=warm_start)
+    warn_of_open_gaps(solutions)
+    result = (OTResult if penalty is None else PartialResult)(pair, solutions, None, 0.0)
+    value, (f, g) = result.value, result.potentials
+    zero = value == 0
+    if zero.any() and (penalty is None or penalty >= 0) and cost.least() >= 0:
+        f, g = (np.where(zero[:, None], 0.0, x) for x in (f, g))  # optimal too: W has its minimum there
+    return Gradients(value, f, g, solutions)
+
+
+def centred(x: NDArray[np.floating]) -> Array:
+    """Return potentials minus their means, along which weights keep their sum.
+
+    A point that only infinite costs lead to has a gradient of zero.
+
+    Parameters
+    ----------
+    x : array of shape (n, m)
+        Potentials.
+
+    Returns
+    -------
+    array of float64, shape (n, m)
+    """
+    x = x.astype(np.float64)
+    finite = np.isfinite(x)
+    if finite.all():
+        return np.asarray(x - x.mean(axis=1, keepdims=True))
+    x[~finite] = np.nan
+    return np.nan_to_num(x - np.nanmean(x, axis=1, keepdims=True))
+
+
+class CloudGradients(NamedTuple):
+    """The transport cost between two clouds of points and its gradients.
+
+    Attributes
+    ----------
+    value : float
+    p, q : arrays of shape (m1,) and (m2,)
+        Gradients with respect to the weights: potentials, not centred.
+    x, y : arrays of shape (m1, d) and (m2, d)
+        Gradients with respect to the points, through the exact plan.
+    """
+
+    value: float
+    p: Array
+    q: Array
+    x: Array
+    y: Array
+
+
+def cloud_gradients(
+    clouds: list[tuple[Array, Array, Array, Array]],
+    metric: str = "sqeuclidean",
+    penalty: float | None = None,
+    tolerance: float = 1e-6,
+    n_jobs: int | None = None,
+) -> list[CloudGradients]:
+    r"""Return exact transport costs between clouds of points, and their gradients.
+
+    .. math:: \nabla_{x_i} W = \sum_j Z_{ij} \nabla_{x_i} M(x_i, y_j)
+
+    Parameters
+    ----------
+    clouds : list of (x, y, p, q)
+        Points of shape (m1, d) and (m2, d) and weights of shape (m1,) and (m2,), all of float64.
+    metric : {"sqeuclidean", "euclidean"}
+        The distance. Where two points coincide, the gradient of the plain distance is taken to be zero.
+    penalty, tolerance
+        As for `weighted_problem`.
+    n_jobs : int, optional
+        Threads over the clouds.
+
+    Returns
+    -------
+    list of CloudGradients
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, y = np.array([[0.0], [1.0]]), np.array([[3.0]])
+    >>> found = cloud_gradients([(x, y, np.full(2, 0.5), np.ones(1))])[0]
+    >>> found.value, found.x.ravel(), found.y.ravel()
+    (6.5, array([-3., -2.]), array([5.]))
+    """
+
+    def work(b: int) -> CloudGradients:
+        x, y, p, q = clouds[b]
+        try:
+            found = weight_gradients(p[None], q[None], PointCost(x, y, metric), penalty, tolerance)
+        except ValueError as error:
+            raise ValueError(f"{error} (pair {b})") from None
+        solution = found.solutions[0]
+        arcs = (solution.plan if penalty is None else solution.plan[: len(x), : len(y)]).tocoo()
+        mass = arcs.data * (p.sum() if penalty is None else p.sum() + q.sum())
+        step = mass[:, None] * _direction(x[arcs.row] - y[arcs.col], metric)
+        of_x, of_y = (np.zeros_like(points) for points in (x, y))
+        np.add.at(of_x, arcs.row, step)
+        np.add.at(of_y, arcs.col, -step)
+        return CloudGradients(float(found.value[0]), found.p[0], found.q[0], of_x, of_y)
+
+    return in_threads(work, range(len(clouds)), n_jobs)
+
+
+def _direction(difference: Array, metric: str) -> Array:
+    """Return the gradients of distances with respect to the first points."""
+    if metric == "sqeuclidean":
+        return 2 * difference
+    length = np.linalg.norm(difference, axis=1, keepdims=True)
+    return np.divide(difference, length, out=np.zeros_like(difference), where=length > 0)

@@ -1,0 +1,214 @@
+"""Nearest neighbours against those of all pairs, and lower bounds against exact values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.manifold import Isomap
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gibbsot import DenseCost, GridCost, PointCost, WassersteinNeighbors, distances
+from gibbsot.core import native
+from gibbsot.costs.problems import Problem
+from gibbsot.models.geometry.bounds import NearestPoints, Projections, Refinement, first_bounds
+
+rng = np.random.default_rng(0)
+compiled = pytest.mark.skipif(native.kernels() is None, reason="takes long, and says nothing of the kernels")
+COSTS = {
+    "line": GridCost(30),
+    "grid": GridCost((6, 5)),
+    "large grid": GridCost((16, 17)),
+    "volume": GridCost((4, 3, 3)),
+    "power one": GridCost((6, 5), power=1),
+    "power three": GridCost((6, 5), power=3),
+    "plane": PointCost(rng.normal(size=(40, 2))),
+    "many dimensions": PointCost(rng.normal(size=(40, 30))),
+    "Euclidean": PointCost(rng.normal(size=(40, 2)), metric="euclidean"),
+    "Euclidean in many dimensions": PointCost(rng.normal(size=(40, 20)), metric="euclidean"),
+    "city block": PointCost(rng.normal(size=(40, 3)), metric="cityblock"),
+    "matrix": DenseCost(rng.random((30, 30))),
+    "negative": DenseCost(rng.random((30, 30)) - 0.5),
+    "axes": GridCost(matrices=[rng.random((17, 17)), rng.random((15, 15))]),
+    "single precision": GridCost((6, 5), dtype="float32"),
+}
+
+
+def measures(n: int, m: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, m)) ** 4 * (rng.random((n, m)) > 0.6)
+    X[np.arange(n), rng.integers(0, m, n)] += 0.3
+    return X
+
+
+@pytest.mark.parametrize("kind", COSTS)
+def test_bounds_are_below_the_exact_values(kind):
+    cost = COSTS[kind]
+    P, Q = measures(12, cost.shape[0]), measures(15, cost.shape[0], seed=1)
+    W, first = distances(P, Q, cost=cost), first_bounds(cost)
+    bounds = first(first.features(P), first.features(Q))
+    assert isinstance(first, NearestPoints if kind in ("matrix", "negative", "axes") else Projections)
+    assert (bounds <= W + 1e-12 * np.abs(W)).all()
+    assert bounds.mean() > 0.05 * W.mean() or kind == "negative"  # they bound something
+    refinement = Refinement(cost)
+    if refinement.useful:
+        i, j = np.indices(W.shape).reshape(2, -1)
+        better = refinement(Problem.checked(P[i], Q[j], cost, np.ones(len(i))), None).reshape(W.shape)
+        assert (better <= W + 1e-12 * np.abs(W)).all()
+        assert better.mean() > 0.3 * W.mean() or kind == "negative"
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_bounds_of_equal_measures_are_not_positive(seed):
+    cost = COSTS["grid"]
+    X = measures(3, 30, seed)
+    first = first_bounds(cost)
+    assert (np.diag(first(first.features(X), first.features(5 * X))) <= 0).all()
+
+
+def test_bounds_on_the_line_are_nearly_exact():
+    X = measures(6, 30)
+    first = first_bounds(COSTS["line"])
+    features = first.features(X)
+    np.testing.assert_allclose(first(features, features), distances(X, cost="line"), atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", COSTS)
+def test_neighbours_are_those_of_all_pairs(kind):
+    cost = COSTS[kind]
+    P, Q = measures(40, cost.shape[0]), measures(7, cost.shape[0], seed=1)
+    P[5] = P[9]  # equally near
+    D = distances(Q, P, cost=cost)
+    order = np.argsort(D, axis=1, kind="stable")[:, :4]
+    model = WassersteinNeighbors(4, cost=cost, n_jobs=2).fit(P)
+    found, indices = model.kneighbors(Q)
+    np.testing.assert_array_equal(indices, order)
+    np.testing.assert_array_equal(found, np.take_along_axis(D, order, axis=1))
+    assert model.statistics_.pairs == 280
+    assert 28 <= model.statistics_.solved <= 280
+
+
+@compiled
+def test_most_pairs_are_not_solved(fives):
+    cost = GridCost((28, 28))
+    model = WassersteinNeighbors(3, cost=cost).fit(fives[20:])
+    _, indices = model.kneighbors(fives[:20])
+    D = distances(fives[:20], fives[20:], cost=cost)
+    np.testing.assert_array_equal(indices, np.argsort(D, axis=1, kind="stable")[:, :3])
+    assert model.statistics_.solved < 0.3 * 20 * 180
+    assert model.statistics_.solved < model.statistics_.refined + 60
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_any_measures(seed, k):
+    X = measures(9, 12, seed)
+    model = WassersteinNeighbors(k, cost=GridCost((3, 4)), root=True).fit(X)
+    D = distances(X, cost=GridCost((3, 4)), root=True)
+    np.fill_diagonal(D, np.inf)
+    found, indices = model.kneighbors()
+    np.testing.assert_array_equal(indices, np.argsort(D, axis=1, kind="stable")[:, :k])
+    np.testing.assert_allclose(found, np.sort(D, axis=1)[:, :k], rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_radius(root):
+    X, cost = measures(30, 30), COSTS["grid"]
+    D = distances(X, cost=cost, root=root)
+    radius = float(np.quantile(D, 0.2))
+    model = WassersteinNeighbors(radius=radius, cost=cost, root=root).fit(X)
+    found, indices = model.radius_neighbors(X[:5])
+    for b in range(5):
+        np.testing.assert_array_equal(indices[b], np.flatnonzero(D[b] <= radius))
+        np.testing.assert_array_equal(found[b], D[b][indices[b]])
+    assert model.statistics_.solved < 150
+    own = model.radius_neighbors(return_distance=False, sort_results=True)
+    for b in range(30):
+        assert b not in own[b]
+        assert (np.diff(D[b][own[b]]) >= 0).all()
+
+
+def test_blocks_of_queries(monkeypatch):
+    X, cost = measures(20, 30), COSTS["grid"]
+    model = WassersteinNeighbors(3, cost=cost).fit(X)
+    expected = model.kneighbors()
+    monkeypatch.setattr("gibbsot.models.geometry.neighbors._BLOCK", 60)
+    again = WassersteinNeighbors(3, cost=cost).fit(X)
+    for one, other in zip(again.kneighbors(), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert again.statistics_.pairs == 380
+
+
+def test_sparse_rows_and_metrics():
+    X, vectors = measures(15, 8), rng.normal(size=(8, 4))
+    model = WassersteinNeighbors(2, cost="cosine", feature_vectors=vectors).fit(sparse.csr_array(X))
+    D = distances(X, cost=cdist(vectors, vectors, "cosine"))
+    np.testing.assert_allclose(model.kneighbors(X)[0], np.sort(D, axis=1)[:, :2], atol=1e-12)
+
+
+def test_as_a_transformer():
+    X, cost = measures(30, 30), COSTS["grid"]
+    y = rng.integers(0, 2, 30)
+    D = distances(X, cost=cost, root=True)
+    transformer = WassersteinNeighbors(5, cost=cost, root=True)
+    graph = transformer.fit_transform(X)
+    assert graph.shape == (30, 30)
+    assert (np.diff(graph.indptr) == 6).all()
+    model = make_pipeline(transformer, KNeighborsClassifier(5, metric="precomputed")).fit(X, y)
+    expected = KNeighborsClassifier(5, metric="precomputed").fit(D, y)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(D))
+    assert make_pipeline(transformer, Isomap(n_neighbors=5, metric="precomputed")).fit_transform(X).shape == (30, 2)
+    ones = WassersteinNeighbors(5, cost=cost, mode="connectivity").fit(X).transform(X)
+    theirs = NearestNeighbors(n_neighbors=5, metric="precomputed").fit(D).kneighbors_graph(D)
+    np.testing.assert_array_equal(ones.toarray(), theirs.toarray())
+
+
+def test_measures_without_mass_are_neighbours_of_none():
+    X = measures(6, 9)
+    X[2] = 0
+    with pytest.warns(UserWarning, match="1 rows have no mass"):
+        model = WassersteinNeighbors(5, cost=GridCost((3, 3))).fit(X)
+    full = np.flatnonzero(X.any(axis=1))
+    assert set(model.kneighbors(X[full])[1].ravel()) == set(full)
+    with pytest.warns(UserWarning, match="1 rows have no mass"):
+        values, indices = model.kneighbors(X)
+    assert np.isinf(values[2]).all()
+    assert np.isfinite(values[full]).all()
+    assert set(indices[2]) == set(full)
+    with pytest.warns(UserWarning, match="1 rows have no mass"):
+        assert [len(row) for row in model.radius_neighbors(X, 100.0, return_distance=False)] == [5, 5, 0, 5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_neighbors": 0}, "n_neighbors: expected at least 1"),
+        ({"radius": -1.0}, "radius: expected a number >= 0"),
+        ({"mode": "graph"}, "mode: expected one of"),
+        ({"cost": GridCost(5)}, "cost: is for 5 x 5 points"),
+        ({"cost": np.diag(np.full(9, -1.0)), "root": True}, "root: the least cost is -1"),
+    ],
+)
+def test_bad_parameters(options, message):
+    with pytest.raises(ValueError, match=message):
+        WassersteinNeighbors(**{"cost": "line"} | options).fit(measures(5, 9))
+
+
+def test_too_many_neighbours():
+    model = WassersteinNeighbors(5, cost="line").fit(measures(5, 9))
+    model.kneighbors(measures(2, 9))
+    with pytest.raises(ValueError, match="n_neighbors: expected at most 4"):
+        model.kneighbors()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([WassersteinNeighbors(2, cost="line", mode="connectivity")])
+def test_scikit_learn_checks(estimator, check):
+    if native.name() == "numpy":
+        pytest.skip("takes long, and says nothing of the kernels")
+    check(estimator)

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+from scipy.optimize import linprog
+from sklearn.exceptions import ConvergenceWarning
+
+from gibbsot import DenseCost, GridCost, PartialResult, PointCost, solve, solve_batch
+from gibbsot.core import native
+from gibbsot.costs import BorderedCost, from_arrays
+
+
+def problems(n: int):
+    """Random problems of several kinds, masses apart."""
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        m1, m2 = rng.integers(1, 9, 2)
+        M = rng.normal(size=(m1, m2)) if seed % 3 == 0 else rng.random((m1, m2))
+        M = np.floor(5 * M) if seed % 4 == 0 else M
+        p, q = rng.random(m1) * rng.choice([0, 1, 3], m1, p=[0.2, 0.4, 0.4]), rng.random(m2)
+        p[0] += 0.1
+        yield rng, p, q, M
+
+
+def highs(p, q, M, equal: float | None = None) -> float:
+    """The least <plan, M> with marginals of at most p and q, by HiGHS."""
+    m1, m2 = M.shape
+    rows = np.kron(np.eye(m1), np.ones(m2)), np.kron(np.ones(m1), np.eye(m2))
+    more = {} if equal is None else {"A_eq": np.ones((1, m1 * m2)), "b_eq": [equal]}
+    return linprog(M.ravel(), A_ub=np.concatenate(rows), b_ub=np.concatenate([p, q]), **more).fun
+
+
+def test_a_penalty_is_that_of_pot_and_of_an_lp_solver():
+    """200 problems: the value, the plan and the potentials."""
+    for rng, p, q, M in problems(200):
+        c = float(rng.choice([0.0, 0.1, 0.3, 1.0]))
+        result = solve(p, q, M, penalty=c)
+        assert isinstance(result, PartialResult)
+        assert result.status == "optimal"
+        W = highs(p, q, M - 2 * c) + c * (p.sum() + q.sum())
+        assert result.value == pytest.approx(W, rel=1e-9, abs=1e-12)
+        assert result.lower_bound <= W + 1e-9 * abs(W) + 1e-12
+        Z = result.plan.toarray()
+        assert (Z.sum(axis=1) <= p * (1 + 1e-12)).all()
+        assert (Z.sum(axis=0) <= q * (1 + 1e-12)).all()
+        left = p.sum() + q.sum() - 2 * Z.sum()
+        assert (Z * M).sum() + c * left == pytest.approx(W, rel=1e-9, abs=1e-12)
+        f, g = result.potentials
+        assert (f[:, None] + g <= M + 1e-12).all()
+        assert max(f.max(), g.max()) <= c + 1e-12
+        assert p @ f + q @ g == pytest.approx(W, rel=1e-9, abs=1e-12)
+        assert result.multiplier == 0
+        if c > 0 and (M >= 0).all() and (p > 0).all():
+            scale = p.sum() + q.sum()  # POT takes no more than mass one
+            theirs = scale * ot.partial.partial_wasserstein_lagrange(p / scale, q / scale, M, 2 * c)
+            assert (theirs * M).sum() + c * (p.sum() + q.sum() - 2 * theirs.sum()) == pytest.approx(W, rel=1e-9)
+
+
+def test_a_given_mass_is_that_of_pot_and_of_an_lp_solver():
+    for rng, p, q, M in problems(200):
+        s = float(min(p.sum(), q.sum()) * rng.choice([0.1, 0.5, 0.9, 1.0]))
+        result = solve(p, q, M, mass=s)
+        W = highs(p, q, M, s)
+        assert result.status == "optimal"
+        assert result.value == pytest.approx(W, rel=1e-9, abs=1e-12)
+        assert result.transported == pytest.approx(s, rel=1e-12)
+        f, g = result.potentials
+        assert max(f.max(), g.max()) <= 1e-12
+        assert (f[:, None] + g + result.multiplier <= M + 1e-12).all()
+        assert p @ f + q @ g + s * result.multiplier == pytest.approx(W, rel=1e-9, abs=1e-12)
+        if (M >= 0).all() and (p > 0).all():
+            assert (ot.partial.partial_wasserstein(p, q, M, s) * M).sum() == pytest.approx(W, rel=1e-7, abs=1e-9)
+
+
+def test_all_costs_batches_and_estimates():
+    rng = np.random.default_rng(0)
+    P, Q = rng.random((3, 20)), 2 * rng.random((3, 20))
+    for cost in (GridCost((4, 5)), PointCost(rng.random((20, 3))), GridCost((4, 5), dtype="float32")):
+        result = solve_batch(P, Q, cost, penalty=0.05)
+        M = cost.astype(np.float64).matrix()
+        for b, one in enumerate(result):
+            W = highs(P[b], Q[b], M - 0.1) + 0.05 * (P[b].sum() + Q[b].sum())
+            assert result.value[b] == one.value == pytest.approx(W, rel=1e-6 if cost.dtype == np.float32 else 1e-9)
+            assert one.plan.shape == (20, 20)
+            assert one.transported == result.transported[b]
+    estimate = solve(P[0], Q[0], GridCost((4, 5)), penalty=0.05, method="gibbs")
+    exact = solve(P[0], Q[0], GridCost((4, 5)), penalty=0.05)
+    assert estimate.status == "estimate"
+    assert estimate.value == pytest.approx(exact.value, rel=0.05)
+    assert estimate.lower_bound <= exact.value * (1 + 1e-12)
+    own = solve_batch(P, Q, [GridCost((4, 5)), GridCost((2, 10)), GridCost(20)], mass=1.0)
+    assert own[0].value == solve(P[0], Q[0], GridCost((4, 5)), mass=1.0).value
+
+
+CLOUDS = [(2, "sqeuclidean"), (2, "euclidean"), (1, "sqeuclidean"), (3, "euclidean")]
+
+
+@pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
+@pytest.mark.parametrize(("d", "metric"), CLOUDS)
+@pytest.mark.parametrize(
+    "options", [{"penalty": 0.3}, {"penalty": 0.002}, {"penalty": -0.1}, {"mass": 1.0}, {"mass": 0.01}]
+)
+def test_clouds_without_a_matrix_have_the_optimum_of_the_matrix(d, metric, options):
+    rng = np.random.default_rng(d)
+    X, Y, p, q = rng.random((500, d)), rng.random((420, d)) + 0.1, rng.random(500), rng.random(420)
+    p[rng.random(500) < 0.2] = q[rng.random(420) < 0.2] = 0
+    p, q = 1.4 * p / p.sum(), 1.1 * q / q.sum()
+    cost = PointCost(X, Y, metric)
+    result, reference = solve(p, q, cost, **options), solve(p, q, DenseCost(cost.matrix()), **options)
+    assert isinstance(result.problem.cost, BorderedCost)
+    assert isinstance(reference.problem.cost, DenseCost)
+    assert result.status == reference.status == "optimal"
+    assert result.value == pytest.approx(reference.value, rel=1e-9, abs=1e-12)
+    assert result.transported == pytest.approx(reference.transported, rel=1e-9, abs=1e-12)
+    assert (result.plan.sum(axis=1) <= p * (1 + 1e-12)).all()
+    assert (result.plan.sum(axis=0) <= q * (1 + 1e-12)).all()
+    f, g = result.potentials
+    assert (f[:, None] + g + result.multiplier <= cost.matrix() + 1e-12).all()
+    limit = options.get("penalty", 0.0) + 1e-12
+    assert max(f.max(), g.max()) <= limit
+    rough = solve(p, q, cost, **options, gap=0.05)
+    assert rough.lower_bound <= reference.upper_bound
+    assert reference.lower_bound <= rough.upper_bound
+
+
+def test_a_bordered_cost_is_its_matrix():
+    rng = np.random.default_rng(0)
+    inner = GridCost((4, 5), dtype="float32")
+    for corner in (0.0, np.inf):
+        cost = BorderedCost(inner, 0.3, corner)
+        M = cost.matrix()
+        dense = DenseCost(M)
+        assert M.dtype == np.float32
+        np.testing.assert_array_equal(M[:-1, :-1], inner.matrix())
+        h = rng.random((2, 21)).astype(np.float32)
+        for name in ("row_min", "col_max"):
+            np.testing.assert_allclose(getattr(cost, name)(h), getattr(dense, name)(h), rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(cost.row_nearest(h[0], 3), dense.row_nearest(h[0], 3))
+        p, q = rng.dirichlet(np.ones(21), size=(2, 3))
+        np.testing.assert_allclose(cost.mean(p, q), dense.mean(p, q), rtol=1e-5)
+        assert cost.least() == dense.least()
+        assert cost.spread() >= dense.spread() * (1 - 1e-6)
+        assert cost.finite == dense.finite
+        assert from_arrays(cost.arrays()) == cost
+        assert cost.astype(np.float64).dtype == np.float64
+        assert "BorderedCost(GridCost((4, 5)" in repr(cost)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mass": 1.0, "penalty": 1.0}, "mass: expected either mass or penalty"),
+        ({"mass": 3.0}, "mass: expected a positive number of at most 2"),
+        ({"mass": 0.0}, "mass: expected a positive number"),
+        ({"mass": 1e-300}, "mass: 1e-300 beside a mass of 4 is beyond the range"),
+        ({"penalty": np.inf}, "penalty: expected a finite number"),
+        ({"penalty": 1.0, "normalize": True}, "normalize: masses matter"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        solve([1.0, 1.0], [3.0, 1.0], [[0.0, 1.0], [1.0, 0.0]], **options)
+
+
+@pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
+@pytest.mark.parametrize("options", [{"mass": 0.5}, {"mass": 0.999}, {"penalty": 0.01}])
+def test_clouds_without_a_matrix_that_run_out_of_time_have_a_plan(options):
+    rng = np.random.default_rng(5)
+    X, Y = rng.random((2, 3000, 2))
+    p, q = rng.dirichlet(np.ones(3000), size=2)
+    with pytest.warns(ConvergenceWarning, match="Allow more time"):
+        early = solve(p, q, PointCost(X, Y), **options, max_seconds=1e-9)
+    best = solve(p, q, PointCost(X, Y), **options)
+    assert (early.status, best.status) == ("budget spent", "optimal")
+    assert early.lower_bound <= best.value <= early.upper_bound < np.inf
+    if "mass" in options:
+        assert early.transported == pytest.approx(options["mass"], rel=1e-12)
+    for axis, weight in ((1, p), (0, q)):
+        assert (early.plan.sum(axis=axis) <= weight + 1e-15).all()
