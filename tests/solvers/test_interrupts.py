@@ -36,7 +36,7 @@ PREPARE = """
     import numpy as np
     import gibbsot
     from gibbsot.solvers import exact
-    from gibbsot.core.kdtree import Points
+    from gibbsot.costs.kdtree import Points
     from gibbsot.exact.simplex import ArcProblem, solve_dense
 
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -415,7 +415,7 @@ def solve_arcs(
         Stop when the value is that close to the bound of the start, whose potentials then are returned, or to that of
         the simplex.
     max_rounds : int
-        The largest number of rounds; if they budget out, the bounds show what is left open.
+        The largest number of rounds; if they run out, the bounds show what is left open.
     budget : Budget, optional
         When it is spent, the better of the potentials given and those of the simplex are returned.
     far : float
