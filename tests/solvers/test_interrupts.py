@@ -35,7 +35,7 @@ PREPARE = """
     import signal, sys, time
     import numpy as np
     import gibbsot
-    from gibbsot.solvers import exact
+    from gibbsot.exact import methods as exact
     from gibbsot.exact.simplex import ArcProblem, solve_dense
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
