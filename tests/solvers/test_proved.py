@@ -28,7 +28,7 @@ from gibbsot.exact.annealed import crossover
 from gibbsot.exact.certificate import NO_PLAN
 from gibbsot.io.budget import Budget
 from gibbsot.solvers.relaxed import _parts
-from rational import exact_distances, exact_matrix, free_optimum, partial_optimum
+from rational import exact_distances, exact_matrix, free_optimum, optimum, partial_optimum
 
 needs_kernels = pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
 
@@ -47,6 +47,19 @@ def test_parts_add_up_exactly():
         parts = _parts(plus, minus)
         assert all(x > 0 for x in parts)
         assert sum(map(Fraction, parts)) == sum(map(Fraction, plus)) - sum(map(Fraction, minus))
+
+
+@needs_kernels
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # a few bits close no gap
+def test_a_value_below_the_normal_numbers():
+    """Potentials of 1e-280 and weights of 1e-31: the last product is rounded to a few bits."""
+    rng = np.random.default_rng(0)
+    for M, tiny in zip(1e-280 * rng.random((100, 2, 2)), 1e-31 * rng.random((100, 2)), strict=True):
+        M[0, 0] = 0
+        p, q = np.array([1.0, tiny[0]]), np.array([1.0, tiny[1]])
+        result, W = solve(p, q, M, normalize=True), optimum(p, q, exact_matrix(M))
+        assert W is not None
+        assert Fraction(result.lower_bound) <= W.low <= Fraction(result.upper_bound)
 
 
 def test_a_large_penalty_with_sums_that_differ_in_the_last_bit():
