@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import native
-from ..costs import BorderedCost, DenseCost, GridCost, PointCost, single
+from ..costs import BorderedCost, DenseCost, GridCost, PointCost, Units, in_units, single
 from ..costs.base import Geometry
 from ..costs.points import MATRIX_BYTES
 from ..costs.problems import Problem
@@ -239,9 +239,13 @@ def _annealed(
     p, q = (np.where(given[which] > 0, np.maximum(w[which], _LIGHTEST), 0) for given, w in sides)
     problem = Problem(p, q, problem.cost)
     solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs, budget=budget)
-    # single precision suffices to find the arcs
-    U = solver(problem.with_cost(single(problem.cost))).info.U
-    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight
+    # single precision suffices to find the arcs; costs beyond its range are scaled, as the noise would overflow
+    cost = single(problem.cost)
+    units = Units(cost, 0.0, 1.0) if cost.dtype == np.float32 else in_units(cost).single()
+    U = solver(problem.with_cost(units.cost)).info.U.astype(np.float64)
+    with np.errstate(over="ignore"):
+        U = units.shift + units.unit * U
+    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight, or hardly any
 
 
 def _of_points(
