@@ -42,6 +42,15 @@ def test_a_small_mass_of_a_large_one(total):
     assert result.transported == pytest.approx(0.1, rel=1e-15)
 
 
+@pytest.mark.parametrize("more", [5e-10, 1e-13])
+def test_the_mass_is_one_where_measures_are_normalised(more):
+    """Sums that are nearly one were taken for the mass: the bounds were 5e-10 above W."""
+    for result in (solve([0.5, 0.5 + more], [1.0], [[1.0], [1.0]], normalize=True), solve(None, None, np.ones((3, 7)))):
+        assert result.lower_bound <= 1 <= result.upper_bound
+    given = solve([0.5, 0.5 + more], [1.0 + more], [[1.0], [1.0]])
+    assert Fraction(given.lower_bound) <= Fraction(0.5) + Fraction(0.5 + more) <= Fraction(given.upper_bound)
+
+
 def test_parts_add_up_exactly():
     for plus, minus in (([1e16, 0.5], [0.1]), ([0.1] * 10, [0.3]), ([1e300, 1e-300], [1.0]), ([1.0], [1.0])):
         parts = _parts(plus, minus)
