@@ -347,8 +347,8 @@ def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
 
 def _solve_all_arcs(level: _Level) -> tuple[Array, Array, ArcProblem, float]:
     """Solve a small problem; return potentials, the problem on the arcs of its basis, and which costs are far."""
-    i, j = np.indices(level.oracle.shape).reshape(2, -1)
-    C = level.oracle.at(i, j).reshape(level.oracle.shape)
+    m1, m2 = level.oracle.shape
+    C = level.oracle.at(np.arange(m1)[:, None], np.arange(m2))
     answer = solve_dense(C, level.a, level.b)
     capped = solve_capped(answer)
     answer = capped or answer
