@@ -157,13 +157,16 @@ class BorderedPoints:
         return np.where(row & column, self._corner, np.where(row | column, self._outer, inside))
 
     def rows(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        """Return the columns of least sums of each row, and a new column, as `Points.rows`."""
+        """Return the columns of least sums of each row, and the new columns, as `Points.rows`.
+
+        New rows have new columns only: see `of_new_rows`.
+        """
         m = self._points.shape[1]
         inside = self._points.rows(h[:m], min(k, m), None if bound is None else bound[: self._points.shape[0]])
         return self._and_new(inside, h, m, bound, self.shape[0])
 
     def columns(self, h: Array, k: int, bound: Array | None = None) -> Indices:
-        """Return the rows of least sums of each column, and a new row, as `Points.columns`."""
+        """Return the rows of least sums of each column, and the new rows, as `Points.columns`."""
         m = self._points.shape[0]
         inside = self._points.columns(h[:m], min(k, m), None if bound is None else bound[: self._points.shape[1]])
         return self._and_new(inside, h, m, bound, self.shape[1])
@@ -177,6 +180,12 @@ class BorderedPoints:
             new[len(inside) :] = self._corner + h[k]
             found[:, column] = np.where(np.isfinite(new) if bound is None else new < bound, k, -1)
         return found
+
+    def of_new_rows(self, h: Array, bound: Array) -> tuple[Indices, Indices]:
+        """Return all pairs of new rows and columns of points whose ``c_ij + h_j`` is below the bound of the row."""
+        m1, m2 = self._points.shape
+        i, j = np.nonzero(self._outer + h[:m2] < bound[m1:, None])
+        return i + m1, j
 
     def rows_and_min(self, h: Array, k: int) -> tuple[Indices, Array]:
         """Return both `rows` and `row_min`, from one search."""

@@ -133,7 +133,11 @@ class PointsScreen:
     def near(self, f: Array, g: Array) -> Near:
         """Return the pairs whose reduced cost is not clearly positive."""
         high_f, h = _raised(f), -_raised(g)
-        return _searched(lambda k: self.oracle.rows(h, k, high_f), lambda: self.oracle.row_min(h), self.shape)
+        near = _searched(lambda k: self.oracle.rows(h, k, high_f), lambda: self.oracle.row_min(h), self.shape)
+        if isinstance(self.oracle, Points):
+            return near
+        i, j = self.oracle.of_new_rows(h, high_f)
+        return Near(np.concatenate([near.i, i]), np.concatenate([near.j, j]), near.limit)
 
 
 class CostScreen:
