@@ -15,7 +15,7 @@ from gibbsot import sampler, schedules, simplex
 from gibbsot.models import _base
 
 
-@pytest.mark.parametrize("name", ["WassersteinNMF", "compat", "datasets", "plots", "simplex"])
+@pytest.mark.parametrize("name", ["WassersteinNMF", "mixture_coordinates", "compat", "datasets", "plots", "simplex"])
 def test_lazy_names(name):
     code = f"import gibbsot, sys; assert {name!r} in dir(gibbsot) and 'sklearn' not in sys.modules; gibbsot.{name}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -36,7 +36,7 @@ _LAZY = {
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
     "WassersteinEmbedding": ".models.geometry.embedding",
-    "WassersteinNMF": ".models.nmf",
+    "WassersteinNMF": ".models.nmf.estimator",
     "WassersteinNeighbors": ".models.geometry.neighbors",
     "WassersteinPCA": ".models.geometry.pca",
     "barycentric_coordinates": ".models.geometry.coordinates",

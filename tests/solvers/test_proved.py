@@ -28,7 +28,7 @@ from gibbsot.exact.annealed import crossover
 from gibbsot.exact.certificate import NO_PLAN
 from gibbsot.io.budget import Budget
 from gibbsot.solvers.relaxed import _parts
-from rational import exact_distances, exact_matrix, free_optimum, partial_optimum
+from rational import exact_distances, exact_matrix, free_optimum, optimum, partial_optimum
 
 needs_kernels = pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
 
@@ -42,11 +42,33 @@ def test_a_small_mass_of_a_large_one(total):
     assert result.transported == pytest.approx(0.1, rel=1e-15)
 
 
+@pytest.mark.parametrize("more", [5e-10, 1e-13])
+def test_the_mass_is_one_where_measures_are_normalised(more):
+    """Sums that are nearly one were taken for the mass: the bounds were 5e-10 above W."""
+    for result in (solve([0.5, 0.5 + more], [1.0], [[1.0], [1.0]], normalize=True), solve(None, None, np.ones((3, 7)))):
+        assert result.lower_bound <= 1 <= result.upper_bound
+    given = solve([0.5, 0.5 + more], [1.0 + more], [[1.0], [1.0]])
+    assert Fraction(given.lower_bound) <= Fraction(0.5) + Fraction(0.5 + more) <= Fraction(given.upper_bound)
+
+
 def test_parts_add_up_exactly():
     for plus, minus in (([1e16, 0.5], [0.1]), ([0.1] * 10, [0.3]), ([1e300, 1e-300], [1.0]), ([1.0], [1.0])):
         parts = _parts(plus, minus)
         assert all(x > 0 for x in parts)
         assert sum(map(Fraction, parts)) == sum(map(Fraction, plus)) - sum(map(Fraction, minus))
+
+
+@needs_kernels
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # a few bits close no gap
+def test_a_value_below_the_normal_numbers():
+    """Potentials of 1e-280 and weights of 1e-31: the last product is rounded to a few bits."""
+    rng = np.random.default_rng(0)
+    for M, tiny in zip(1e-280 * rng.random((100, 2, 2)), 1e-31 * rng.random((100, 2)), strict=True):
+        M[0, 0] = 0
+        p, q = np.array([1.0, tiny[0]]), np.array([1.0, tiny[1]])
+        result, W = solve(p, q, M, normalize=True), optimum(p, q, exact_matrix(M))
+        assert W is not None
+        assert Fraction(result.lower_bound) <= W.low <= Fraction(result.upper_bound)
 
 
 def test_a_large_penalty_with_sums_that_differ_in_the_last_bit():

@@ -37,6 +37,8 @@ class Problem:
     mass : array of shape (n,)
         The mass that each problem transports: the sum of its row of ``given[0]``, or one if only the normalised
         measures matter.
+    unit : bool
+        Whether these are one by definition, and no rounded sums.
 
     Raises
     ------
@@ -60,14 +62,17 @@ class Problem:
                 raise ValueError(f"{name}: {where}sums to {mass[row]:.9g}; expected 1")
         if len(p) != len(q):
             raise ValueError(f"q: expected as many rows as p has ({len(p)}), got {len(q)}")
-        vars(self).update(given=(p, q), cost=cost, mass=np.ones(len(p)), p=p, q=q)
+        vars(self).update(given=(p, q), cost=cost, mass=np.ones(len(p)), unit=True, p=p, q=q)
 
     given: tuple[Weights, Weights]
     cost: Cost
     mass: Weights
+    unit: bool
 
     @classmethod
-    def checked(cls, p: Weights, q: Weights, cost: Cost, mass: Weights, /, **normalised: Weights) -> Problem:
+    def checked(
+        cls, p: Weights, q: Weights, cost: Cost, mass: Weights, /, unit: bool = False, **normalised: Weights
+    ) -> Problem:
         """Return problems of weights that have been checked and need not be normalised.
 
         Parameters
@@ -78,6 +83,8 @@ class Problem:
             The cost.
         mass : array of shape (n,)
             The masses.
+        unit : bool
+            Whether these are one by definition.
         **normalised
             The attributes p and q, if they are known.
 
@@ -86,7 +93,7 @@ class Problem:
         Problem
         """
         made = object.__new__(cls)
-        vars(made).update(normalised, given=(p, q), cost=cost, mass=mass)
+        vars(made).update(normalised, given=(p, q), cost=cost, mass=mass, unit=unit)
         return made
 
     @cached_property
@@ -110,7 +117,7 @@ class Problem:
     def __getitem__(self, rows: slice) -> Problem:
         p, q = self.given
         known = {name: getattr(self, name)[rows] for name in ("p", "q") if name in vars(self)}
-        return Problem.checked(p[rows], q[rows], self.cost, self.mass[rows], **known)
+        return Problem.checked(p[rows], q[rows], self.cost, self.mass[rows], self.unit, **known)
 
     def with_cost(self, cost: Cost) -> Problem:
         """Return the problems with another cost.
@@ -124,7 +131,7 @@ class Problem:
         -------
         Problem
         """
-        return Problem.checked(*self.given, cost, self.mass)
+        return Problem.checked(*self.given, cost, self.mass, self.unit)
 
 
 def problem(
@@ -170,7 +177,7 @@ def problem(
     else:
         m1, m2 = cost.shape
         check_sums(a, b, names, max(validation.sum_tolerance(P, m1), validation.sum_tolerance(Q, m2)))
-    result = Problem.checked(p, q, cost, a)
+    result = Problem.checked(p, q, cost, a, normalize or (P is None and Q is None))
     if not cost.finite:
         _check_reachable(result, names)
     return result

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import BorderedCost, Cost, DenseCost, single
+from ..costs import BorderedCost, Cost, DenseCost, Units, in_units, single
 from ..costs.problems import Problem
 from ..io.budget import Budget
 from ..sampling.gibbs import GibbsSolver
@@ -78,9 +78,13 @@ def _annealed(batch: Batch, which: list[int]) -> dict[int, NDArray[np.floating]]
     problem = Problem(p, q, batch.problem.cost)
     sweeps, _ = effort(problem.cost)
     solver = GibbsSolver(sweeps, Adaptive(_ETA), ids=which, n_jobs=batch.n_jobs, budget=batch.budget)
-    # single precision suffices to find the arcs
-    U = solver(problem.with_cost(single(problem.cost))).info.U
-    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight
+    # single precision suffices to find the arcs; costs beyond its range are scaled, as the noise would overflow
+    cost = single(problem.cost)
+    units = Units(cost, 0.0, 1.0) if cost.dtype == np.float32 else in_units(cost).single()
+    U = solver(problem.with_cost(units.cost)).info.U.astype(np.float64)
+    with np.errstate(over="ignore"):
+        U = units.shift + units.unit * U
+    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight, or hardly any
 
 
 def effort(cost: Cost) -> tuple[int, int]:

@@ -203,10 +203,7 @@ class OTResult:
         if self.sample is not None or min(lower) < 0:
             least = self.problem.cost.least()  # no plan costs less; it may take as long as a small problem
             lower = [max(bound, least) for bound in lower]
-        for b, mass in enumerate(self.problem.mass.tolist()):
-            weights = self.problem.given[0][b]
-            if mass == 1 and abs(float(weights.sum()) - 1) > 1e-9:
-                continue  # normalised
+        for b, weights in enumerate(() if self.problem.unit else self.problem.given[0]):
             total = _total(weights)
             if total != (1.0, 0.0):
                 lower[b], upper[b] = _product(total, lower[b], -math.inf), _product(total, upper[b], math.inf)
