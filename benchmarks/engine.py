@@ -30,7 +30,7 @@ from numpy.typing import DTypeLike, NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import Cost, DenseCost, GridCost, Problem, datasets, problem, solve_batch
+from gibbsot import Cost, DenseCost, GridCost, Problem, datasets, solve_batch
 from gibbsot.core import native
 from gibbsot.sampling import sampler
 
@@ -49,7 +49,7 @@ def best(*works: Callable[[], Any], rounds: int = 7) -> list[float]:
 def random_problem(cost: Cost, n: int = 1) -> Problem:
     rng = np.random.default_rng(0)
     p, q = (rng.dirichlet(np.ones(m), n) for m in cost.shape)
-    return problem(p, q, cost)
+    return Problem(p, q, cost)
 
 
 def sweeps(pair: Problem, n: int, n_jobs: int = 1) -> Callable[[], Any]:
@@ -226,7 +226,7 @@ def digits(report: Report) -> None:
     report.row("200 fives, 240 sweeps", f"{mine:.3g} s", f"loop of ot.emd2, {theirs:.3g} s", theirs / mine, 10)
     report.row("200 fives, mean error of value", "240 sweeps", "exact", error, most=0.01)
 
-    dense = Problem(np.repeat(mean[None], 200, axis=0), Q, DenseCost(M, np.float32))
+    dense = Problem.normalised(np.repeat(mean[None], 200, axis=0), Q, DenseCost(M, np.float32))
     one, two = best(sweeps(dense, 240), sweeps(dense, 240, n_jobs=2), rounds=7)
     points = np.count_nonzero(Q, axis=1).mean()
     report.row(f"200 problems 784 x ~{points:.0f}, n_jobs=2", f"{two:.3g} s", f"n_jobs=1, {one:.3g} s", one / two, 1.7)

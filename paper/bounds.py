@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gibbsot import datasets, plots, problem, sampler, schedules, solve, theory
+from gibbsot import Problem, datasets, plots, sampler, schedules, solve, theory
 
 from .outcome import Claim, Outcome, Run
 from .plans import Array
@@ -27,7 +27,7 @@ def run(run: Run) -> Outcome:
     """
     chains, n, sweeps = (200, 16, 12) if run.quick else (1000, 24, 30)
     p, q, cost = datasets.two_modes(n)
-    pairs = problem(np.tile(p, (chains, 1)), q, cost)
+    pairs = Problem(np.tile(p, (chains, 1)), q, cost)
     T = schedules.geometric(2 / n, sweeps, ratio=1e-2)
     traces = []
     width = 100  # chains at a time, to limit the memory

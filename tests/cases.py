@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, coulomb, problem
+from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, coulomb
 
 KINDS = ("dense", "forbidden", "points", "coulomb", "grid1", "grid2", "grid3", "thin", "axes")
 
@@ -51,7 +51,7 @@ def batch(kind: str, n: int = 3, dtype: DTypeLike = np.float64, seed: int = 0, z
     if kind == "coulomb":  # a heavy point could not avoid itself
         zeros = 0.0
     rng = np.random.default_rng([seed, 1])
-    return problem(measures(rng, n, M.shape[0], zeros), measures(rng, n, M.shape[1], zeros), M)
+    return Problem(measures(rng, n, M.shape[0], zeros), measures(rng, n, M.shape[1], zeros), M)
 
 
 @st.composite

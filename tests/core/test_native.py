@@ -383,7 +383,7 @@ def test_tampered_objects_raise(level):
     wrong = [
         (uniform, uniform, tampered_grid()),
         (uniform[:, :5], uniform, cost),
-        (uniform[:1], uniform, cost),
+        (np.repeat(uniform, 2, axis=0), uniform, cost),
         (np.zeros((2, 12)), uniform, cost),
         (uniform, np.zeros((2, 12)), cost),
         (uniform, np.full((2, 12), np.nan), cost),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 
 from cases import batch, measures, problems
-from gibbsot import DenseCost, GridCost, PointCost, datasets, problem, solve, solve_batch
+from gibbsot import DenseCost, GridCost, PointCost, Problem, datasets, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.exact import methods as exact
 from gibbsot.exact.annealed import crossover
@@ -104,7 +104,7 @@ def test_no_annealing_where_none_is_needed(kind, method):
         pytest.skip("by compiled kernels")
     cost, rng = large_cost(kind), np.random.default_rng(1)
     P, Q = (rng.dirichlet(np.ones(m), 2) for m in cost.shape)
-    assert exact.methods(problem(P, Q, cost)) == [method] * 2
+    assert exact.methods(Problem(P, Q, cost)) == [method] * 2
     result = solve_batch(P, Q, cost, n_jobs=2)
     assert result.sample is None
     M = cost.matrix()
@@ -452,5 +452,5 @@ def test_distances_on_a_line_have_one_method(metric):
     p, q = rng.dirichlet(np.ones(300)), rng.dirichlet(np.ones(400))
     cost = PointCost(x, y, metric)
     np.testing.assert_allclose(cost.matrix(), np.abs(x[:, None] - y), rtol=1e-14)
-    assert exact.methods(problem(p, q, cost)) == ["line" if native.kernels() is not None else "crossover"]
+    assert exact.methods(Problem(p, q, cost)) == ["line" if native.kernels() is not None else "crossover"]
     assert solve(p, q, cost).value == pytest.approx(ot.emd2_1d(x, y, p, q, metric="cityblock"), rel=1e-9)

@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from gibbsot import DenseCost, GridCost, PointCost, problem, solve, solve_batch
+from gibbsot import DenseCost, GridCost, PointCost, Problem, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.exact import methods as exact
 from gibbsot.exact.annealed import crossover
@@ -94,7 +94,7 @@ def test_crossover_ends_with_bounds_and_a_coupling(count, kernel):
 def test_without_kernels_the_time_bounds_the_linear_programs():
     rng, p, q = measures(0, 300, 300)
     cost = DenseCost(rng.random((300, 300)))
-    best = cross(problem(p / p.sum(), q / q.sum(), cost))[0]
+    best = cross(Problem(p / p.sum(), q / q.sum(), cost))[0]
     with using("numpy"):
         check(crossover(p, q, cost, np.zeros(300), budget=Budget(max_seconds=1e-3)), p, q, best, cost)
 
@@ -176,11 +176,11 @@ def test_memory_ends_the_work_on_the_way():
 def test_the_memory_of_each_method():
     ones = np.ones(300)
     dense = DenseCost(np.zeros((300, 300)))
-    assert memory_needed(problem(ones, ones, dense)) == (200 + 48) * 600
-    assert memory_needed(problem(ones, ones, dense.astype(np.float32))) == (200 + 48) * 600 + 12 * 300 * 300
+    assert memory_needed(Problem(ones, ones, dense)) == (200 + 48) * 600
+    assert memory_needed(Problem(ones, ones, dense.astype(np.float32))) == (200 + 48) * 600 + 12 * 300 * 300
     points = PointCost(np.arange(300.0))
-    assert methods(problem(ones, ones, points)) == ["line"]
-    assert memory_needed(problem(ones, ones, points)) == (300 + 48) * 600
+    assert methods(Problem(ones, ones, points)) == ["line"]
+    assert memory_needed(Problem(ones, ones, points)) == (300 + 48) * 600
 
 
 @compiled

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from cases import batch, problems
-from gibbsot import DenseCost, GridCost, OTResult, PointCost, datasets, problem, solve, solve_batch
+from gibbsot import DenseCost, GridCost, OTResult, PointCost, Problem, datasets, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.io import progress
 from gibbsot.sampling import sampler, schedules
@@ -381,7 +381,7 @@ def test_a_solver_holds_its_options_and_is_called_with_problems():
     for kind in ("grid1", "dense"):
         pair = batch(kind, n=2)
         expected = estimate_batch(pair.p, pair.q, pair.cost, n_sweeps=30, seed=3)
-        again = problem(pair.p, pair.q, pair.cost)  # normalised once more, which rounds
+        again = Problem(pair.p, pair.q, pair.cost)  # normalised once more, which rounds
         np.testing.assert_array_equal(solver(again).info.history, expected.history)
     with pytest.raises(FrozenInstanceError):
         solver.seed = 4

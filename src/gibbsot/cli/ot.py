@@ -15,7 +15,7 @@ from scipy import sparse
 from .. import plots
 from ..core import native, validation
 from ..costs import DenseCost
-from ..costs.problems import problem
+from ..costs.problems import Problem
 from ..exact.certificate import PROVED, ROUNDING
 from ..io import atomic, readers
 from ..io.readers import Measure
@@ -102,7 +102,7 @@ def ot(
     if not as_json:
         for path, text in zip((a, b, "cost"), (*about, measured), strict=True):
             console.print(printable(f"{path}: {text}"))
-    hint = _inputs.advice(problem(first.weights, second.weights, cost), first) if method is Method.exact else None
+    hint = _inputs.advice(Problem(first.weights, second.weights, cost), first) if method is Method.exact else None
     if hint is not None:
         console.print(hint)
     result = solve(

@@ -63,9 +63,9 @@ def methods(problem: Problem) -> list[str]:
     Examples
     --------
     >>> import numpy as np
-    >>> from gibbsot import GridCost, problem
+    >>> from gibbsot import GridCost, Problem
     >>> ones = np.ones(32 * 32)
-    >>> methods(problem(ones, ones, GridCost((32, 32)))), methods(problem(ones, ones, GridCost((32, 32), power=1)))
+    >>> methods(Problem(ones, ones, GridCost((32, 32)))), methods(Problem(ones, ones, GridCost((32, 32), power=1)))
     (['multiscale'], ['pyramid'])
     """
     m1, m2 = problem.cost.shape
@@ -107,10 +107,10 @@ def memory_needed(problem: Problem, n_jobs: int | None = None) -> float:
 
     Examples
     --------
-    >>> from gibbsot import GridCost, problem
+    >>> from gibbsot import GridCost, Problem
     >>> import numpy as np
     >>> ones = np.ones(512 * 512)
-    >>> f"{memory_needed(problem(ones, ones, GridCost((512, 512)))):.1e}"
+    >>> f"{memory_needed(Problem(ones, ones, GridCost((512, 512)))):.1e}"
     '5.5e+08'
     """
     points, pairs = float(sum(problem.cost.shape)), float(problem.cost.shape[0]) * problem.cost.shape[1]
@@ -237,7 +237,7 @@ def _annealed(
     # a weight that would vanish in single precision takes part, as its point may be the only one that others reach
     sides = zip(problem.given, (problem.p, problem.q), strict=True)
     p, q = (np.where(given[which] > 0, np.maximum(w[which], _LIGHTEST), 0) for given, w in sides)
-    problem = Problem(p, q, problem.cost)
+    problem = Problem.normalised(p, q, problem.cost)
     solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs, budget=budget)
     # single precision suffices to find the arcs
     U = solver(problem.with_cost(single(problem.cost))).info.U

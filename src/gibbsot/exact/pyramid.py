@@ -96,7 +96,7 @@ def _mean_of_pairs(axis: Array) -> Array:
 def _sweep(p: Weights, q: Weights, cost: GridCost, U: Array, T: float) -> Array:
     """Return potentials after sweeps from potentials U, with temperatures in units of T."""
     p, q = p / p.sum(), q / q.sum()
-    one = Problem(p[None], q[None], cost)
+    one = Problem.normalised(p[None], q[None], cost)
     L = cost.col_max(np.where(p > 0, U, -np.inf))
     start = replace(sampler.init(one), h=np.where(q > 0, L, np.inf)[None])
     last = max(_LAST * _smallest_axis(cost), _COLDEST)

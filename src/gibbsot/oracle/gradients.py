@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ..core import validation
 from ..costs import Cost, PointCost
 from ..costs.problems import Problem, check_sums
-from ..costs.problems import problem as make_problem
 from ..exact.methods import cross, in_threads
 from ..exact.solution import Solution, warn_of_open_gaps
 from ..solvers.relaxed import PartialResult, partial_problem
@@ -107,7 +106,7 @@ def weighted_problem(p: Array, q: Array, cost: Cost, penalty: float | None, tole
         return partial_problem((p, a), (q, b), cost, penalty, None, exact=True)
     check_sums(a, b, ("p", "q"), tolerance)
     if not cost.finite:
-        make_problem(p, q, cost, ("p", "q"), normalize=True)  # refuses points that no finite cost leads to
+        Problem(p, q, cost, normalize=True)  # refuses points that no finite cost leads to
     return Problem.checked(p, q, cost, a)  # the exact solver divides each measure by its own sum
 
 

@@ -159,8 +159,8 @@ def memory_of_chains(problem: Problem, n_sweeps: int = SWEEPS) -> float:
 
     Examples
     --------
-    >>> from gibbsot import DenseCost, problem
-    >>> memory_of_chains(problem([1, 1], [1, 1], DenseCost([[0, 1], [1, 0]])), 10)
+    >>> from gibbsot import DenseCost, Problem
+    >>> memory_of_chains(Problem([1, 1], [1, 1], DenseCost([[0, 1], [1, 0]])), 10)
     912.0
     """
     cost, n = problem.cost, len(problem)
@@ -280,8 +280,8 @@ def sparse_plans(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floati
     Examples
     --------
     >>> import numpy as np
-    >>> from gibbsot import problem
-    >>> pair = problem([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]])
+    >>> from gibbsot import Problem
+    >>> pair = Problem([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]])
     >>> sparse_plans(pair, np.zeros((1, 2)), np.zeros((1, 2)))[0].toarray()
     array([[0.5, 0. ],
            [0. , 0.5]])

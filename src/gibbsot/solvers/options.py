@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from ..core import native, validation
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
-from ..costs.problems import problem as make_problem
 from ..exact.feasibility import rounded_apart
 from ..exact.methods import KEPT_BYTES, cross, in_threads, memory_needed
 from ..exact.solution import INFEASIBLE, Solution
@@ -124,7 +123,7 @@ class Options:
     def problem(self, p: Any, q: Any, cost: Cost, names: tuple[str, str]) -> Problem:
         """Return balanced problems, with additional points on either side where mass may be left over."""
         if not self.partial:
-            return make_problem(p, q, cost, names, self.normalize)
+            return Problem(p, q, cost, normalize=self.normalize, names=names)
         if not (self.method == "exact" and is_large(cost)):
             self._allow(24.0 * (cost.shape[0] + 1) * (cost.shape[1] + 1))  # the matrix with the points, and copies
         if self.penalty is not None:
