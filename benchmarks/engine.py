@@ -30,7 +30,7 @@ from numpy.typing import DTypeLike, NDArray
 from rich.console import Console
 from rich.table import Table
 
-from gibbsot import Cost, DenseCost, GridCost, Problem, datasets, solve_batch
+from gibbsot import Cost, DenseCost, Gibbs, GridCost, Problem, datasets, solve_batch
 from gibbsot.core import native
 from gibbsot.sampling import sampler
 
@@ -217,7 +217,7 @@ def digits(report: Report) -> None:
             exact[b] = ot.emd2(mean, q[J], np.ascontiguousarray(M[:, J]))
 
     def ours() -> None:
-        values[:] = solve_batch(mean, Q, cost, method="gibbs", n_sweeps=240).value
+        values[:] = solve_batch(mean, Q, cost, method=Gibbs(n_sweeps=240)).value
 
     values = np.empty(len(Q))
     cost = GridCost((28, 28), dtype=np.float32)
@@ -240,7 +240,7 @@ rng = np.random.default_rng(0)
 p, q = rng.random((2, 256 * 256))
 start = time.perf_counter()
 cost = gibbsot.GridCost((256, 256), dtype=np.float32)
-gibbsot.solve(p, q, cost, normalize=True, method="gibbs", n_sweeps=500).lower_bound
+gibbsot.solve(p, q, cost, normalize=True, method=gibbsot.Gibbs(n_sweeps=500)).lower_bound
 seconds = time.perf_counter() - start
 # not resource.getrusage: its peak is that of the parent where this process was forked
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, coulomb
+from gibbsot import Cost, DenseCost, Gibbs, GridCost, OTResult, PointCost, Problem, coulomb
 
 KINDS = ("dense", "forbidden", "points", "coulomb", "grid1", "grid2", "grid3", "thin", "axes")
 
@@ -77,3 +78,13 @@ def _feasible(p: Any, q: Any, M: Any) -> bool:
     )
     found = linprog(np.zeros(len(i)), A_eq=balance[:-1], b_eq=np.concatenate([p, q])[:-1])
     return found.status == 0
+
+
+def by_sampler(call: Callable[..., OTResult], **always: Any) -> Callable[..., OTResult]:
+    """Return `solve` or `solve_batch` with the sampler, whose own options are given by name like the others."""
+
+    def estimate(p: Any, q: Any, cost: Any, **given: Any) -> OTResult:
+        own = {name: given.pop(name) for name in list(given) if name in Gibbs.__dataclass_fields__}
+        return call(p, q, cost, method=Gibbs(**own), **always, **given)
+
+    return estimate

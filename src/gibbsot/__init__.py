@@ -14,8 +14,8 @@ from . import sampler, schedules, theory
 from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
 from .costs.problems import Problem
 from .oracle.oracle import Oracle
-from .solvers.relaxed import PartialResult
-from .solvers.result import OTResult, OTResultList
+from .sampling.gibbs import Gibbs
+from .solvers.result import OTResult
 from .solvers.solve import solve, solve_batch
 
 if TYPE_CHECKING:
@@ -52,11 +52,10 @@ _EXTRAS = {"jax": "jax", "scverse": "anndata", "torch": "torch"}  # modules, and
 __all__ = [
     "Cost",
     "DenseCost",
+    "Gibbs",
     "GridCost",
     "OTResult",
-    "OTResultList",
     "Oracle",
-    "PartialResult",
     "PointCost",
     "Problem",
     "WassersteinBarycenter",

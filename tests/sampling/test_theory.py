@@ -12,7 +12,7 @@ import pytest
 from scipy import integrate, stats
 
 from cases import KINDS, batch
-from gibbsot import DenseCost, GridCost, Problem, plots, solve, solve_batch
+from gibbsot import DenseCost, Gibbs, GridCost, Problem, plots, solve, solve_batch
 from gibbsot.costs.problems import dual_value
 from gibbsot.sampling import sampler, theory
 from gibbsot.sampling.theory import increments
@@ -406,26 +406,26 @@ def test_a_chain_that_must_rise_has_no_bound():
 
 def test_diagnostics_are_those_of_the_run():
     pair = batch("points", n=2)
-    result = solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=60, seed=4, diagnostics=True)
+    result = solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=60, rng=4, diagnostics=True))
     seen = result.diagnostics
     assert seen.value.shape == (2, 120)
     np.testing.assert_allclose(seen.value[:, ::2], result.history, rtol=1e-9)
     np.testing.assert_array_equal(seen.T[:, -1], result.temperature)
     np.testing.assert_array_equal(result[1].diagnostics.bound, seen.bound[1])
-    assert solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=60, seed=4).diagnostics is None
+    assert solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=60, rng=4)).diagnostics is None
     with pytest.raises(ValueError, match=r"diagnostics: .* expected pinned=False"):
-        solve_batch(pair.p, pair.q, pair.cost, method="gibbs", pinned=True, diagnostics=True)
+        solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(pinned=True, diagnostics=True))
     with pytest.raises(TypeError, match="diagnostics: expected True or False"):
-        solve_batch(pair.p, pair.q, pair.cost, method="gibbs", diagnostics=3)
+        solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(diagnostics=3))
 
 
 def test_diagnostics_are_drawn():
     figures = pytest.importorskip("matplotlib.figure")
     pair = batch("points", n=1)
-    result = solve(pair.p[0], pair.q[0], pair.cost, method="gibbs", n_sweeps=40, diagnostics=True)
+    result = solve(pair.p[0], pair.q[0], pair.cost, method=Gibbs(n_sweeps=40, diagnostics=True))
     figure = figures.Figure()
     plots.diagnostics(figure, result)
     assert [axes.get_ylabel() for axes in figure.axes] == ["V(z)", "expected increment", "temperature", "martingale"]
     np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), result.diagnostics.value)
     with pytest.raises(ValueError, match="result: expected that of one problem, from solve"):
-        plots.diagnostics(figure, solve(pair.p[0], pair.q[0], pair.cost, method="gibbs", n_sweeps=4))
+        plots.diagnostics(figure, solve(pair.p[0], pair.q[0], pair.cost, method=Gibbs(n_sweeps=4)))

@@ -19,7 +19,7 @@ from ..costs.base import Geometry
 from ..costs.points import MATRIX_BYTES
 from ..costs.problems import Problem
 from ..io.budget import Budget
-from ..sampling.gibbs import GibbsSolver
+from ..sampling.gibbs import Gibbs
 from ..sampling.schedules import Adaptive
 from .all_arcs import solve_batch_on_all_arcs, solve_supports_on_all_arcs
 from .annealed import crossover, effort
@@ -238,9 +238,9 @@ def _annealed(
     sides = zip(problem.given, (problem.p, problem.q), strict=True)
     p, q = (np.where(given[which] > 0, np.maximum(w[which], _LIGHTEST), 0) for given, w in sides)
     problem = Problem.normalised(p, q, problem.cost)
-    solver = GibbsSolver(effort(problem.cost)[0], Adaptive(_ETA), ids=which, n_jobs=n_jobs, budget=budget)
+    method = Gibbs(n_sweeps=effort(problem.cost)[0], schedule=Adaptive(_ETA))
     # single precision suffices to find the arcs
-    U = solver(problem.with_cost(single(problem.cost))).info.U
+    U = method.sample(problem.with_cost(single(problem.cost)), ids=which, n_jobs=n_jobs, budget=budget).info.U
     return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight
 
 

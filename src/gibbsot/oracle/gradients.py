@@ -16,8 +16,8 @@ from ..costs import Cost, PointCost
 from ..costs.problems import Problem, check_sums
 from ..exact.methods import cross, in_threads
 from ..exact.solution import Solution, warn_of_open_gaps
-from ..solvers.relaxed import PartialResult, partial_problem
-from ..solvers.result import OTResult
+from ..solvers.relaxed import partial_problem
+from ..solvers.result import Part
 
 Array = NDArray[np.float64]
 
@@ -149,8 +149,8 @@ def weight_gradients(
     pair = weighted_problem(p, q, cost, penalty, tolerance)
     solutions = cross(pair, n_jobs=n_jobs, warm_start=warm_start)
     warn_of_open_gaps(solutions)
-    result = (OTResult if penalty is None else PartialResult)(pair, solutions, None, 0.0)
-    value, (f, g) = result.value, result.potentials
+    found = Part(pair, solutions)
+    value, (f, g) = np.array(found.value), found.potentials
     zero = value == 0
     if zero.any() and (penalty is None or penalty >= 0) and cost.least() >= 0:
         f, g = (np.where(zero[:, None], 0.0, x) for x in (f, g))  # optimal too: W has its minimum there
