@@ -139,8 +139,7 @@ def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike | Sequence[Any], options:
     if isinstance(cost, list | tuple) and all(isinstance(one, Cost) or _axes(one) == 2 for one in cost):
         parts = _solve_each(*_problems(P, Q, cost, options), options)
     else:
-        given, copied = _cost(cost, "P, Q, cost", options)
-        problem = _problem(P, Q, given, ("P", "Q"), options)
+        problem, copied = _problem(P, Q, cost, ("P", "Q"), options)
         parts = [_solve_shared(problem, options, copied)]
     return _finished(OTResult(parts), begun)
 
@@ -160,10 +159,9 @@ def one_problem(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> tup
     problem : Problem
     copied : float
     """
-    given, copied = _cost(cost, "p, q, cost", options)
-    problem = _problem(p, q, given, ("p", "q"), options)
-    if len(problem) != 1:
-        raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
+    problem, copied = _problem(p, q, cost, ("p", "q"), options)
+    if (n := len(problem)) != 1:
+        raise ValueError(f"p, q: expected one measure each, got {n}; solve_batch takes many")
     return problem, copied
 
 
@@ -195,26 +193,6 @@ def _finished(result: OTResult, begun: float) -> OTResult:
     return result
 
 
-def _cost(cost: Any, order: str, options: Options) -> tuple[Cost, float]:
-    """Return a cost, and the bytes that were copied for it if they count; where weights are in its place, say so."""
-    if isinstance(cost, Cost):
-        return cost, 0.0
-    copied = 0.0
-    if options.max_memory is not None:
-        with suppress(TypeError, IndexError, KeyError):  # where this is no matrix, `as_cost` says so
-            if isinstance(cost, np.ndarray):
-                copied = (4.0 if cost.dtype == np.float32 else 8.0) * cost.size
-            else:
-                copied = 16.0 * len(cost) * len(cost[0])  # an array, and that of the cost
-        options.allow(copied)
-    try:
-        return as_cost(cost), copied
-    except ValueError as error:
-        if not order or _axes(cost) != 1:
-            raise
-        raise ValueError(f"{error}; the order of the arguments is {order}") from None
-
-
 def _axes(x: Any) -> int:
     """Return the number of axes of an array, -1 for what is none."""
     try:
@@ -223,10 +201,18 @@ def _axes(x: Any) -> int:
         return -1
 
 
-def _problem(p: Any, q: Any, cost: Cost, names: tuple[str, str], options: Options) -> Problem:
-    """Return balanced problems, with additional points on either side where mass may be left over."""
-    if not options.partial:
-        return Problem(p, q, cost, normalize=options.normalize, names=names)
+def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options) -> tuple[Problem, float]:
+    """Return balanced problems, with additional points on either side where mass may be left over; and copied bytes."""
+    copied = 0.0 if options.max_memory is None else _copied(cost)
+    options.allow(copied)
+    try:
+        if not options.partial:
+            return Problem(p, q, cost, normalize=options.normalize, names=names), copied
+        cost = as_cost(cost)
+    except ValueError as error:
+        if _axes(cost) != 1:
+            raise
+        raise ValueError(f"{error}; the order of the arguments is {', '.join(names)}, cost") from None
     exact = options.sampler is None
     if not (exact and is_large(cost)):
         options.allow(24.0 * (cost.shape[0] + 1) * (cost.shape[1] + 1))  # the matrix with the points, and copies
@@ -237,7 +223,17 @@ def _problem(p: Any, q: Any, cost: Cost, names: tuple[str, str], options: Option
                 f"penalty: expected at most {most:.2g} with costs of {cost.dtype}, got {options.penalty!r}"
             )
     measures = pairs(p, q, cost, names)
-    return partial_problem(*measures, cost, options.penalty, options.mass, exact)
+    return partial_problem(*measures, cost, options.penalty, options.mass, exact), copied
+
+
+def _copied(cost: Any) -> float:
+    """Return the bytes of the matrix that a cost will have and the argument has not."""
+    if not isinstance(cost, Cost):
+        with suppress(TypeError, IndexError, KeyError):  # where this is no matrix, `as_cost` says so
+            if isinstance(cost, np.ndarray):
+                return (4.0 if cost.dtype == np.float32 else 8.0) * cost.size
+            return 16.0 * len(cost) * len(cost[0])  # an array, and that of the cost
+    return 0.0
 
 
 def _problems(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> tuple[list[Problem], float]:
@@ -246,11 +242,10 @@ def _problems(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> tuple[l
         raise ValueError("cost: is empty; expected a cost, or one for each problem")
     rows = _rows(P, "P", len(costs)), _rows(Q, "Q", len(costs))
     names = [(f"P[{b}]", f"Q[{b}]") for b in range(len(costs))]
-    given = [_cost(c, "", options) for c in costs]
-    found = [_problem(p, q, c, name, options) for p, q, (c, _), name in zip(*rows, given, names, strict=True)]
-    if [b for b, problem in enumerate(found) if len(problem) != 1]:
+    found = [_problem(p, q, c, name, options) for p, q, c, name in zip(*rows, costs, names, strict=True)]
+    if any(len(problem) != 1 for problem, _ in found):
         raise ValueError("P, Q: expected one measure for each cost, got several")
-    return found, sum(copied for _, copied in given)
+    return [problem for problem, _ in found], sum(copied for _, copied in found)
 
 
 def _rows(x: Any, name: str, n: int) -> Any:
@@ -267,9 +262,10 @@ def _rows(x: Any, name: str, n: int) -> Any:
 
 def _solve_shared(problem: Problem, options: Options, copied: float) -> Part:
     """Solve problems that share a cost, for which so many bytes were copied."""
-    _check_memory([problem], options, copied)
+    if options.max_memory is not None:
+        _check_memory([problem], options, copied)
     warm = options.warm_start
-    with _budget(len(problem), options) as budget:
+    with _budget(1 if options.n_jobs is None else len(problem), options) as budget:
         start = None if warm is None else _start(warm, problem, options)
         return _solve(problem, options, start, options.ids, options.n_jobs, budget)
 
@@ -281,7 +277,8 @@ def _solve_each(problems: list[Problem], copied: float, options: Options) -> lis
     for name, x in (("warm_start", warm), ("ids", ids)):
         if x is not None and len(x) != n:
             raise ValueError(f"{name}: has {len(x)} entries; expected one for each of the {n} problems")
-    _check_memory(problems, options, copied)
+    if options.max_memory is not None:
+        _check_memory(problems, options, copied)
 
     def work(b: int) -> Part:
         start = None if warm is None else _start(warm[b], problems[b], options)
@@ -294,8 +291,6 @@ def _solve_each(problems: list[Problem], copied: float, options: Options) -> lis
 
 def _check_memory(problems: list[Problem], options: Options, copied: float) -> None:
     """Refuse problems that need more memory than allowed; as many are solved at once as there are threads."""
-    if options.max_memory is None:
-        return
     if options.sampler is not None:
         needed = [memory_of_chains(problem, options.sampler.most_sweeps) for problem in problems]
     else:
