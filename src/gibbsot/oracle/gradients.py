@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from ..core import validation
 from ..costs import Cost, PointCost
 from ..costs.problems import Problem, check_sums
-from ..exact.methods import cross, in_threads
+from ..exact.method import in_threads
+from ..exact.methods import cross
 from ..exact.solution import Solution, warn_of_open_gaps
 from ..solvers.relaxed import partial_problem
 from ..solvers.result import Part

@@ -281,8 +281,9 @@ class OTResult:
 
     def _each(self, name: str) -> Any:
         """Return what the parts have for each problem: of the one, or a list."""
-        found = [x for part in self.parts for x in getattr(part, name)]
-        return found[0] if self.single else found
+        if self.single:
+            return getattr(self.parts[0], name)[0]
+        return [x for part in self.parts for x in getattr(part, name)]
 
     def _number(self, name: str) -> Any:
         """Return a number of the one problem, or an array with those of all."""
