@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 from unittest import mock
@@ -13,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, coulomb, problem
+from gibbsot import Cost, DenseCost, Gibbs, GridCost, OTResult, PointCost, Problem, coulomb
 from gibbsot.exact.all_arcs import AllArcs
 from gibbsot.exact.coarse_to_fine import CoarseToFine, solve_from_coarse
 from gibbsot.exact.line import Line
@@ -58,7 +59,7 @@ def batch(kind: str, n: int = 3, dtype: DTypeLike = np.float64, seed: int = 0, z
     if kind == "coulomb":  # a heavy point could not avoid itself
         zeros = 0.0
     rng = np.random.default_rng([seed, 1])
-    return problem(measures(rng, n, M.shape[0], zeros), measures(rng, n, M.shape[1], zeros), M)
+    return Problem(measures(rng, n, M.shape[0], zeros), measures(rng, n, M.shape[1], zeros), M)
 
 
 @st.composite
@@ -84,6 +85,16 @@ def _feasible(p: Any, q: Any, M: Any) -> bool:
     )
     found = linprog(np.zeros(len(i)), A_eq=balance[:-1], b_eq=np.concatenate([p, q])[:-1])
     return found.status == 0
+
+
+def by_sampler(call: Callable[..., OTResult], **always: Any) -> Callable[..., OTResult]:
+    """Return `solve` or `solve_batch` with the sampler, whose own options are given by name like the others."""
+
+    def estimate(p: Any, q: Any, cost: Any, **given: Any) -> OTResult:
+        own = {name: given.pop(name) for name in list(given) if name in Gibbs.__dataclass_fields__}
+        return call(p, q, cost, method=Gibbs(**own), **always, **given)
+
+    return estimate
 
 
 def without_all_arcs() -> ExitStack:

@@ -241,7 +241,7 @@ def test_warm_start(alone, monkeypatch):
     a, b, M = clouds(zeros=0.2)
     with pytest.warns(UserWarning, match="numItermax"):
         _, early = ot.emd(a, b, M, numItermax=20, log=True)
-    monkeypatch.setattr(annealed, "GibbsSolver", None)
+    monkeypatch.setattr(annealed, "Gibbs", None)
     monkeypatch.setattr(exact, "choose", lambda problem: [exact.METHODS[-1]] * len(problem))
     start = early["u"], early["v"]
     np.testing.assert_allclose(compat.emd(a, b, M, potentials_init=start), ot.emd(a, b, M), atol=1e-14)

@@ -25,7 +25,7 @@ from scipy import sparse
 
 from .core import native
 from .costs import Cost, DenseCost, PointCost
-from .costs.problems import problem
+from .costs.problems import Problem
 from .exact.methods import cross
 from .exact.solution import Solution
 from .solvers.solve import solve as exact_solve
@@ -585,7 +585,7 @@ def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
         return None
     try:
         cost = DenseCost(M)
-        found = cross(problem(p, q, cost), None if U is None else U[None])[0]
+        found = cross(Problem(p, q, cost), None if U is None else U[None])[0]
     except ValueError:
         return None
     return found if found.optimal else None

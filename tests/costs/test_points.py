@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from gibbsot import DenseCost, PointCost, problem, solve
+from gibbsot import DenseCost, PointCost, Problem, solve
 from gibbsot.core import native
 from gibbsot.costs import from_arrays, points
 from gibbsot.exact.annealed import feasible
@@ -92,7 +92,7 @@ def test_sweeps_without_a_matrix(kernel, mode, metric, dtype):
     rng = np.random.default_rng(3)
     p, q = rng.dirichlet(np.ones(37), 2), rng.dirichlet(np.ones(53), 2)
     q[:, 7] = 0
-    pairs = [problem(p, q / q.sum(axis=1, keepdims=True), c(X, Y)) for c in (
+    pairs = [Problem(p, q / q.sum(axis=1, keepdims=True), c(X, Y)) for c in (
         lambda X, Y: PointCost(X, Y, metric, dtype), lambda X, Y: DenseCost(cdist(X, Y, metric), dtype)
     )]  # fmt: skip
     (_, found), (_, expected) = (run(init(pair), pair, np.full(20, 0.1)) for pair in pairs)
@@ -128,7 +128,7 @@ def test_potentials_are_feasible_for_the_exact_distances(large, seed, d):
         cost = PointCost(X, Y)
         U = rng.normal(size=7) * cost.spread() * 10.0 ** rng.uniform(-3, 3)
         f, L = feasible(cost, U, *(np.ones(m) for m in cost.shape))
-        pair = problem(np.ones(7), np.ones(7), PointCost(X))
+        pair = Problem(np.ones(7), np.ones(7), PointCost(X))
         below = lower_bound(pair, rng.normal(size=(1, 7)) * cost.spread())
     for i, x in enumerate(X):
         for j, y in enumerate(Y):

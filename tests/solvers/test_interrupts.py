@@ -44,7 +44,7 @@ PREPARE = """
     clouds = gibbsot.PointCost(X[:60000], X[60000:])
     one_hot = rng.random((2, 4000))
     one_hot[0, 1:] = 0
-    pair = gibbsot.problem(*rng.dirichlet(np.ones(2500), (2, 4)), rng.random((2500, 2500)))
+    pair = gibbsot.Problem(*rng.dirichlet(np.ones(2500), (2, 4)), rng.random((2500, 2500)))
 
     def long_arcs():
         i, j = np.indices((3000, 3000)).reshape(2, -1)

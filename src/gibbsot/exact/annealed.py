@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..costs import BorderedCost, Cost, DenseCost, Units, in_units, single
 from ..costs.problems import Problem
 from ..io.budget import Budget
-from ..sampling.gibbs import GibbsSolver
+from ..sampling.gibbs import Gibbs
 from ..sampling.schedules import Adaptive
 from .arcs import GrowingArcs
 from .certificate import (
@@ -75,13 +75,13 @@ def _annealed(batch: Batch, which: list[int]) -> dict[int, NDArray[np.floating]]
     # a weight that would vanish in single precision takes part, as its point may be the only one that others reach
     sides = zip(batch.problem.given, (batch.problem.p, batch.problem.q), strict=True)
     p, q = (np.where(given[which] > 0, np.maximum(w[which], _LIGHTEST), 0) for given, w in sides)
-    problem = Problem(p, q, batch.problem.cost)
-    sweeps, _ = effort(problem.cost)
-    solver = GibbsSolver(sweeps, Adaptive(_ETA), ids=which, n_jobs=batch.n_jobs, budget=batch.budget)
+    problem = Problem.normalised(p, q, batch.problem.cost)
+    method = Gibbs(n_sweeps=effort(problem.cost)[0], schedule=Adaptive(_ETA))
     # single precision suffices to find the arcs; costs beyond its range are scaled, as the noise would overflow
     cost = single(problem.cost)
     units = Units(cost, 0.0, 1.0) if cost.dtype == np.float32 else in_units(cost).single()
-    U = solver(problem.with_cost(units.cost)).info.U.astype(np.float64)
+    chains = problem.with_cost(units.cost)
+    U = method.sample(chains, ids=which, n_jobs=batch.n_jobs, budget=batch.budget).info.U.astype(np.float64)
     with np.errstate(over="ignore"):
         U = units.shift + units.unit * U
     return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight, or hardly any

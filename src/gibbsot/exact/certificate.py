@@ -587,8 +587,8 @@ def lower_bound(problem: Problem, U: Array) -> NDArray[np.float64]:
     Examples
     --------
     >>> import numpy as np
-    >>> from gibbsot import problem
-    >>> pair = problem([1, 0], [0, 1], [[0.0, 3.0], [3.0, 0.0]])
+    >>> from gibbsot import Problem
+    >>> pair = Problem([1, 0], [0, 1], [[0.0, 3.0], [3.0, 0.0]])
     >>> lower_bound(pair, np.array([[3.0, 0.0]])).round(9)
     array([3.])
     """

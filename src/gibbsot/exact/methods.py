@@ -37,9 +37,9 @@ def choose(problem: Problem) -> list[Method]:
     Examples
     --------
     >>> import numpy as np
-    >>> from gibbsot import GridCost, problem
+    >>> from gibbsot import GridCost, Problem
     >>> ones = np.ones(32 * 32)
-    >>> [choose(problem(ones, ones, GridCost((32, 32), power=power)))[0].name for power in (1, 2)]
+    >>> [choose(Problem(ones, ones, GridCost((32, 32), power=power)))[0].name for power in (1, 2)]
     ['coarse grids', 'coarse to fine']
     """
     cost, n = problem.cost, len(problem)
@@ -70,10 +70,10 @@ def memory_needed(problem: Problem, n_jobs: int | None = None) -> float:
 
     Examples
     --------
-    >>> from gibbsot import GridCost, problem
+    >>> from gibbsot import GridCost, Problem
     >>> import numpy as np
     >>> ones = np.ones(512 * 512)
-    >>> f"{memory_needed(problem(ones, ones, GridCost((512, 512)))):.1e}"
+    >>> f"{memory_needed(Problem(ones, ones, GridCost((512, 512)))):.1e}"
     '5.5e+08'
     """
     needed = max(method.memory(problem.cost) for method in set(choose(problem)))

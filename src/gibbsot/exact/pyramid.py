@@ -101,7 +101,7 @@ def solve_pyramid(p: Weights, q: Weights, cost: Cost, gap: float = 0.0, budget: 
 def _sweep(p: Weights, q: Weights, cost: Cost, U: Array, T: float) -> Array:
     """Return potentials after sweeps from potentials U, with temperatures in units of T."""
     p, q = p / p.sum(), q / q.sum()
-    one = Problem(p[None], q[None], cost)
+    one = Problem.normalised(p[None], q[None], cost)
     L = cost.col_max(np.where(p > 0, U, -np.inf))
     start = replace(sampler.init(one), h=np.where(q > 0, L, np.inf)[None])
     last = max(_LAST * cost.evenness(), _COLDEST)

@@ -36,9 +36,9 @@ class Chains:
     Examples
     --------
     >>> from gibbsot import GridCost
-    >>> from gibbsot import problem
+    >>> from gibbsot import Problem
     >>> chains = Chains(GridCost(2), capacity=2)
-    >>> pair = problem([[0.5, 0.5]] * 3, [[0.5, 0.5]] * 3, GridCost(2))
+    >>> pair = Problem([[0.5, 0.5]] * 3, [[0.5, 0.5]] * 3, GridCost(2))
     >>> chains.keep([7, 8, 9], chains.state([7, 8, 9], pair))
     >>> list(chains)
     [8, 9]

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from ..core import validation
 from ..costs import Cost, PointCost
 from ..costs.problems import Problem, check_sums
-from ..costs.problems import problem as make_problem
 from ..exact.method import in_threads
 from ..exact.methods import cross
 from ..exact.solution import Solution, warn_of_open_gaps
-from ..solvers.relaxed import PartialResult, partial_problem
-from ..solvers.result import OTResult
+from ..solvers.relaxed import partial_problem
+from ..solvers.result import Part
 
 Array = NDArray[np.float64]
 
@@ -108,7 +107,7 @@ def weighted_problem(p: Array, q: Array, cost: Cost, penalty: float | None, tole
         return partial_problem((p, a), (q, b), cost, penalty, None, exact=True)
     check_sums(a, b, ("p", "q"), tolerance)
     if not cost.finite:
-        make_problem(p, q, cost, ("p", "q"), normalize=True)  # refuses points that no finite cost leads to
+        Problem(p, q, cost, normalize=True)  # refuses points that no finite cost leads to
     return Problem.checked(p, q, cost, a)  # the exact solver divides each measure by its own sum
 
 
@@ -151,8 +150,8 @@ def weight_gradients(
     pair = weighted_problem(p, q, cost, penalty, tolerance)
     solutions = cross(pair, n_jobs=n_jobs, warm_start=warm_start)
     warn_of_open_gaps(solutions)
-    result = (OTResult if penalty is None else PartialResult)(pair, solutions, None, 0.0)
-    value, (f, g) = result.value, result.potentials
+    found = Part(pair, solutions)
+    value, (f, g) = np.array(found.value), found.potentials
     zero = value == 0
     if zero.any() and (penalty is None or penalty >= 0) and cost.least() >= 0:
         f, g = (np.where(zero[:, None], 0.0, x) for x in (f, g))  # optimal too: W has its minimum there

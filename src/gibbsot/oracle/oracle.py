@@ -14,7 +14,7 @@ from scipy import sparse
 from .. import costs
 from ..core import native, validation
 from ..costs import Cost, as_cost
-from ..costs.problems import Problem, pairs, problem
+from ..costs.problems import Problem, pairs
 from ..exact.certificate import lower_bound
 from ..exact.methods import METHODS, choose, cross
 from ..exact.solution import Solution
@@ -473,7 +473,7 @@ class Oracle:
         rows = self._indices(indices)
         targets, names = _dense(self.targets, rows), ("P", "targets")
         if self.penalty is None:
-            pair = problem(P, targets, self.cost, names)
+            pair = Problem(P, targets, self.cost, names=names)
         else:
             pair = penalty_problem(*pairs(P, targets, self.cost, names), self._cost)
         if len(pair) != len(rows):

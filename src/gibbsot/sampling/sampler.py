@@ -95,6 +95,13 @@ def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State
     Returns
     -------
     State
+
+    Examples
+    --------
+    >>> from gibbsot import Problem
+    >>> from gibbsot.sampler import init
+    >>> init(Problem([0.5, 0.5], [0.25, 0.75, 0.0], [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0]])).h
+    array([[ 0.,  0., inf]])
     """
     seed, n = validation.seed(seed), len(problem)
     h = np.where(problem.q > 0, 0.0, np.inf).astype(problem.cost.dtype)
@@ -114,6 +121,16 @@ def draw(state: State, problem: Problem) -> tuple[Array, Array]:
     Returns
     -------
     theta_g, theta_h : arrays of shape (n, m1) and (n, m2)
+
+    Examples
+    --------
+    >>> from gibbsot import Problem
+    >>> from gibbsot.sampler import draw, init
+    >>> two = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> for theta in draw(init(two, seed=1), two):
+    ...     print(theta.round(4))
+    [[0.0475 0.7572]]
+    [[4.1931 0.1143]]
     """
     keys = [(state.seed, int(i), int(s)) for i, s in zip(state.ids, state.sweep, strict=True)]
     theta_g, theta_h = (
@@ -158,10 +175,11 @@ def step(
 
     Examples
     --------
-    >>> from gibbsot import problem, sampler, step
-    >>> two = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
-    >>> state = sampler.init(two)
-    >>> state, info = step(state, two, 1e-3, sampler.draw(state, two))
+    >>> from gibbsot import Problem
+    >>> from gibbsot.sampler import draw, init, step
+    >>> two = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> state = init(two)
+    >>> state, info = step(state, two, 1e-3, draw(state, two))
     >>> bool((info.g[0][:, None] - state.h[0] <= two.cost.matrix()).all())
     True
     """
@@ -228,6 +246,16 @@ def run(
         The chains after the last sweep.
     info : Info
         Bounds and values of each chain's last sweep, and the history of all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import Problem
+    >>> from gibbsot.sampler import init, run
+    >>> two = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> state, info = run(init(two), two, np.geomspace(0.1, 1e-4, 200))
+    >>> info.value.round(3), state.sweep  # W is 0.25
+    (array([0.25]), array([200]))
     """
     _check_state(state, problem)
     temperatures = np.atleast_2d(validation.temperatures(temperatures, "temperatures", problem.cost.dtype))
@@ -288,6 +316,7 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
     Examples
     --------
     >>> import numpy as np
+    >>> from gibbsot.sampler import mixed
     >>> mixed(np.array([[0.0, 1.0, 1.5, 1.9], [1.0, 1.0, 1.0, 1.0]]), np.array([0.1, 0.1]), tau=2)
     array([False,  True])
     """

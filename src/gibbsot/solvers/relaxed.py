@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from ..costs.problems import Problem
 from ..exact.certificate import Certificate
 from ..exact.coarse_to_fine import CoarseToFine
 from ..exact.solution import Solution
-from .result import OTResult
+from . import masses
 
 Weights = NDArray[np.float64]
 
@@ -260,9 +259,8 @@ def refitted_arcs(solutions: Sequence[Any], problem: Problem) -> list[Any]:
 
 def without_points(problem: PartialProblem, solutions: list[Solution]) -> list[Solution]:
     """Return the solutions of `partial_problem` for the masses given, without the additional points."""
-    result = PartialResult(problem, solutions, None, 0.0)
-    (f, g), plans = result.potentials, result._plans
-    lower, upper, value = (x.tolist() for x in (result.lower_bound, result.upper_bound, result.value))
+    (f, g), plans = outer_potentials(problem, solutions), transported_plans(problem, solutions)
+    (lower, upper), value = masses.bounds(problem, solutions), masses.values(problem, solutions)
     found = []
     for b, one in enumerate(solutions):
         numbers = Certificate(lower[b], upper[b], value[b], problem.mass.item(b) * one.scale, one.reason)
@@ -278,64 +276,27 @@ def _with_points(cost: Cost, outer: float, corner: float, extra: tuple[int, int]
     return DenseCost(C, cost.dtype)
 
 
-class PartialResult(OTResult):
-    """The result of `solve` where mass may be left over.
+def transported_plans(problem: Problem, solutions: Sequence[Solution]) -> list[Any]:
+    """Return what is transported, of the masses given, without the additional points."""
+    m1, m2 = problem.size
+    plans = [plan[:m1, :m2] for plan in masses.plans(problem, [one.plan for one in solutions])]
+    for b, one in enumerate(solutions):
+        if np.isinf(one.upper):  # there is no plan yet
+            plans[b] = sparse.csr_array((m1, m2))
+    for plan in plans:
+        plan.eliminate_zeros()  # masses that are below the range of doubles
+    return plans
 
-    Attributes
-    ----------
-    value, lower_bound, upper_bound, gap, status, seconds
-        As of `OTResult`. With ``penalty=c`` the value is ``<plan, M>`` plus c for every unit that is left over, on
-        either side; with ``mass=s`` it is ``<plan, M>``.
-    plan : scipy.sparse.csr_array of shape (m1, m2)
-        What is transported: its marginals are at most p and q. Nothing where the upper bound is infinite: a budget was
-        spent before there was a plan that avoids infinite costs.
-    potentials : pair of arrays of shape (m1,) and (m2,)
-        f and g with ``f_i + g_j + multiplier <= M_ij`` for all pairs; ``f_i, g_j <= c`` with a penalty and at most 0
-        with a given mass s. ``<p, f> + <q, g> + multiplier s`` is the lower bound.
-    multiplier : float
-        The cost of one more unit of mass, with ``mass=s``; 0 with a penalty.
-    transported : float
-        The mass of the plan.
-    problem, solutions
-        As of `OTResult`, for the balanced problem with additional points on either side. Their weights add up to the
-        mass that is left over, exactly.
-    """
 
-    @property
-    def _size(self) -> str:
-        """The sizes of the measures, without the additional points."""
-        m1, m2 = self.problem.size
-        return f"{m1} x {m2} points"
+def outer_potentials(problem: Problem, solutions: Sequence[Solution]) -> tuple[Weights, Weights]:
+    """Return potentials of the points of p and q."""
+    m1, m2 = problem.size
+    f, g = np.stack([one.f for one in solutions]), np.stack([one.g for one in solutions])
+    return f[:, :m1] + g[:, m2 : m2 + 1], g[:, :m2] + f[:, m1 : m1 + 1]
 
-    @property
-    def _plans(self) -> list[Any]:
-        """What is transported, of all problems."""
-        m1, m2 = self.problem.size
-        plans = [plan[:m1, :m2] for plan in super()._plans]
-        for b, one in enumerate(self.solutions):
-            if np.isinf(one.upper):  # there is no plan yet
-                plans[b] = sparse.csr_array((m1, m2))
-        for plan in plans:
-            plan.eliminate_zeros()  # masses that are below the range of doubles
-        return plans
 
-    @property
-    def transported(self) -> Any:
-        """The mass of the plan."""
-        return self._number(np.array([math.fsum(plan.data.tolist()) for plan in self._plans]))
-
-    @cached_property
-    def potentials(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Potentials of the points of p and q."""
-        m1, m2 = self.problem.size
-        f, g = np.stack([s.f for s in self.solutions]), np.stack([s.g for s in self.solutions])
-        f, g = f[:, :m1] + g[:, m2 : m2 + 1], g[:, :m2] + f[:, m1 : m1 + 1]
-        return self._one_or_all(f), self._one_or_all(g)
-
-    @property
-    def multiplier(self) -> Any:
-        """The cost of one more unit of mass."""
-        m1, m2 = self.problem.size
-        given = np.isinf(self.problem.cost.at(m1, m2))
-        both = np.array([s.f[m1] + s.g[m2] for s in self.solutions])
-        return self._number(-both if given else np.zeros(len(both)))
+def multipliers(problem: Problem, solutions: Sequence[Solution]) -> list[float]:
+    """Return the costs of one more unit of mass: zero with a penalty."""
+    m1, m2 = problem.size
+    given = np.isinf(problem.cost.at(m1, m2))
+    return [-float(one.f[m1] + one.g[m2]) if given else 0.0 for one in solutions]
