@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..costs.kdtree import Points, underflow, vanishing
 from .certificate import ROUNDING, Certificate, below, bounds
 from .refinement import MatrixScreen, PointsScreen, refined
-from .simplex import kernels, staircase
+from .simplex import staircase
 from .solution import Solution, plan_of
 
 Array = NDArray[np.float64]
@@ -47,9 +47,7 @@ def solve_line(
     p = np.ones(len(x)) if p is None else np.asarray(p, np.float64)
     q = np.ones(len(y)) if q is None else np.asarray(q, np.float64)
     order_x, order_y = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
-    n = len(x) + len(y) - 1
-    i, j, mass = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-    kernels().line_path(p=p[order_x], q=q[order_y], i=i, j=j, share=mass)
+    i, j, mass = staircase(p[order_x], q[order_y])
     xs, ys, depth = x[order_x], y[order_y], math.ceil(power) + 3
     costs = np.abs(xs[i].astype(np.longdouble) - ys[j]) ** power
     f, g, errors = _path_potentials(i, costs, int(np.flatnonzero(mass > 0)[np.count_nonzero(mass) // 2]), depth)
