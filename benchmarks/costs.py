@@ -66,7 +66,7 @@ def grid_costs() -> None:
         kinds = (smooth, smooth + 1e-3 * hot, hot, np.where(rng.random(n * n) < 0.5, smooth, np.inf))
         transforms = [milliseconds(partial(cost.row_min, h)) for h in kinds]
         transforms.append(milliseconds(partial(cost.row_min, np.tile(smooth, (4, 1)))) / 4)
-        nearest = milliseconds(partial(cost.row_nearest, kinds[1], 8), 1)
+        nearest = milliseconds(partial(cost.nearest, kinds[1], 8), 1)
         times = ", ".join(f"{t:.2f}" for t in transforms)
         print(f"{n:4} {power} {np.dtype(dtype).name} | {times} | {nearest:.1f}", flush=True)
 

@@ -363,7 +363,7 @@ def test_nan_in_nearest_is_no_crash(kernel, shape):
     cost = GridCost(shape)
     x = np.random.default_rng(0).normal(size=cost.shape[1])
     x[::3] = np.nan
-    found = cost.row_nearest(x, 3)
+    found = cost.nearest(x, 3)[0]
     assert ((found >= -1) & (found < cost.shape[1])).all()
 
 
@@ -393,6 +393,6 @@ def test_tampered_objects_raise(level):
             for pinned in (False, True):
                 with pytest.raises(ValueError, match=": "):
                     sampler.run(state, Problem(*arguments), T, pinned=pinned)
-        for call in (tampered_grid().row_min, tampered_grid().col_max, tampered_grid().row_nearest):
+        for call in (tampered_grid().row_min, tampered_grid().col_max, tampered_grid().nearest):
             with pytest.raises(ValueError, match="axes: expected"):
                 call(np.zeros(12))

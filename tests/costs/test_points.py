@@ -58,8 +58,8 @@ def test_all_operations_are_those_of_the_matrix(kernel, mode, metric, d, dtype):
     np.testing.assert_allclose(cost.row_min(h), dense.row_min(h), **near)
     np.testing.assert_allclose(cost.col_max(g, n_jobs=2), dense.col_max(g), **near)
     for found, sums in (
-        (cost.row_nearest(h[0], 5), dense.matrix() + h[0]),
-        (cost.col_nearest(g[0], 5), (dense.matrix() - g[0][:, None]).T),
+        (cost.nearest(h[0], 5)[0], dense.matrix() + h[0]),
+        (cost.nearest(-g[0], 5, by_rows=False)[0], (dense.matrix() - g[0][:, None]).T),
     ):
         np.testing.assert_allclose(np.take_along_axis(sums, found, axis=1), np.sort(sums, axis=1)[:, :5], **near)
     p, q = rng.dirichlet(np.ones(37), 2), rng.dirichlet(np.ones(53), 2)
@@ -148,7 +148,7 @@ def test_nothing_of_the_size_of_the_matrix_is_stored():
     try:
         cost = PointCost(X, Y)
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
-        cost.row_nearest(np.zeros(m), 8)
+        cost.nearest(np.zeros(m), 8)
         cost.col_max(cost.row_min(np.zeros(m)))
         cost.mean(uniform[None], uniform[None])
         cost.spread()

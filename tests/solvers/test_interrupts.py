@@ -35,8 +35,7 @@ PREPARE = """
     import signal, sys, time
     import numpy as np
     import gibbsot
-    from gibbsot.solvers import exact
-    from gibbsot.core.kdtree import Points
+    from gibbsot.exact import methods as exact
     from gibbsot.exact.simplex import ArcProblem, solve_dense
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,11 +60,11 @@ PREPARE = """
             exact.cross(pair, np.zeros(pair.p.shape), n_jobs=2)
 
     def long_queries():
-        points = Points(X, X)
+        points = gibbsot.PointCost(X).by_trees()
         h = rng.random(len(X))
         print("begins", flush=True)
         for _ in range(1000):
-            points.rows(h, 8)
+            points.nearest(h, 8)
 """
 
 

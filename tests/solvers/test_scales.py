@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 from gibbsot import DenseCost, GridCost, PointCost, compat, solve, solve_batch
 from gibbsot.core import native
-from gibbsot.exact import all_arcs, far_costs, pyramid
+from gibbsot.exact import all_arcs, far_costs
 from gibbsot.exact import coarse_to_fine as multiscale
 from gibbsot.exact.certificate import OPTIMAL_GAP, exact_sum, relative_gap, status
 from gibbsot.exact.simplex import solve_dense
@@ -310,8 +310,8 @@ def test_lowered_costs_are_used_only_where_no_plan_pays_them():
 
 
 def test_grids_are_cooled_by_their_cheapest_axis():
-    assert pyramid._smallest_axis(GridCost((4, 4), spacing=(1, 1e3))) == pytest.approx(1e-6)
-    assert pyramid._smallest_axis(GridCost((4, 1), spacing=(1, 1e3))) == 1
+    assert GridCost((4, 4), spacing=(1, 1e3)).evenness() == pytest.approx(1e-6)
+    assert GridCost((4, 1), spacing=(1, 1e3)).evenness() == 1
 
 
 def test_exact_sums_have_no_error_that_is_relative_to_them():

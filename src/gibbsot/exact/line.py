@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..costs.kdtree import Points, underflow, vanishing
+from ..costs import PointCost
+from ..costs.kdtree import underflow, vanishing
 from .certificate import ROUNDING, Certificate, below, bounds
-from .refinement import MatrixScreen, PointsScreen, refined
+from .refinement import CostScreen, MatrixScreen, refined
 from .simplex import staircase
 from .solution import Solution, plan_of
 
@@ -79,9 +80,9 @@ def _with_more_digits(
     """
     rows, columns = (np.flatnonzero(w)[np.argsort(z[w > 0], kind="stable")] for z, w in ((x, p), (y, q)))
     xs, ys = x[rows], y[columns]
-    screen: PointsScreen | MatrixScreen
+    screen: CostScreen | MatrixScreen
     if power in (1, 2):
-        screen = PointsScreen(Points(xs[:, None], ys[:, None], power == 2))
+        screen = CostScreen(PointCost.searched(xs[:, None], ys[:, None], power))
     elif len(xs) * len(ys) <= _PAIRS:
         screen = MatrixScreen(np.abs(xs[:, None] - ys) ** power)
     else:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..core import native
 from ..costs import BorderedCost, DenseCost, GridCost, PointCost, single
-from ..costs.base import Geometry
 from ..costs.points import MATRIX_BYTES
 from ..costs.problems import Problem
 from ..io.budget import Budget
@@ -23,7 +22,7 @@ from ..sampling.gibbs import GibbsSolver
 from ..sampling.schedules import Adaptive
 from .all_arcs import solve_batch_on_all_arcs, solve_supports_on_all_arcs
 from .annealed import crossover, effort
-from .coarse_to_fine import solve_points
+from .coarse_to_fine import solve_from_coarse
 from .line import solve_line
 from .pyramid import solve_pyramid
 from .solution import Solution
@@ -181,9 +180,8 @@ def cross(
             return answers
         found = dict(zip(direct, answers, strict=True))
     others = [b for b in range(len(problem)) if b not in found]
-    border = (cost.outer, cost.corner) if isinstance(cost, BorderedCost) else None
-    points = cost.inner if isinstance(cost, BorderedCost) else cost
-    geometry = points.geometry() if {"line", "multiscale"} & set(chosen) else None
+    geometry = cost.geometry() if "line" in chosen else None
+    trees = cost.by_trees() if "multiscale" in chosen else None
     annealed = {b: U[b] for b in others} if U is not None else _annealed(problem, chosen, n_jobs, budget)
 
     def work(b: int) -> Solution:
@@ -191,8 +189,10 @@ def cross(
         try:
             if chosen[b] == "all arcs":
                 return solve_supports_on_all_arcs(p, q, cost, budget, gap)
-            if chosen[b] in ("line", "multiscale") and geometry is not None:
-                return _of_points(p, q, geometry, gap, budget, border)
+            if chosen[b] == "line" and geometry is not None:
+                return solve_line(geometry.X[:, 0], geometry.Y[:, 0], p, q, geometry.power)
+            if chosen[b] == "multiscale" and trees is not None:
+                return solve_from_coarse(p, q, trees, gap, budget)
             if chosen[b] == "pyramid" and isinstance(cost, GridCost):
                 return solve_pyramid(p, q, cost, gap, budget)
             return crossover(p, q, cost, annealed[b], max_rounds=max_rounds, gap=gap, budget=budget)
@@ -242,13 +242,3 @@ def _annealed(
     # single precision suffices to find the arcs
     U = solver(problem.with_cost(single(problem.cost))).info.U
     return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight
-
-
-def _of_points(
-    p: Array, q: Array, geometry: Geometry, gap: float, budget: Budget, border: tuple[float, float] | None
-) -> Solution:
-    """Solve one problem whose costs are distances of points."""
-    X, Y, power = geometry
-    if X.shape[1] == 1 and border is None:
-        return solve_line(X[:, 0], Y[:, 0], p, q, power)
-    return solve_points(X, Y, p, q, squared=power == 2, gap=gap, budget=budget, border=border)

@@ -289,8 +289,8 @@ def sparse_plans(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floati
     plans = []
     for p, q, u, v in zip(problem.p, problem.q, U, L, strict=True):
         rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-        J = problem.cost.row_nearest(np.where(q > 0, v, np.inf))[rows, 0]
-        I = problem.cost.col_nearest(np.where(p > 0, u, -np.inf))[columns, 0]  # noqa: E741
+        J = problem.cost.nearest(np.where(q > 0, v, np.inf))[0][rows, 0]
+        I = problem.cost.nearest(np.where(p > 0, -u, np.inf), by_rows=False)[0][columns, 0]  # noqa: E741
         halves = np.concatenate([p[rows], q[columns]]) / 2
         positions = np.concatenate([rows, I]), np.concatenate([J, columns])
         plans.append(sparse.csr_array(sparse.coo_array((halves, positions), shape=problem.cost.shape)))

@@ -20,6 +20,7 @@ from scipy.optimize import linprog
 from threadpoolctl import threadpool_limits
 
 from ...io.budget import Budget
+from ..arcs import union
 from ..certificate import OPTIMAL_GAP, PROGRAMME_GAP
 from .free_measure import Bound, FreeMeasure, Optimum
 from .interior_point import Arcs, Dual, InteriorPoint, Iterate, Start
@@ -246,15 +247,16 @@ class _Rounds:
         keys = [(i * self.m + plan.col) * self.m + plan.row for i, plan in enumerate(plans)]
         for i, j in enumerate(problem.supports):
             g = np.where(self.chosen, dual.U[i] - (dual.mean if self.free else 0), -np.inf)
-            a = problem.cost.col_nearest(g, min(_COLUMN_ARCS[not self.free], int(self.chosen.sum())))[j]
+            k = min(_COLUMN_ARCS[not self.free], int(self.chosen.sum()))
+            a = problem.cost.nearest(-g, k, by_rows=False)[0][j]
             keys.append(((i * self.m + j[:, None]) * self.m + a).ravel())
-        self.keys = _distinct(*keys, self._nearest(self.chosen, dual.L))
+        self.keys = union(*keys, self._nearest(self.chosen, dual.L))
 
     def _nearest(self, points: Mask, L: Array) -> Indices:
         """Return the arcs of least reduced cost of some points, in every measure."""
         rows, found = np.flatnonzero(points), []
         for i, j in enumerate(self.problem.supports):
-            near = self.problem.cost.row_nearest(L[i], min(_ROW_ARCS[not self.free], len(j)))[rows]
+            near = self.problem.cost.nearest(L[i], min(_ROW_ARCS[not self.free], len(j)))[0][rows]
             found.append(((i * self.m + near) * self.m + rows[:, None]).ravel())
         return np.concatenate(found)
 
@@ -330,7 +332,7 @@ class _Rounds:
         """Add points that may carry mass by the last iterate, with their arcs; return whether there are new ones."""
         last = history[-1]
         fresh = self._within(last.at.dual.v, last.at.dual.theta + reach * last.gap)
-        keys = _distinct(self.keys, fresh)
+        keys = union(self.keys, fresh)
         if len(keys) == len(self.keys):
             return False
         start = next((it for it in reversed(history) if it.gap >= _BACK * missing), history[0])
@@ -394,7 +396,7 @@ class _Rounds:
                 return
             self._offer(found)
             yield self.best
-            known, keys = keys, _distinct(keys, np.intersect1d(self._within(found.v, -_VIOLATED), self.keys))
+            known, keys = keys, union(keys, np.intersect1d(self._within(found.v, -_VIOLATED), self.keys))
             if self._finished():
                 return
             if len(keys) == len(known):
@@ -464,9 +466,3 @@ class _Rounds:
         sizes, points = np.array([len(j) for j in self.problem.supports], np.float64), float(len(self.points))
         rest = 30 * len(self.keys) + 4 * self.problem.X.size
         return float(8 * ((sizes**2).sum() + 3 * points**2 + 3 * sizes.max() * points + rest))
-
-
-def _distinct(*keys: Indices) -> Indices:
-    """Return distinct keys in order, faster than `numpy.unique`, which hashes them."""
-    found = np.sort(np.concatenate(keys))
-    return found[np.diff(found, prepend=-1) > 0]
