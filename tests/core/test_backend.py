@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from cases import batch
 from gibbsot import DenseCost
+from gibbsot.core import backend as backends
 from gibbsot.core import native
 from gibbsot.core.backend import Backend, backend
 from gibbsot.exact.line import solve_line
+from gibbsot.sampling import sampler
 
 NUMPY = Backend()
 
@@ -83,12 +87,12 @@ def test_what_numpy_lacks_is_said():
         lambda: NUMPY.complete_dense(one),
         lambda: NUMPY.arc_simplex(one, one),
         lambda: NUMPY.follow_forest(one),
-        lambda: NUMPY.median_cells(one[None], 1, np.zeros(1, np.int64)),
     ):
         with pytest.raises(RuntimeError, match=r"'numpy' has no network simplex.*HiGHS"):
             call()
-    with pytest.raises(RuntimeError, match="has no k-d trees"):
-        NUMPY.kd_tree(one[None])
+    for call in (lambda: NUMPY.kd_tree(one[None]), lambda: NUMPY.median_cells(one[None], 1, np.zeros(1, np.int64))):
+        with pytest.raises(RuntimeError, match="has no k-d trees"):
+            call()
     for call in (NUMPY.sweeps, NUMPY.mixture_sweeps):
         with pytest.raises(RuntimeError, match="has no chains"):
             call(cost)
@@ -98,3 +102,35 @@ def test_a_line_needs_no_kernels(kernel):
     answer = solve_line([0.0, 1.0, 5.0], [3.0, 1.0], [1, 2, 1], [2, 2])
     assert answer.status == "optimal"
     assert answer.upper == pytest.approx((1 + 0 + 4 + 4) / 4, rel=1e-12)
+
+
+class OtherDevice(Backend):
+    """A device that has c-transforms, here NumPy's, and nothing else."""
+
+    name = "other"
+    calls = 0
+
+    def c_transform(self, cost, x, by_rows, out, threads):
+        self.calls += 1
+        kind, columns = cost.operand()
+        assert kind == "dense"
+        M = columns[:, : cost.shape[0]].T
+        out[:] = (M + x[:, None, :]).min(axis=2) if by_rows else (M + x[:, :, None]).min(axis=1)
+
+
+def test_another_device_does_the_transforms_of_costs_and_chains(monkeypatch):
+    pair, temperatures = batch("dense", n=2), np.full(20, 0.1)
+    _, expected = sampler.run(sampler.init(pair, seed=3), pair, temperatures)
+    device = OtherDevice()
+    monkeypatch.setitem(backends._made, native.name(), device)
+    assert backend() is device
+    _, found = sampler.run(sampler.init(pair, seed=3), pair, temperatures)
+    assert device.calls >= 2 * 2 * 20
+    np.testing.assert_allclose(found.U, expected.U, rtol=1e-9)
+
+
+def test_nobody_else_loads_kernels():
+    """Whoever needs a kernel asks the backend for an operation or a capability."""
+    package = Path(backends.__file__).parent.parent
+    loaders = {path.name for path in package.rglob("*.py") if "native.load(" in path.read_text(encoding="utf-8")}
+    assert loaders == {"backend.py"}

@@ -188,7 +188,7 @@ WRONG_COSTS = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_arguments_of_these_tests_are_valid(level, kind, dtype):
     with using(level):
-        kernels = native.kernels()
+        kernels = native.load(native.name())
     arguments = sampler_arguments(dtype)
     getattr(kernels, f"run_{kind}")(COSTS[kind](dtype), **arguments)
     assert (arguments["sweep"] == 3).all()
@@ -235,7 +235,7 @@ def test_the_arguments_of_these_tests_are_valid(level, kind, dtype):
 def test_run_checks_its_shapes(kind, name, value, message):
     arguments = sampler_arguments() | {name: value}
     with using(LEVELS[0]), pytest.raises(ValueError, match=re.escape(message)):
-        getattr(native.kernels(), f"run_{kind}")(COSTS[kind](np.float64), **arguments)
+        getattr(native.load(native.name()), f"run_{kind}")(COSTS[kind](np.float64), **arguments)
 
 
 @pytest.mark.skipif(not LEVELS, reason="no compiled kernels")
@@ -274,7 +274,7 @@ def test_run_checks_its_shapes(kind, name, value, message):
 def test_runs_of_mixtures_check_their_shapes(kind, name, value, message):
     arguments = mixture_arguments() | {name: value}
     with using(LEVELS[0]), pytest.raises(ValueError, match=re.escape(message)):
-        getattr(native.kernels(), f"run_mixtures_{kind}")(COSTS[kind](np.float64), **arguments)
+        getattr(native.load(native.name()), f"run_mixtures_{kind}")(COSTS[kind](np.float64), **arguments)
 
 
 @pytest.mark.skipif(not LEVELS, reason="no compiled kernels")

@@ -54,10 +54,10 @@ class Backend:
     name : str
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
-        Whether there is a network simplex: `solve_dense`, `complete_dense`, `arc_simplex`, `follow_forest` and
-        `median_cells`. Without it exact problems are solved by SciPy's HiGHS on few arcs.
+        Whether there is a network simplex: `solve_dense`, `complete_dense`, `arc_simplex`, `follow_forest`. Without it
+        exact problems are solved by SciPy's HiGHS on few arcs.
     has_kd_trees : bool
-        Whether there is `kd_tree`.
+        Whether there are `kd_tree` and `median_cells`.
 
     Examples
     --------
@@ -154,8 +154,16 @@ class Backend:
             out[b] = (weight * np.where(finite, Mt[kept], 0)).sum() / (weight * finite).sum()
         return out
 
-    def kd_tree(self, points: Array) -> Any:
-        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.Points` uses it."""
+    def kd_tree(self, points: NDArray[np.floating]) -> Any:
+        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.TreePair` uses it."""
+        self._lacks_kd_trees()
+
+    def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
+        """Write the cell of each point, of at most so many neighbouring points; return the number of cells."""
+        self._lacks_kd_trees()
+
+    def _lacks_kd_trees(self) -> NoReturn:
+        """Raise an error about searches in space."""
         self._lacks("k-d trees", "c-transforms and arcs of least reduced cost come from the matrix instead")
 
     # --- the sampler ---------------------------------------------------------------------------------------------
@@ -202,10 +210,6 @@ class Backend:
 
     def follow_forest(self, *arguments: Any, **written: Any) -> None:
         """Write potentials with twice the digits that make the arcs of a forest tight."""
-        self._lacks_simplex()
-
-    def median_cells(self, points: Array, most: int, label: Indices) -> int:
-        """Write the cell of each point, of at most so many neighbouring points; return the number of cells."""
         self._lacks_simplex()
 
     def _lacks_simplex(self) -> NoReturn:
@@ -282,7 +286,7 @@ class CompiledBackend(Backend):
         self._module.means_dense(columns, p=p, q=q, out=out, n_threads=threads)
         return out
 
-    def kd_tree(self, points: Array) -> Any:
+    def kd_tree(self, points: NDArray[np.floating]) -> Any:
         return getattr(self._module, f"KdTree{points.shape[1]}")(points)
 
     def has_chains(self, cost: TransformedCost) -> bool:
@@ -320,7 +324,7 @@ class CompiledBackend(Backend):
     def stop_flag(self) -> Any:
         return self._module.StopFlag()
 
-    def median_cells(self, points: Array, most: int, label: Indices) -> int:
+    def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
         return int(self._module.median_cells(points, most=most, label=label))
 
 

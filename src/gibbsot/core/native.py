@@ -90,16 +90,6 @@ def name() -> str:
     return _name or _select(os.environ.get("GIBBSOT_KERNEL") or None)
 
 
-def kernels() -> ModuleType | None:
-    """Return the selected compiled module, or None if NumPy is selected.
-
-    Returns
-    -------
-    module or None
-    """
-    return None if name() == "numpy" else load(name())
-
-
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.floating]:
     """Return an uninitialised array whose data starts at a cache line.
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..core import native, validation
+from ..core import validation
+from ..core.backend import backend
 from ..core.double_double import DoubleDouble
 from .base import Array, Coarser, Cost, Exact, Geometry, frozen, spread_of
 from .points import PointCost
@@ -138,7 +139,7 @@ class GridCost(Cost):
 
     def by_trees(self) -> Cost | None:
         geometry = self.geometry()
-        if geometry is None or geometry.power not in (1, 2) or native.kernels() is None:
+        if geometry is None or geometry.power not in (1, 2) or not backend().has_kd_trees:
             return None
         return PointCost.searched(*geometry)
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from ..core import native, validation
+from ..core import validation
+from ..core.backend import backend
 from .base import Array, Coarser, Cost, Geometry, frozen
 from .dense import DenseCost, padded_columns
 from .kdtree import TreePair, joined, underflow, vanishing
@@ -294,7 +295,7 @@ class PointCost(Cost):
         if self._searched:
             return True
         large = self.shape[0] * self.shape[1] > TREE_PAIRS
-        return large and self.geometry() is not None and native.kernels() is not None
+        return large and self.geometry() is not None and backend().has_kd_trees
 
     def _query(
         self, x: Array, by_rows: bool, k: int, threads: int = 1, below: NDArray[np.float64] | None = None
@@ -311,7 +312,7 @@ class PointCost(Cost):
     def by_trees(self) -> PointCost | None:
         if self._searched:
             return self
-        if self.geometry() is None or native.kernels() is None:
+        if self.geometry() is None or not backend().has_kd_trees:
             return None
         return PointCost.searched(self.X, self.Y, self._power or 0.0)
 

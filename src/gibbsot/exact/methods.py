@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import native
+from ..core.backend import backend
 from ..costs import BorderedCost, DenseCost, GridCost, PointCost, single
 from ..costs.points import MATRIX_BYTES
 from ..costs.problems import Problem
@@ -68,11 +69,11 @@ def methods(problem: Problem) -> list[str]:
     (['multiscale'], ['pyramid'])
     """
     m1, m2 = problem.cost.shape
-    if m1 * m2 <= min(_LINE_PAIRS, STORED_PAIRS, _OTHER_PAIRS) and native.kernels() is not None:
+    if m1 * m2 <= min(_LINE_PAIRS, STORED_PAIRS, _OTHER_PAIRS) and backend().has_simplex:
         return ["all arcs"] * len(problem)
     pairs = np.prod([np.count_nonzero(x, axis=1) for x in problem.given], axis=0)
     most, other = STORED_PAIRS if isinstance(problem.cost, DenseCost | PointCost) else _OTHER_PAIRS, "crossover"
-    if native.kernels() is None:
+    if not backend().has_simplex:
         most = -1
     elif isinstance(problem.cost, BorderedCost):
         geometry = problem.cost.inner.geometry()
@@ -213,14 +214,12 @@ def in_threads(
     """
     if native.threads(n_jobs) == 1:
         return [work(item) for item in items]
-    module = native.kernels()
-    stop = None if module is None else module.StopFlag()
-    with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop and stop.watch) as pool:
+    stop = backend().stop_flag()
+    with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop.watch) as pool:
         try:
             return list(pool.map(work, items))
         except BaseException:
-            if stop is not None:
-                stop.set()
+            stop.set()
             if budget is not None:
                 budget.stop()
             pool.shutdown(cancel_futures=True)

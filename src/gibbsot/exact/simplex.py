@@ -14,13 +14,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core import native
 from ..core.backend import backend
 from ..io.budget import Budget
 from .certificate import NO_PLAN, SPENT, status
@@ -35,16 +33,6 @@ _ROUNDING = 1e-13  # the mass that rounding may leave on artificial arcs before 
 _ARC_BYTES, _NODE_BYTES = 64, 400  # memory of the simplex and of the arrays from which its arcs come
 _INFO, _NO_BASIS = 8, np.empty((2, 0, 0), np.int32)  # numbers of a solution; where a solve starts by default
 _PIVOTS = 10_000  # between two checks for Ctrl-C: at most some 0.3 s
-
-
-def kernels() -> Any:
-    """Return the compiled kernels; the exact engine has no NumPy version."""
-    module = native.kernels()
-    if module is None:
-        raise RuntimeError(
-            "the network simplex needs the compiled kernels; solve on the arcs with SciPy's HiGHS instead"
-        )
-    return module
 
 
 @dataclass(eq=False)

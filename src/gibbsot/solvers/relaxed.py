@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..core import native, validation
+from ..core import validation
+from ..core.backend import backend
 from ..costs import BorderedCost, Cost, DenseCost
 from ..costs.problems import Problem
 from ..exact.certificate import Certificate
@@ -128,13 +129,13 @@ def partial_problem(
 def is_large(cost: Cost) -> bool:
     """Tell whether the exact solver needs no matrix for this cost, and is faster without."""
     geometry = cost.geometry() if cost.shape[0] * cost.shape[1] > DISTANCE_PAIRS else None
-    return geometry is not None and geometry.power in (1, 2) and native.kernels() is not None
+    return geometry is not None and geometry.power in (1, 2) and backend().has_simplex
 
 
 def _needs_no_matrix(cost: Cost, spare_mass: bool) -> bool:
     """Tell whether the cost itself is used: if that is faster, or if a matrix would round its entries."""
     small = cost.shape[0] * cost.shape[1] <= DISTANCE_PAIRS and not isinstance(cost, DenseCost)
-    return (is_large(cost) and spare_mass) or (small and native.kernels() is not None)
+    return (is_large(cost) and spare_mass) or (small and backend().has_simplex)
 
 
 class _Spare(NamedTuple):
