@@ -16,7 +16,7 @@ from scipy.ndimage import gaussian_filter
 
 from gibbsot import Cost, DenseCost, GridCost, PointCost, problem, solve
 from gibbsot.cli._inputs import estimate
-from gibbsot.exact.methods import methods
+from gibbsot.exact.methods import choose
 
 
 def fields(side: int) -> NDArray[np.float64]:
@@ -46,8 +46,9 @@ def main() -> None:
         said = problem(p, q, cost, normalize=True)
         begun = time.process_time()
         solve(p, q, cost, normalize=True)
+        method = choose(said)[0].name
         seconds, expected = time.process_time() - begun, estimate(said).seconds
-        print(f"{name:38}{methods(said)[0]:14}{expected:8.2f} s{seconds:8.2f} s{expected / seconds:8.2f}", flush=True)
+        print(f"{name:38}{method:14}{expected:8.2f} s{seconds:8.2f} s{expected / seconds:8.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from hypothesis import assume
@@ -12,6 +14,11 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, coulomb, problem
+from gibbsot.exact.all_arcs import AllArcs
+from gibbsot.exact.coarse_to_fine import CoarseToFine, solve_from_coarse
+from gibbsot.exact.line import Line
+from gibbsot.exact.pyramid import CoarseGrids
+from gibbsot.exact.solution import Solution
 
 KINDS = ("dense", "forbidden", "points", "coulomb", "grid1", "grid2", "grid3", "thin", "axes")
 
@@ -77,3 +84,18 @@ def _feasible(p: Any, q: Any, M: Any) -> bool:
     )
     found = linprog(np.zeros(len(i)), A_eq=balance[:-1], b_eq=np.concatenate([p, q])[:-1])
     return found.status == 0
+
+
+def without_all_arcs() -> ExitStack:
+    """Let no problem be solved on all arcs, but by the method that suits large ones with its cost."""
+    stack = ExitStack()
+    for method, limit in ((AllArcs, "most"), (CoarseGrids, "least"), (CoarseToFine, "least"), (Line, "least")):
+        stack.enter_context(mock.patch.object(method, limit, -1))
+    return stack
+
+
+def solve_points(X, Y, p=None, q=None, squared=True, gap=0.0, budget=None) -> Solution:
+    """Solve transport between two clouds of points from coarse to fine, whatever their size."""
+    p, q = (np.ones(len(x)) if w is None else np.asarray(w, np.float64) for x, w in ((X, p), (Y, q)))
+    cost = PointCost(X, Y, "sqeuclidean" if squared else "euclidean", dtype=np.float64)
+    return solve_from_coarse(p, q, cost.by_trees(), gap, budget)

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from cases import solve_points, without_all_arcs
 from gibbsot import DenseCost, GridCost, PointCost, WassersteinBarycenter, solve, solve_batch
 from gibbsot.costs import Cost
 from gibbsot.exact import coarse_to_fine as multiscale
-from gibbsot.exact import methods as exact
 from gibbsot.exact import pyramid
 from gibbsot.exact.all_arcs import proved
 from gibbsot.exact.annealed import crossover
@@ -338,7 +338,7 @@ def points(rng: np.random.Generator) -> Case:
 
     def call(X: Array, Y: Array, p: Array, q: Array, power: int) -> Answer:
         with small_levels():
-            return of_solution(multiscale.solve_points(X, Y, p, q, squared=power == 2, gap=gap, budget=Budget(seconds)))
+            return of_solution(solve_points(X, Y, p, q, squared=power == 2, gap=gap, budget=Budget(seconds)))
 
     case = of_points(rng, int(rng.integers(1, 4)), call)
     case.gap, case.vertex = gap, seconds == math.inf
@@ -365,7 +365,7 @@ def grids(rng: np.random.Generator) -> Case:
 
 def other_engines() -> AbstractContextManager[Any]:
     """Let the smallest problems be solved as the largest ones."""
-    return mock.patch.multiple(exact, STORED_PAIRS=-1, _OTHER_PAIRS=-1, DISTANCE_PAIRS=-1, _LINE_PAIRS=-1)
+    return without_all_arcs()
 
 
 def with_engine(rng: np.random.Generator, call: Callable[[], Answer]) -> Callable[[], Answer]:

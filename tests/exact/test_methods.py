@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import ot
@@ -9,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 
-from cases import batch, measures, problems
+from cases import batch, measures, problems, without_all_arcs
 from gibbsot import DenseCost, GridCost, PointCost, datasets, problem, solve, solve_batch
 from gibbsot.core import native
+from gibbsot.exact import annealed
 from gibbsot.exact import methods as exact
 from gibbsot.exact.annealed import crossover
 from kernels import using
@@ -57,9 +60,7 @@ def test_arcs_give_what_all_arcs_give(monkeypatch, kind, kernel):
     """By crossover on a simplex that keeps its basis, and by HiGHS where there are no kernels."""
     pair = batch(kind, n=3, zeros=0.3)
     whole = solve_batch(pair.p, pair.q, pair.cost)
-    monkeypatch.setattr(exact, "STORED_PAIRS", 0)
-    monkeypatch.setattr(exact, "_OTHER_PAIRS", 0)
-    with using("numpy" if kernel == "numpy" else native.name()):
+    with without_all_arcs(), using("numpy" if kernel == "numpy" else native.name()):
         result = solve_batch(pair.p, pair.q, pair.cost)
     np.testing.assert_allclose(result.value, whole.value, rtol=1e-9, atol=1e-14)
     for p, q, one in zip(pair.p, pair.q, result, strict=True):
@@ -67,12 +68,11 @@ def test_arcs_give_what_all_arcs_give(monkeypatch, kind, kernel):
 
 
 def test_potentials_are_feasible_where_there_is_no_weight(monkeypatch):
-    for pairs in (10**6, 0):  # on all arcs, and by crossover
-        monkeypatch.setattr(exact, "STORED_PAIRS", pairs)
-        monkeypatch.setattr(exact, "_OTHER_PAIRS", pairs)
+    for limits in (nullcontext, without_all_arcs):
         for kind in ("dense", "grid2", "forbidden"):
             pair = batch(kind, n=4, zeros=0.5)
-            f, g = solve_batch(pair.p, pair.q, pair.cost).potentials
+            with limits():
+                f, g = solve_batch(pair.p, pair.q, pair.cost).potentials
             assert (f[:, :, None] + g[:, None] <= pair.cost.matrix()).all()
 
 
@@ -91,9 +91,9 @@ def large_cost(kind):
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
-        ("points", "multiscale"),
-        ("plain", "multiscale"),
-        ("grid", "multiscale"),
+        ("points", "coarse to fine"),
+        ("plain", "coarse to fine"),
+        ("grid", "coarse to fine"),
         ("line", "line"),
         ("axis", "line"),
         ("matrix", "all arcs"),
@@ -104,7 +104,7 @@ def test_no_annealing_where_none_is_needed(kind, method):
         pytest.skip("by compiled kernels")
     cost, rng = large_cost(kind), np.random.default_rng(1)
     P, Q = (rng.dirichlet(np.ones(m), 2) for m in cost.shape)
-    assert exact.methods(problem(P, Q, cost)) == [method] * 2
+    assert [one.name for one in exact.choose(problem(P, Q, cost))] == [method] * 2
     result = solve_batch(P, Q, cost, n_jobs=2)
     assert result.sample is None
     M = cost.matrix()
@@ -373,8 +373,8 @@ def test_an_interrupted_crossover_leaves_its_queue(monkeypatch):
         started.append(1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exact, "STORED_PAIRS", 0)
-    monkeypatch.setattr(exact, "crossover", stopped)
+    monkeypatch.setattr(annealed, "crossover", stopped)
+    monkeypatch.setattr(exact, "choose", lambda problem: [exact.METHODS[-1]] * len(problem))
     with pytest.raises(KeyboardInterrupt):
         solve_batch(pair.p, pair.q, pair.cost)
     assert len(started) < 50
@@ -452,5 +452,14 @@ def test_distances_on_a_line_have_one_method(metric):
     p, q = rng.dirichlet(np.ones(300)), rng.dirichlet(np.ones(400))
     cost = PointCost(x, y, metric)
     np.testing.assert_allclose(cost.matrix(), np.abs(x[:, None] - y), rtol=1e-14)
-    assert exact.methods(problem(p, q, cost)) == ["line" if native.name() != "numpy" else "crossover"]
+    assert [one.name for one in exact.choose(problem(p, q, cost))] == [
+        "line" if native.name() != "numpy" else "crossover"
+    ]
     assert solve(p, q, cost).value == pytest.approx(ot.emd2_1d(x, y, p, q, metric="cityblock"), rel=1e-9)
+
+
+def test_the_page_has_all_methods_in_their_order():
+    page = (Path(__file__).parents[2] / "docs" / "which_solver.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert rows[0] == "| method | what it does | for |"
+    assert rows[1:] == [f"| {one.name} | {one.about} | {one.suits} |" for one in exact.METHODS]

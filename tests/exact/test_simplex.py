@@ -6,9 +6,9 @@ import pytest
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
+from cases import solve_points
 from gibbsot import PointCost
 from gibbsot.core import native
-from gibbsot.exact.coarse_to_fine import solve_points
 from gibbsot.exact.line import solve_line
 from gibbsot.exact.simplex import ArcProblem, solve_dense
 

@@ -13,12 +13,12 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from cases import solve_points
 from gibbsot import DenseCost, GridCost, PointCost, problem, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.exact import methods as exact
 from gibbsot.exact.annealed import crossover
-from gibbsot.exact.coarse_to_fine import solve_points
-from gibbsot.exact.methods import cross, memory_needed, methods
+from gibbsot.exact.methods import choose, cross, memory_needed
 from gibbsot.exact.pyramid import solve_pyramid
 from gibbsot.io import progress
 from gibbsot.io.budget import Budget, reported_budget
@@ -138,7 +138,7 @@ def test_the_sampler_ends_in_time():
 
 @compiled  # the figures are those of its methods
 def test_memory_is_checked_before_the_work(monkeypatch):
-    monkeypatch.setattr(exact, "in_threads", None)
+    monkeypatch.setattr(exact, "Batch", None)
     cost = GridCost((64, 64))
     p = np.full(64 * 64, 1 / 64**2)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 8.6e\+06 bytes, more than the 1e\+06 allowed"):
@@ -179,7 +179,7 @@ def test_the_memory_of_each_method():
     assert memory_needed(problem(ones, ones, dense)) == (200 + 48) * 600
     assert memory_needed(problem(ones, ones, dense.astype(np.float32))) == (200 + 48) * 600 + 12 * 300 * 300
     points = PointCost(np.arange(300.0))
-    assert methods(problem(ones, ones, points)) == ["line"]
+    assert [one.name for one in choose(problem(ones, ones, points))] == ["line"]
     assert memory_needed(problem(ones, ones, points)) == (300 + 48) * 600
 
 

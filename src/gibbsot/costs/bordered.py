@@ -113,6 +113,10 @@ class BorderedCost(Cost):
         order = np.argsort(sums, axis=1, kind="stable")
         return np.take_along_axis(found, order, axis=1), np.take_along_axis(sums, order, axis=1)
 
+    @property
+    def searchable(self) -> bool:
+        return self.inner.searchable
+
     def by_trees(self) -> BorderedCost | None:
         inner = self.inner.by_trees()
         return None if inner is None else self._around(inner, self.extra)

@@ -137,13 +137,13 @@ class DenseCost(Cost):
         M = M if rows is None else M[rows]
         return M if columns is None else M[:, columns]
 
-    def stored(self) -> Array:
-        """Return the matrix read-only, without a copy.
+    def matrix_memory(self) -> float:
+        return 0.0 if self.dtype == np.float64 else 12.0 * self.shape[0] * self.shape[1]
 
-        Returns
-        -------
-        array of shape (m1, m2)
-        """
+    def sweep_memory(self) -> float:  # copies in other precisions, and a transposed one
+        return (12.0 if self.dtype == np.float64 else 16.0) * self.shape[0] * self.shape[1]
+
+    def stored(self) -> Array:
         rows = self._rows
         return self._columns[:, : self.shape[0]].T if rows is None else rows
 

@@ -130,18 +130,21 @@ class GridCost(Cost):
 
     def geometry(self) -> Geometry | None:
         # a sum of squares is a squared distance, other powers only on the line; rounded costs are not those of points
-        if self._definition is None or self.dtype != np.float64:
-            return None
-        points, power = self.points(), self._definition[1]
-        if points is None or (power != 2 and len(self.axes) > 1):
-            return None
-        return Geometry(points, points, power)
+        points = self.points() if self.dtype == np.float64 and (self.power == 2 or self.on_line) else None
+        return None if points is None or self.power is None else Geometry(points, points, self.power)
+
+    @property
+    def searchable(self) -> bool:
+        known = self.power == 2 or (self.power == 1 and self.on_line)
+        return known and self.dtype == np.float64 and backend().has_kd_trees
+
+    @property
+    def on_line(self) -> bool:
+        return self._definition is not None and self.dtype == np.float64 and len(self.axes) == 1
 
     def by_trees(self) -> Cost | None:
-        geometry = self.geometry()
-        if geometry is None or geometry.power not in (1, 2) or not backend().has_kd_trees:
-            return None
-        return PointCost.searched(*geometry)
+        geometry = self.geometry() if self.searchable else None
+        return None if geometry is None else PointCost.searched(*geometry)
 
     def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
         if max(self.shape) <= smallest:
@@ -151,6 +154,9 @@ class GridCost(Cost):
         coarse = GridCost(matrices=[_mean_of_pairs(half) for half in halves])
         (a, rows), (b, columns) = (_pooled(w, shape) for w, shape in ((p, self.row_shape), (q, self.col_shape)))
         return Coarser(coarse, GridCost(matrices=halves), a, b, rows, columns)
+
+    def sweep_memory(self) -> float:
+        return 0.0
 
     def evenness(self) -> float:
         some = [spread for spread in map(spread_of, self.axes) if spread > 0]

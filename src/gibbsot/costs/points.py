@@ -13,13 +13,10 @@ from scipy.spatial.distance import cdist
 
 from ..core import validation
 from ..core.backend import backend
+from .base import MATRIX_BYTES as MATRIX_BYTES
 from .base import Array, Coarser, Cost, Geometry, frozen
 from .dense import DenseCost, padded_columns
 from .kdtree import TreePair, joined, underflow, vanishing
-
-# What a cost between points may store. Sweeps with a stored matrix are 3 to 10 times (in the plane) and 20 to 50 times
-# (in 50 dimensions) faster than with distances that are computed on the way: python benchmarks/costs.py
-MATRIX_BYTES = 512 * 2**20
 
 # Pairs above which k-d trees answer c-transforms: there one is about as fast as with a matrix, which need not be made.
 TREE_PAIRS = 4_000_000
@@ -294,8 +291,7 @@ class PointCost(Cost):
         """Return whether k-d trees answer c-transforms."""
         if self._searched:
             return True
-        large = self.shape[0] * self.shape[1] > TREE_PAIRS
-        return large and self.geometry() is not None and backend().has_kd_trees
+        return self.shape[0] * self.shape[1] > TREE_PAIRS and self.searchable
 
     def _query(
         self, x: Array, by_rows: bool, k: int, threads: int = 1, below: NDArray[np.float64] | None = None
@@ -309,11 +305,17 @@ class PointCost(Cost):
         """The k-d trees of both sides."""
         return TreePair(self.X, self.Y, self._power == 2)
 
+    @property
+    def searchable(self) -> bool:
+        return self.geometry() is not None and backend().has_kd_trees
+
+    @property
+    def on_line(self) -> bool:
+        return self._power is not None and self.X.shape[1] == 1
+
     def by_trees(self) -> PointCost | None:
-        if self._searched:
-            return self
-        if self.geometry() is None or not backend().has_kd_trees:
-            return None
+        if self._searched or not self.searchable:
+            return self if self._searched else None
         return PointCost.searched(self.X, self.Y, self._power or 0.0)
 
     @classmethod

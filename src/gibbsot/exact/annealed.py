@@ -11,8 +11,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import BorderedCost, Cost, DenseCost
+from ..costs import BorderedCost, Cost, DenseCost, single
+from ..costs.problems import Problem
 from ..io.budget import Budget
+from ..sampling.gibbs import GibbsSolver
+from ..sampling.schedules import Adaptive
 from .arcs import GrowingArcs
 from .certificate import (
     NO_PLAN,
@@ -25,11 +28,59 @@ from .certificate import (
     weighted_median,
 )
 from .easy_plan import forbidden_pairs, with_easy_plan
+from .method import Batch, Method
 from .refinement import CostScreen, refined
 from .simplex import ArcProblem
 from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
+
+_LIGHTEST = 2.0**-100  # weights for the cooling before a crossover
+_ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
+
+
+class Crossover(Method):
+    """Annealed potentials choose the arcs."""
+
+    name = "crossover"
+    about = "annealed potentials choose arcs"
+    suits = "everything else that is large, and all problems without compiled kernels"
+
+    def accepts(self, cost: Cost) -> bool:
+        """Accept every cost."""
+        return True
+
+    def memory(self, cost: Cost) -> float:
+        """Return the bytes of the points, and what the sampler needs."""
+        return 1500.0 * sum(cost.shape) + cost.sweep_memory()
+
+    def seconds(self, points: float, pairs: float) -> float:
+        """Return about how long a problem takes."""
+        return 2.4 * (pairs / 25e6) ** 1.3
+
+    def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
+        """Anneal the problems together, unless there are potentials, and solve them one by one."""
+        U = _annealed(batch, which) if batch.U is None else dict(zip(which, batch.U[which], strict=True))
+
+        def one(b: int) -> Solution:
+            return crossover(
+                *batch.weights(b), batch.cost, U[b], max_rounds=batch.max_rounds, gap=batch.gap, budget=batch.budget
+            )
+
+        return batch.each(one, which)
+
+
+def _annealed(batch: Batch, which: list[int]) -> dict[int, NDArray[np.floating]]:
+    """Return potentials of annealed chains."""
+    # a weight that would vanish in single precision takes part, as its point may be the only one that others reach
+    sides = zip(batch.problem.given, (batch.problem.p, batch.problem.q), strict=True)
+    p, q = (np.where(given[which] > 0, np.maximum(w[which], _LIGHTEST), 0) for given, w in sides)
+    problem = Problem(p, q, batch.problem.cost)
+    sweeps, _ = effort(problem.cost)
+    solver = GibbsSolver(sweeps, Adaptive(_ETA), ids=which, n_jobs=batch.n_jobs, budget=batch.budget)
+    # single precision suffices to find the arcs
+    U = solver(problem.with_cost(single(problem.cost))).info.U
+    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight
 
 
 def effort(cost: Cost) -> tuple[int, int]:

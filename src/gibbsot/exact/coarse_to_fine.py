@@ -15,15 +15,16 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
-from ..costs import BorderedCost, Cost, PointCost
+from ..costs import BorderedCost, Cost
 from ..costs.base import Coarser
 from ..io.budget import Budget
 from .arcs import GrowingArcs
 from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .far_costs import solve_capped
+from .method import Batch, Method
 from .refinement import CostScreen, refined
 from .repair import coupling_near
 from .simplex import ArcProblem, solve_dense, staircase
@@ -40,37 +41,31 @@ _ULP = float(np.finfo(np.float64).eps)
 _UNNOTICED = 1e-9  # of a weight, or of the value: errors of a plan that a gap was asked for, or that time cut short
 
 
-def solve_points(
-    X: ArrayLike, Y: ArrayLike, p: ArrayLike | None = None, q: ArrayLike | None = None, squared: bool = True,
-    gap: float = 0.0, budget: Budget | None = None,
-) -> Solution:  # fmt: skip
-    """Solve transport between two clouds of points in one to three dimensions, exactly or to a certified gap.
+class CoarseToFine(Method):
+    """Potentials of a coarser problem choose the arcs."""
 
-    Parameters
-    ----------
-    X, Y : arrays of shape (m1, d) and (m2, d)
-    p, q : arrays of shape (m1,) and (m2,), optional
-        Non-negative weights, normalised or not; uniform by default.
-    squared : bool
-        Squared or plain Euclidean distances.
-    gap, budget
-        As for `solve_from_coarse`.
+    name = "coarse to fine"
+    about = "potentials of a coarser problem choose arcs; k-d trees search for more; no matrix"
+    suits = "plain and squared Euclidean distances in one to three dimensions, of grids too"
+    least = 160_000
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.random((1000, 2))
-    >>> answer = solve_points(X, X + [0.1, 0.0])
-    >>> answer.status, round(answer.upper, 12)
-    ('optimal', 0.01)
-    >>> solve_points(X, rng.random((1000, 2)), gap=0.01).status
-    'gap reached'
-    """
-    X, Y = (np.ascontiguousarray(x, np.float64) for x in (X, Y))
-    p = np.ones(len(X)) if p is None else np.ascontiguousarray(p, np.float64)
-    q = np.ones(len(Y)) if q is None else np.ascontiguousarray(q, np.float64)
-    return solve_from_coarse(p, q, PointCost.searched(X, Y, 2 if squared else 1), gap, budget)
+    def accepts(self, cost: Cost) -> bool:
+        """Accept costs that k-d trees can search."""
+        return cost.searchable
+
+    def memory(self, cost: Cost) -> float:
+        """Return the bytes of the points: levels, trees and arcs."""
+        return 1000.0 * sum(cost.shape)
+
+    def seconds(self, points: float, pairs: float) -> float:
+        """Return about how long a problem takes."""
+        return 10 * (points / 65536) ** 1.4
+
+    def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
+        """Solve problems one by one."""
+        cost = batch.cost.by_trees()
+        assert cost is not None
+        return batch.each(lambda b: solve_from_coarse(*batch.weights(b), cost, batch.gap, batch.budget), which)
 
 
 def solve_from_coarse(p: Array, q: Array, cost: Cost, gap: float = 0.0, budget: Budget | None = None) -> Solution:
@@ -90,6 +85,15 @@ def solve_from_coarse(p: Array, q: Array, cost: Cost, gap: float = 0.0, budget: 
     Returns
     -------
     Solution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import PointCost
+    >>> X, ones = np.random.default_rng(0).random((1000, 2)), np.ones(1000)
+    >>> answer = solve_from_coarse(ones, ones, PointCost(X, X + [0.1, 0.0]).by_trees())
+    >>> answer.status, round(answer.upper, 12)
+    ('optimal', 0.01)
     """
     return _Levels(p, q, cost, gap, budget or Budget()).solve()
 

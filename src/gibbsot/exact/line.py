@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..costs import PointCost
+from ..core.backend import backend
+from ..costs import Cost, PointCost
 from ..costs.kdtree import underflow, vanishing
 from .certificate import ROUNDING, Certificate, below, bounds
+from .method import Batch, Method
 from .refinement import CostScreen, MatrixScreen, refined
 from .simplex import staircase
 from .solution import Solution, plan_of
@@ -20,6 +22,34 @@ Indices = NDArray[np.int64]
 
 _LOST = 5e-324  # by powers of differences that are too small
 _PAIRS = 4_000_000  # of a matrix that is made where k-d trees do not know the power
+
+
+class Line(Method):
+    """The monotone plan, in closed form."""
+
+    name = "line"
+    about = "closed form by sorted quantiles"
+    suits = "one dimension with a convex power of the distance"
+    least = 25_000
+
+    def accepts(self, cost: Cost) -> bool:
+        """Accept convex powers of distances on the line."""
+        return cost.on_line and backend().has_simplex
+
+    def memory(self, cost: Cost) -> float:
+        """Return the bytes of the points."""
+        return 300.0 * sum(cost.shape)
+
+    def seconds(self, points: float, pairs: float) -> float:
+        """Return about how long a problem takes."""
+        return 2.4 * points / 1e6
+
+    def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
+        """Solve problems one by one."""
+        geometry = batch.cost.geometry()
+        assert geometry is not None
+        x, y = geometry.X[:, 0], geometry.Y[:, 0]
+        return batch.each(lambda b: solve_line(x, y, *batch.weights(b), geometry.power), which)
 
 
 def solve_line(

@@ -11,12 +11,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.backend import backend
 from ..costs import Cost
 from ..costs.problems import Problem
 from ..io.budget import Budget
 from ..sampling import sampler
 from ..sampling.schedules import geometric
 from .annealed import crossover
+from .method import Batch, Method
 from .solution import Solution
 
 Array = NDArray[np.floating]
@@ -26,6 +28,31 @@ _SMALLEST = 256  # points a side that are solved on all arcs
 _SWEEPS, _NEIGHBOURS = 300, 12
 _FIRST, _LAST = 0.3, 0.003  # temperatures, in units of V / (m1 + m2)
 _COLDEST = 1e-15  # where axes differ in size, the last one is lower, and there are up to twice as many sweeps
+
+
+class CoarseGrids(Method):
+    """Coarser grids choose the arcs, with sweeps."""
+
+    name = "coarse grids"
+    about = "potentials of a coarser grid choose arcs, after sweeps of the sampler"
+    suits = "grids with other costs"
+    least = 500_000
+
+    def accepts(self, cost: Cost) -> bool:
+        """Accept costs on grids."""
+        return bool(cost.row_shape) and backend().has_simplex
+
+    def memory(self, cost: Cost) -> float:
+        """Return the bytes of the points."""
+        return 1500.0 * sum(cost.shape)
+
+    def seconds(self, points: float, pairs: float) -> float:
+        """Return about how long a problem takes."""
+        return 6 * (points / 16384) ** 2
+
+    def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
+        """Solve problems one by one."""
+        return batch.each(lambda b: solve_pyramid(*batch.weights(b), batch.cost, batch.gap, batch.budget), which)
 
 
 def solve_pyramid(p: Weights, q: Weights, cost: Cost, gap: float = 0.0, budget: Budget | None = None) -> Solution:

@@ -9,8 +9,9 @@ from scipy.spatial.distance import cdist
 
 from ..core.backend import backend
 from ..costs import DenseCost, PointCost
-from ..exact.all_arcs import proved
-from ..exact.methods import DISTANCE_PAIRS, STORED_PAIRS, cross
+from ..exact.all_arcs import AllArcs, proved
+from ..exact.coarse_to_fine import CoarseToFine
+from ..exact.methods import cross
 from ..exact.simplex import solve_dense
 from ..exact.solution import warn_of_open_gaps
 from .gradients import weighted_problem
@@ -45,7 +46,7 @@ def coupling(x: Array, y: Array, p: Array | None, q: Array | None, metric: str) 
     """
     uniform = p is None and q is None and len(x) == len(y)
     pairs = len(x) * len(y)
-    most = DISTANCE_PAIRS if x.shape[1] <= 3 else STORED_PAIRS
+    most = CoarseToFine.least if x.shape[1] <= 3 else AllArcs.most
     if not (uniform and len(x) <= _ASSIGNMENT) and (pairs > most or not backend().has_simplex):
         return _plan(x, y, p, q, metric)
     C = _costs(x, y) if metric == "sqeuclidean" else cdist(x, y, metric)

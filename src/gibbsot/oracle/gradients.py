@@ -15,7 +15,8 @@ from ..core import validation
 from ..costs import Cost, PointCost
 from ..costs.problems import Problem, check_sums
 from ..costs.problems import problem as make_problem
-from ..exact.methods import cross, in_threads
+from ..exact.method import in_threads
+from ..exact.methods import cross
 from ..exact.solution import Solution, warn_of_open_gaps
 from ..solvers.relaxed import PartialResult, partial_problem
 from ..solvers.result import OTResult

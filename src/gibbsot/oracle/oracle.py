@@ -16,7 +16,7 @@ from ..core import native, validation
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs, problem
 from ..exact.certificate import lower_bound
-from ..exact.methods import cross, methods
+from ..exact.methods import METHODS, choose, cross
 from ..exact.solution import Solution
 from ..io import npz, schemas
 from ..sampling import mixtures, sampler
@@ -289,7 +289,7 @@ class Oracle:
         pair = chains.with_cost(chains.cost.unrounded()) if self.penalty is None else self._exact_pair(chains)
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         U = None
-        if "crossover" in methods(pair):
+        if METHODS[-1] in choose(pair):  # which begins with potentials
             with self._alone():
                 state = self._state(rows, chains)
             U = refitted(sampler.run(state, chains, T, n_jobs=self.n_jobs)[1].U, pair, 0)

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from ..core import validation
 from ..costs import DenseCost, GridCost
-from ..costs.points import MATRIX_BYTES
+from ..costs.base import MATRIX_BYTES
 from ..costs.problems import Problem, dual_value, inner, transforms
 from ..io.budget import Budget
 from . import sampler, theory

@@ -17,7 +17,8 @@ from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
 from ..costs.problems import problem as make_problem
 from ..exact.feasibility import rounded_apart
-from ..exact.methods import KEPT_BYTES, cross, in_threads, memory_needed
+from ..exact.method import in_threads
+from ..exact.methods import KEPT_BYTES, cross, memory_needed
 from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of

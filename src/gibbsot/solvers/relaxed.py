@@ -24,7 +24,7 @@ from ..core.backend import backend
 from ..costs import BorderedCost, Cost, DenseCost
 from ..costs.problems import Problem
 from ..exact.certificate import Certificate
-from ..exact.methods import DISTANCE_PAIRS
+from ..exact.coarse_to_fine import CoarseToFine
 from ..exact.solution import Solution
 from .result import OTResult
 
@@ -128,13 +128,12 @@ def partial_problem(
 
 def is_large(cost: Cost) -> bool:
     """Tell whether the exact solver needs no matrix for this cost, and is faster without."""
-    geometry = cost.geometry() if cost.shape[0] * cost.shape[1] > DISTANCE_PAIRS else None
-    return geometry is not None and geometry.power in (1, 2) and backend().has_simplex
+    return cost.shape[0] * cost.shape[1] > CoarseToFine.least and cost.searchable
 
 
 def _needs_no_matrix(cost: Cost, spare_mass: bool) -> bool:
     """Tell whether the cost itself is used: if that is faster, or if a matrix would round its entries."""
-    small = cost.shape[0] * cost.shape[1] <= DISTANCE_PAIRS and not isinstance(cost, DenseCost)
+    small = cost.shape[0] * cost.shape[1] <= CoarseToFine.least and not isinstance(cost, DenseCost)
     return (is_large(cost) and spare_mass) or (small and backend().has_simplex)
 
 
