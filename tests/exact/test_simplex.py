@@ -12,7 +12,7 @@ from gibbsot.core import native
 from gibbsot.exact.line import solve_line
 from gibbsot.exact.simplex import ArcProblem, solve_dense
 
-if native.kernels() is None:
+if native.name() == "numpy":
     pytest.skip("the engine is compiled", allow_module_level=True)
 
 

@@ -16,7 +16,7 @@ from gibbsot.core import native
 from gibbsot.exact.simplex import solve_dense
 from gibbsot.io.budget import Budget
 
-if native.kernels() is None:
+if native.name() == "numpy":
     pytest.skip("the engine is compiled", allow_module_level=True)
 
 # Each begins a computation of many seconds in one call.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..core import native
+from ..core.backend import backend
 
 Array = NDArray[np.floating]
 Exact = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -282,14 +283,7 @@ class Cost(ABC):
 
     def _transform_batch(self, batch: Array, by_rows: bool, out: Array, threads: int) -> None:
         """Write the c-transform of each row of the batch to a row of ``out``."""
-        kernels = native.kernels()
-        found = None if kernels is None else self.operand()
-        if found is None:
-            for x, row in zip(batch, out, strict=True):
-                row[:] = self._transform_one(x, by_rows)
-        else:
-            transform = getattr(kernels, f"c_transform_{found[0]}")
-            transform(found[1], by_rows=by_rows, x=batch, out=out, n_threads=threads)
+        backend().c_transform(self, batch, by_rows, out, threads)
 
     def _nearest(
         self, x: Array, k: int, by_rows: bool, below: NDArray[np.float64] | None, threads: int
@@ -304,17 +298,7 @@ class Cost(ABC):
 
     def _nearest_into(self, x: Array, by_rows: bool, out: NDArray[np.int64]) -> None:
         """Write the indices of the smallest sums to ``out``."""
-        kernels = native.kernels()
-        found = None if kernels is None else self.operand()
-        if found is not None:
-            getattr(kernels, f"nearest_{found[0]}")(found[1], by_rows=by_rows, x=x, out=out)
-            return
-        k, step = out.shape[1], max(1, 2_000_000 // len(x))
-        for start in range(0, len(out), step):
-            own = np.arange(start, min(start + step, len(out)))
-            sums = (self.matrix(rows=own) if by_rows else self.matrix(columns=own).T) + x
-            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
-            out[own] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+        backend().nearest(self, x, by_rows, out)
 
     @property
     def searchable(self) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..core import native, validation
+from ..core import validation
+from ..core.backend import backend
 from ..core.double_double import DoubleDouble
 from .base import Array, Coarser, Cost, Exact, Geometry, frozen, spread_of
 from .points import PointCost
@@ -135,7 +136,7 @@ class GridCost(Cost):
     @property
     def searchable(self) -> bool:
         known = self.power == 2 or (self.power == 1 and self.on_line)
-        return known and self.dtype == np.float64 and native.kernels() is not None
+        return known and self.dtype == np.float64 and backend().has_kd_trees
 
     @property
     def on_line(self) -> bool:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import native
+from ..core.backend import backend
 
 Array = NDArray[np.floating]
 Indices = NDArray[np.int64]
@@ -76,8 +76,7 @@ class TreePair:
 
     def __init__(self, X: Array, Y: Array, squared: bool) -> None:
         self._X, self._Y, self._squared = X, Y, squared
-        make = getattr(native.kernels(), f"KdTree{X.shape[1]}")
-        self._tree_x, self._tree_y = make(X), make(Y)
+        self._tree_x, self._tree_y = backend().kd_tree(X), backend().kd_tree(Y)
         self.order_x, self.order_y = np.empty(len(X), np.int32), np.empty(len(Y), np.int32)
         self._tree_x.order(self.order_x)
         self._tree_y.order(self.order_y)
@@ -113,9 +112,8 @@ def joined(x: Array, a: NDArray[np.float64], smallest: int) -> tuple[Array, NDAr
     """
     if len(x) <= smallest:
         return x, a, np.arange(len(x))
-    module, label = native.kernels(), np.empty(len(x), np.int64)
-    assert module is not None
-    cells = _without_wide(x, label, module.median_cells(x, most=_CELL, label=label))
+    label = np.empty(len(x), np.int64)
+    cells = _without_wide(x, label, backend().median_cells(x, _CELL, label))
     weight = np.asarray(np.bincount(label, a, cells), np.float64)
     share, divisor = a, weight
     if sum(math.frexp(float(np.abs(z).max()))[1] for z in (x, weight)) > 1020:  # products may overflow

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from ..core import native, validation
+from ..core import validation
+from ..core.backend import backend
 from .base import MATRIX_BYTES as MATRIX_BYTES
 from .base import Array, Coarser, Cost, Geometry, frozen
 from .dense import DenseCost, padded_columns
@@ -306,7 +307,7 @@ class PointCost(Cost):
 
     @property
     def searchable(self) -> bool:
-        return self.geometry() is not None and native.kernels() is not None
+        return self.geometry() is not None and backend().has_kd_trees
 
     @property
     def on_line(self) -> bool:

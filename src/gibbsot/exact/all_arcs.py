@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import native
+from ..core.backend import backend
 from ..core.double_double import DoubleDouble
 from ..costs import Cost, DenseCost
 from ..io.budget import Budget
@@ -40,7 +41,7 @@ class AllArcs(Method):
 
     def accepts(self, cost: Cost) -> bool:
         """Accept every cost, with compiled kernels."""
-        return native.kernels() is not None
+        return backend().has_simplex
 
     def memory(self, cost: Cost) -> float:
         """Return the bytes of the points, and of the matrix if it is not stored already."""

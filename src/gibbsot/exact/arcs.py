@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import native
+from ..core.backend import backend
 from ..costs import Cost
 from ..io.budget import Budget
 from .certificate import NEGLIGIBLE_VIOLATION
@@ -125,7 +125,7 @@ class GrowingArcs:
         self._scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
         largest = float((costs - self.f[i] - self.g[j]).max())
         self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
-        self.problem = (HighsProblem if native.kernels() is None else ArcProblem)(self._a, self._b, self.budget)
+        self.problem = (ArcProblem if backend().has_simplex else HighsProblem)(self._a, self._b, self.budget)
         self.problem.add(self._row_number[i], self._column_number[j], costs)
         self.problem.start(f, g, self._artificial)
 

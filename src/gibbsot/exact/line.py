@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import native
+from ..core.backend import backend
 from ..costs import Cost, PointCost
 from ..costs.kdtree import underflow, vanishing
 from .certificate import ROUNDING, Certificate, below, bounds
 from .method import Batch, Method
 from .refinement import CostScreen, MatrixScreen, refined
-from .simplex import kernels, staircase
+from .simplex import staircase
 from .solution import Solution, plan_of
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ class Line(Method):
 
     def accepts(self, cost: Cost) -> bool:
         """Accept convex powers of distances on the line."""
-        return cost.on_line and native.kernels() is not None
+        return cost.on_line and backend().has_simplex
 
     def memory(self, cost: Cost) -> float:
         """Return the bytes of the points."""
@@ -78,9 +78,7 @@ def solve_line(
     p = np.ones(len(x)) if p is None else np.asarray(p, np.float64)
     q = np.ones(len(y)) if q is None else np.asarray(q, np.float64)
     order_x, order_y = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
-    n = len(x) + len(y) - 1
-    i, j, mass = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-    kernels().line_path(p=p[order_x], q=q[order_y], i=i, j=j, share=mass)
+    i, j, mass = staircase(p[order_x], q[order_y])
     xs, ys, depth = x[order_x], y[order_y], math.ceil(power) + 3
     costs = np.abs(xs[i].astype(np.longdouble) - ys[j]) ** power
     f, g, errors = _path_potentials(i, costs, int(np.flatnonzero(mass > 0)[np.count_nonzero(mass) // 2]), depth)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import native
+from ..core.backend import backend
 from ..costs import Cost
 from ..costs.problems import Problem
 from ..io.budget import Budget
@@ -119,14 +120,12 @@ def in_threads(
     """
     if native.threads(n_jobs) == 1:
         return [work(item) for item in items]
-    module = native.kernels()
-    stop = None if module is None else module.StopFlag()
-    with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop and stop.watch) as pool:
+    stop = backend().stop_flag()
+    with ThreadPoolExecutor(native.threads(n_jobs), initializer=stop.watch) as pool:
         try:
             return list(pool.map(work, items))
         except BaseException:
-            if stop is not None:
-                stop.set()
+            stop.set()
             if budget is not None:
                 budget.stop()
             pool.shutdown(cancel_futures=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import native
+from ..core.backend import backend
 from ..costs import Cost
 from ..costs.problems import Problem
 from ..io.budget import Budget
@@ -40,7 +40,7 @@ class CoarseGrids(Method):
 
     def accepts(self, cost: Cost) -> bool:
         """Accept costs on grids."""
-        return bool(cost.row_shape) and native.kernels() is not None
+        return bool(cost.row_shape) and backend().has_simplex
 
     def memory(self, cost: Cost) -> float:
         """Return the bytes of the points."""

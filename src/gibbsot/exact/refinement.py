@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from ..core.backend import backend
 from ..core.double_double import DoubleDouble
 from ..costs import Cost
 from ..io.budget import Budget
 from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds, weighted_median
-from .simplex import ArcProblem, kernels
+from .simplex import ArcProblem
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -333,7 +334,7 @@ class _Refinement:
             used = np.isin(self.i[tree] * self.m2 + self.j[tree], self._carrying())
             tree = tree[used | (self.size[tree] <= _BEYOND * self.upper.scale)]
         f, g, costs = np.array(self.f), np.array(self.g), np.stack(self.high.at(tree))
-        kernels().follow_forest(self.i[tree], self.j[tree], costs, self.share, f=f, g=g)
+        backend().follow_forest(self.i[tree], self.j[tree], costs, self.share, f=f, g=g)
         self.f, self.g = DoubleDouble(*f), DoubleDouble(*g)
         return tree
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import native, philox, validation
+from ..core.backend import backend
 from ..costs import Cost
 from ..costs.problems import Problem, inner
 
@@ -339,9 +340,8 @@ def chains_per_call(cost: Cost, sweeps: int, threads: int) -> int:
 def _sweeps(
     state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, stride: int, pinned: bool, threads: int
 ) -> tuple[State, Info]:
-    cost, n, kernels = problem.cost, len(problem), native.kernels()
-    found = None if kernels is None else cost.operand()
-    if found is None:
+    cost, n = problem.cost, len(problem)
+    if not backend().has_chains(cost):
         return _steps(state, problem, temperatures, tau, stride, pinned)
     p, q = (np.ascontiguousarray(x, cost.dtype) for x in (problem.p, problem.q))
     h, sweep = state.h.astype(cost.dtype), state.sweep.astype(np.int64)  # copies, which the kernel writes to
@@ -356,9 +356,7 @@ def _sweeps(
         "n_threads": threads,
     }
     written = {"h": h, "sweep": sweep, "U": U, "L": L, "g": g, "values": history, "energy": energy}
-    kind, operand = found
-    run_kernel = getattr(kernels, f"run_{kind}")
-    run_kernel(operand, p=p, q=q, ids=state.ids, temperatures=temperatures, **options, **written)
+    backend().sweeps(cost, p=p, q=q, ids=state.ids, temperatures=temperatures, **options, **written)
     value = history[np.arange(n), sweep - state.sweep - 1]
     return replace(state, h=h, sweep=sweep), Info(U, L, g, value, energy, history)
 

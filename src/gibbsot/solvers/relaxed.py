@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..core import native, validation
+from ..core import validation
+from ..core.backend import backend
 from ..costs import BorderedCost, Cost, DenseCost
 from ..costs.problems import Problem
 from ..exact.certificate import Certificate
@@ -132,7 +133,7 @@ def is_large(cost: Cost) -> bool:
 def _needs_no_matrix(cost: Cost, spare_mass: bool) -> bool:
     """Tell whether the cost itself is used: if that is faster, or if a matrix would round its entries."""
     small = cost.shape[0] * cost.shape[1] <= CoarseToFine.least and not isinstance(cost, DenseCost)
-    return (is_large(cost) and spare_mass) or (small and native.kernels() is not None)
+    return (is_large(cost) and spare_mass) or (small and backend().has_simplex)
 
 
 class _Spare(NamedTuple):

@@ -31,25 +31,42 @@ Mask = NDArray[np.bool_]
 
 ONE_THREAD = partial(threadpool_limits, 1, "blas")  # the result depends on the number of threads of matrix products
 
-_SIMPLEX_ARCS = 40_000  # up to so many, if they are all, a simplex solves the programme
-_ROW_ARCS, _COLUMN_ARCS = (4, 8), (5, 8)  # of each point and of each target: for a barycenter, and for a mixture
-_REACH, _NEAR = 1.0, 3.0  # points whose reduced cost is at most so many gaps may carry mass: at first, and later
-_CLOSE = 0.1  # relative gap of the interior point from which bounds are computed
-_AGAIN = 0.1, 0.6  # relative gap of the interior point at which arcs are added for once: barycenter, and mixture
-_PRICED = 1e-2  # relative gap of the interior point from which arcs are added
-_SHARE = 0.3  # of what missing arcs are worth: below this gap they are added
-_BACK = 30.0  # times what missing arcs are worth: to this gap the interior point goes back when arcs are added
-_NEW = 0.1  # share of its target's mass that a new arc has at most, whatever its reduced cost
+# Constants: what each of them trades. Pairs are for a barycenter and for a mixture, unless they say otherwise. None of
+# them changes what is proved, only the time until it is. Where no reason is given beside the trade, the value is not
+# tuned: no measurement is on record, and `benchmarks/barycenter.py` shows what a change does.
+
+# Which arcs there are. More arcs cost memory and time in every step, fewer cost further rounds.
+_SIMPLEX_ARCS = 40_000  # up to so many, if they are all, a simplex solves the programme: no rounds, but pivots
+_ROW_ARCS, _COLUMN_ARCS = (4, 8), (5, 8)  # of each point and of each target; a mixture has its points once and for all
+# Points whose reduced cost is at most so many gaps may carry mass: at first, and later. In an optimum a point with
+# k gaps has at most 1 / k of the mass. Later gaps are those of a programme that lacks arcs, and are too small.
+_REACH, _NEAR = 1.0, 3.0
+
+# When arcs are added. Early the potentials are poor and suggest arcs in vain; late the interior point must go back
+# further, because an iterate near a vertex is a bad start for a programme with more arcs. Gaps are relative to the
+# objective of the interior point.
+_AGAIN = 0.1, 0.6  # gap at which arcs are added for once, whatever the bound says: poor potentials chose the first ones
+_CLOSE = 0.1  # gap from which bounds are computed, a c-transform of every measure each: above it none would be of use
+_PRICED = 1e-2  # gap from which arcs are added as soon as a bound falls below the one before
+_SHARE = 0.3  # of what missing arcs are worth: below this gap they are added, as most of what the bound lacks is theirs
+_BACK = 30.0  # times what missing arcs are worth: the gap of the iterate to which the interior point goes back for them
+_NEW = 0.1  # share of its target's mass that a new arc has at most: more would spoil the marginals of the start
+
+# When the interior point ends. Its last iterates are expensive where rounding needs many refinements.
 _STALL = 0.1  # share of the gap that is wanted, by which a step must raise the bound when rounding spoils masses
-_FINE = 1e-9  # relative gap at which the interior point ends, and HiGHS finishes
-_TRY = 6.0  # times the gap that is wanted: from there the objective is computed exactly
-_CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass
-_VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks
-_NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped
+_FINE = 1e-9  # gap at which the interior point ends and HiGHS finishes: that of an optimum, `PROGRAMME_GAP`
+_TRY = 6.0  # times the gap that is wanted: from there the objective is computed exactly, an exact solve per measure
+
+# The finish by HiGHS on the arcs that carry mass.
+_CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass: few, but enough
+_VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks: above the rounding of potentials
+_NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped: each costs a point in every exact solve
 _TOLERANCE = 1e-10  # the smallest that HiGHS takes
-_MOST_ROUNDS, _MOST_FINISHES = 20, 10
-_REFINEMENTS, _FASTER = 4, 0.5  # of a vertex, as long as each closes this share of the gap
-_MAGNIFIED, _CUT = 2.0**20, 2.0**10  # of reduced costs: by how much they grow, and where the largest are cut off
+_MOST_ROUNDS, _MOST_FINISHES = 20, 10  # so that it ends where rounding keeps bounds apart
+_REFINEMENTS, _FASTER = 4, 0.5  # of a vertex, as long as each closes this share of the gap: the next digits of HiGHS
+# Of reduced costs: by how much they grow at a time, and where the largest are cut off, as their arcs carry no mass.
+# More at a time would hide from HiGHS, by its tolerance, what is small beside the cut.
+_MAGNIFIED, _CUT = 2.0**20, 2.0**10
 
 
 def minimise(
