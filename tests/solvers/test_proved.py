@@ -225,8 +225,8 @@ def test_memberships_in_single_precision_are_certified_as_they_are_returned():
 def test_what_rounded_weights_cost(seed, perfect):
     """The term 2 eta (max M - min M) of docs/proved.md, in exact arithmetic, for weights of single precision."""
     rng = np.random.default_rng(seed)
-    D = rng.integers(1, 9, (int(rng.integers(1, 4)), 4))
-    w = 10.0 ** rng.uniform(-6, 0, len(D))
+    D = rng.integers(1, 9, (int(rng.integers(2, 4)), 4)) if rng.random() < 0.5 else np.eye(4, dtype=int)
+    w = 1 + 2.0**-24 * rng.choice([0.99, 1.01], len(D)) if rng.random() < 0.5 else 10.0 ** rng.uniform(-6, 0, len(D))
     M = rng.normal(size=(4, 4)) * 10.0 ** rng.integers(-3, 9)
     rounded = w.astype(np.float32).astype(np.float64)
     mixed, moved = ((np.array(fuzz.integers(x.tolist())[0], object) @ D).tolist() for x in (w, rounded))
