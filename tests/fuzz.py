@@ -8,6 +8,7 @@ counted by the kind of problem, and so are refusals, which must name a reason.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import warnings
 from collections import Counter
@@ -734,8 +735,17 @@ def _refusal(reason: str) -> str:
     return f"refused: {reason}" if "range" in reason else f"wrong answer: {reason}"
 
 
+def _power(kind: str) -> float:
+    """Return of which power of a distance the costs are: the scale of a problem is that of its distances."""
+    found = re.search(r"power ([\d.]+)", kind)
+    return float(found[1]) if found else 2.0 if "sqeuclidean" in kind else 1.0
+
+
 def is_extreme(kind: str, case: Case | None) -> bool:
-    """Tell whether the numbers of a problem differ by more than twelve orders of magnitude, or are far from one."""
+    """Tell whether the numbers of a problem differ by more than twelve orders of magnitude, or are far from one.
+
+    These are the weights of a measure, the masses of both, and the distances, or the costs where there are none.
+    """
     if case is None or "1e-160" in kind:  # whose squares vanish
         return True
     for weights in (case.p, case.q):
@@ -745,7 +755,7 @@ def is_extreme(kind: str, case: Case | None) -> bool:
     if case.p.max() < 1e-12 * case.q.max() or case.q.max() < 1e-12 * case.p.max():
         return True
     used = [abs(x) for row in case.costs.entries for x in row if x]
-    if used and min(used) * 10**12 < max(used):
+    if used and Fraction(max(used), min(used)) > 10 ** round(12 * _power(kind)):
         return True
     size = Fraction(max(used, default=1)) * Fraction(2) ** -case.costs.bits
     return case.extreme or not Fraction(10) ** -100 < size < Fraction(10) ** 100

@@ -380,6 +380,6 @@ def _solve_all_arcs(level: _Level) -> tuple[_Solved, float]:
     i, j = i[near], j[near]
     problem = ArcProblem(level.a, level.b)
     problem.add(i, j, C[i, j])
-    problem.start(f, g, max(most, 1e-300))
+    problem.start(f, g, max(most, float(np.abs(C[i, j]).max(initial=0.0)), 1e-300))
     problem.optimise()
     return _Solved(f, g, problem, 1), np.inf if capped is None else most
