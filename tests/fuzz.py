@@ -443,8 +443,8 @@ def of_partial(rng: np.random.Generator, one: Instance, **options: Any) -> Case:
         if penalty is not None:
             p, q = (sum(map(Fraction, w.tolist()), Fraction(0)) for w in (one.p, one.q))
             moved = sum(map(Fraction, found.plan.data.tolist()), Fraction(0))
-            left = abs(Fraction(penalty)) * max(p + q - 2 * moved, Fraction(0))
-            # the sum of terms of either sign is no larger; left over mass is known to the rounding of the plan only
+            # left over mass is known to the rounding of the plan only; the sum of terms of either sign is no larger
+            left = abs(Fraction(penalty)) * max(p + q - 2 * moved - 8 * ULP * (p + q), Fraction(0))
             upper = Fraction(found.upper_bound) if math.isfinite(found.upper_bound) else Fraction(0)
             scale = max(total(found.plan, one.costs) + left, abs(upper))
         return Answer(found.lower_bound, found.upper_bound, found.status, None, None, found.plan, scale)

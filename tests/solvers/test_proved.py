@@ -27,7 +27,7 @@ from gibbsot import (
 )
 from gibbsot.core import native
 from gibbsot.exact.annealed import crossover
-from gibbsot.exact.certificate import NO_PLAN
+from gibbsot.exact.certificate import NO_PLAN, exact_sum
 from gibbsot.io.budget import Budget
 from gibbsot.solvers.relaxed import _parts
 from rational import exact_distances, exact_matrix, free_optimum, optimum, partial_optimum, transport
@@ -71,6 +71,18 @@ def test_a_value_below_the_normal_numbers():
         result, W = solve(p, q, M, normalize=True), optimum(p, q, exact_matrix(M))
         assert W is not None
         assert Fraction(result.lower_bound) <= W.low <= Fraction(result.upper_bound)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # nothing is left of the light measure
+def test_a_measure_that_vanishes_beside_the_other():
+    """A share of 1e-400 is no double: its cost was left out of the lower bound."""
+    total = exact_sum((np.array([1e300, 1e-99]), np.array([0.0, -3.0])))
+    assert total.lower <= -2e-99 <= total.upper
+    p, q, M = np.array([1e-99]), np.array([3e299, 2e299]), np.array([[-31.5, 27.0]])
+    W = partial_optimum(p, q, exact_matrix(M), 0.0, None)
+    assert W is not None
+    result = solve(p, q, M, penalty=0.0)
+    assert Fraction(result.lower_bound) <= W.low <= Fraction(result.upper_bound)
 
 
 def test_a_large_penalty_with_sums_that_differ_in_the_last_bit():

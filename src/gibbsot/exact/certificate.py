@@ -424,8 +424,8 @@ def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
     for x, y in products:
         if len(x) == 0:
             continue
-        (x, first), (y, second) = _scaled(np.asarray(x, np.float64)), _scaled(np.asarray(y, np.float64))
-        terms = np.concatenate(split_products(x, y))
+        (a, first), (b, second) = _scaled(np.asarray(x, np.float64)), _scaled(np.asarray(y, np.float64))
+        terms = np.concatenate(split_products(a, b))
         unit, left = Fraction(2) ** (first + second), Fraction(0)
         values = terms.tolist()
         for _ in range(_DOUBLES):  # nearly always until nothing is left
@@ -436,14 +436,10 @@ def exact_sum(*products: tuple[Array, Array]) -> Enclosure:
             values.append(-part)
         total += left * unit
         vanishing = (np.abs(terms[: len(x)]) < 2.0**-960) & (x != 0) & (y != 0)
-        rest = abs(Fraction(part)) * Fraction(_UNIT) + (int(vanishing.sum()) + _hidden(x, y)) * Fraction(_TINY)
+        hidden = sum(np.count_nonzero((z != 0) & (np.abs(own) < 2.0**-1020)) for z, own in ((x, a), (y, b)))  # digits
+        rest = abs(Fraction(part)) * Fraction(_UNIT) + int(vanishing.sum() + hidden) * Fraction(_TINY)
         error += rest * unit if left or vanishing.any() else Fraction(0)
     return Enclosure(total, error)
-
-
-def _hidden(x: Array, y: Array) -> int:
-    """Return how many numbers lost digits when they were scaled."""
-    return int(sum(np.count_nonzero((z != 0) & (np.abs(z) < 2.0**-1020)) for z in (x, y)))
 
 
 def _scaled(x: Array) -> tuple[Array, int]:
