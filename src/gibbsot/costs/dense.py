@@ -140,8 +140,8 @@ class DenseCost(Cost):
     def matrix_memory(self) -> float:
         return 0.0 if self.dtype == np.float64 else 12.0 * self.shape[0] * self.shape[1]
 
-    def sweep_memory(self) -> float:  # copies in other precisions, and a transposed one
-        return (12.0 if self.dtype == np.float64 else 16.0) * self.shape[0] * self.shape[1]
+    def sweep_memory(self) -> float:  # copies in other precisions, a transposed one, and what is freed late
+        return (16.0 if self.dtype == np.float64 else 20.0) * self.shape[0] * self.shape[1]
 
     def stored(self) -> Array:
         rows = self._rows
