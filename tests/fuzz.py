@@ -329,7 +329,7 @@ def of_points(rng: np.random.Generator, d: int, call: Callable[[Array, Array, Ar
 
 
 def small_levels() -> AbstractContextManager[Any]:
-    """Let levels of `multiscale` end at two points."""
+    """Let levels from coarse to fine end at two points."""
     return mock.patch.multiple(multiscale, _SMALLEST=2, _NEIGHBOURS=2)
 
 

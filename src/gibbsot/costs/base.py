@@ -313,7 +313,7 @@ class Cost(ABC):
     def by_trees(self) -> Cost | None:
         """Return the same cost as one that k-d trees search at every size, or None if they cannot.
 
-        Only such a cost offers `order`, `subset` and `coarsen`.
+        Only such a cost offers `subset`, and an `order` that follows the points.
 
         Returns
         -------

@@ -314,9 +314,9 @@ class PointCost(Cost):
         return self._power is not None and self.X.shape[1] == 1
 
     def by_trees(self) -> PointCost | None:
-        if self._searched or not self.searchable:
-            return self if self._searched else None
-        return PointCost.searched(self.X, self.Y, self._power or 0.0)
+        if self._searched:
+            return self
+        return None if not self.searchable else PointCost.searched(self.X, self.Y, self._power or 0.0)
 
     @classmethod
     def searched(cls, X: Array, Y: Array, power: float) -> PointCost:

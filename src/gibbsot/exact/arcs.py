@@ -104,10 +104,9 @@ class GrowingArcs:
             are far apart have each its own balance, and would make potentials large.
         """
         self.f, self.g = f, g
-        keys = self._near(near)
-        self._spare = None if some_plan else self._plan()
+        self._has_plan, keys = some_plan, self._near(near)
         if some_plan:
-            keys = union(keys, np.sort(self._plan()))
+            keys = union(keys, self._plan())
         i, j = np.divmod(keys, self.cost.shape[1])
         costs = self.cost.at(i, j)
         kept = np.isfinite(costs)
@@ -167,9 +166,9 @@ class GrowingArcs:
 
         The arcs of least reduced cost may not carry all mass, above all between duplicates of points.
         """
-        if self._spare is not None:
-            self._add(np.setdiff1d(self._spare, self._keys))
-            self._spare = None
+        if not self._has_plan:
+            self._add(np.setdiff1d(self._plan(), self._keys))
+            self._has_plan = True
         while not self.carried and not self.budget.spent and self._raise_artificial():
             self.carried = self.problem.optimise(self._tolerance())
 
@@ -250,9 +249,8 @@ class GrowingArcs:
             I, over = np.empty((m2, 0), np.int64), np.empty(0, np.intp)  # noqa: E741
             short = np.arange(m1)
         else:
-            h = -self.g
             short = self.rows[self.cost.row_min(-g)[self.rows] < (f - limit)[self.rows]]
             over = self.columns[self.cost.col_max(f)[self.columns] > (limit - g)[self.columns]]
-            J = self.cost.nearest(h, min(k, m2))[0] if len(short) else np.empty((m1, 0), np.int64)
+            J = self.cost.nearest(-self.g, min(k, m2))[0] if len(short) else np.empty((m1, 0), np.int64)
             I = self.cost.nearest(-self.f, min(k, m1), False)[0] if len(over) else np.empty((m2, 0), np.int64)  # noqa: E741
         return np.setdiff1d(self._keys_of(J, I, short, over), self._keys, assume_unique=True)

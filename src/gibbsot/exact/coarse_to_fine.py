@@ -192,13 +192,13 @@ class _Levels:
         self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
         order = cost.subset(self.rows, self.columns).order()
         self.rows, self.columns = self.rows[order[0]], self.columns[order[1]]
-        self.cost, a, b = cost.subset(self.rows, self.columns), p[self.rows], q[self.columns]
+        self.cost = level = cost.subset(self.rows, self.columns)
+        a, b = p[self.rows], q[self.columns]
         self.levels: list[_Level] = []
-        finer: Coarser | None = Coarser(self.cost, self.cost, a, b, order[0], order[1])
-        while finer is not None:
-            coarser = finer.cost.coarsen(finer.p, finer.q, _SMALLEST)
-            self.levels.append(_Level(finer.cost, finer.p, finer.q, coarser, budget.threads))
-            finer = coarser
+        while (coarser := level.coarsen(a, b, _SMALLEST)) is not None:
+            self.levels.append(_Level(level, a, b, coarser, budget.threads))
+            level, a, b = coarser.cost, coarser.p, coarser.q
+        self.levels.append(_Level(level, a, b, None, budget.threads))
 
     def solve(self) -> Solution:
         """Solve from the coarsest level to the finest, or until the gap is reached or the budget is spent."""
@@ -281,10 +281,12 @@ class _Levels:
     def _of_level(self, n: int, solved: _Solved) -> Solution:
         """Return what the solution of level n proves about the finest level."""
         f, g, threads = solved.f, solved.g, self.budget.threads
-        for level in self.levels[:n][::-1]:
+        for finer in range(n - 1, -1, -1):
+            level = self.levels[finer]
             assert level.coarser is not None
             f = level.coarser.between.row_min(-g, threads)
-            g = -level.cost.col_max(f, threads)
+            if finer:
+                g = -level.cost.col_max(f, threads)
         return self._solution(*self._coupling(*self._spread(n, solved.problem)), f)
 
     def _spread(self, n: int, problem: ArcProblem) -> Arcs:

@@ -1,7 +1,7 @@
 """The network simplex: exact optima of transportation problems, with certified bounds.
 
 `solve_dense` solves small and medium problems on all arcs of a cost matrix. `ArcProblem` solves a problem on a list of
-arcs that grows, and keeps its basis between rounds; the multiscale solvers use it.
+arcs that grows, and keeps its basis between rounds; `arcs.GrowingArcs` uses it.
 
 Weights need not be normalised: W is the optimum for ``p / sum(p)`` and ``q / sum(q)``, taken as exact rational numbers,
 and the costs as stored. The flows of the final basis are computed in exact integer arithmetic, so no mass is lost,

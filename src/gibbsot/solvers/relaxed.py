@@ -117,7 +117,7 @@ def partial_problem(
     rows, columns = (_padded([one[side] for one in spare]) for side in (0, 1))
     extra = rows.shape[1], columns.shape[1]
     cost = cost.astype(np.float64) if exact else cost
-    spare_mass = bool(rows[:, 0].all() and columns[:, 0].all())  # which `multiscale` needs
+    spare_mass = bool(rows[:, 0].all() and columns[:, 0].all())  # which coarse to fine needs
     if exact and _needs_no_matrix(cost, spare_mass):
         more: Cost = BorderedCost(cost, *border, extra)
     else:
