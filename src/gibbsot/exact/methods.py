@@ -78,7 +78,8 @@ def methods(problem: Problem) -> list[str]:
     elif isinstance(problem.cost, BorderedCost):
         geometry = problem.cost.inner.geometry()
         squared_or_plain = geometry is not None and geometry.power in (1, 2)
-        most, other = DISTANCE_PAIRS, "multiscale" if squared_or_plain else "crossover"
+        by_trees = squared_or_plain and problem.cost.common_outer is not None  # k-d trees have one cost for the border
+        most, other = DISTANCE_PAIRS, "multiscale" if by_trees else "crossover"
     elif pairs.max() > _LINE_PAIRS and (geometry := problem.cost.geometry()) is not None:
         line = geometry.X.shape[1] == 1
         most, other = min(most, _LINE_PAIRS if line else DISTANCE_PAIRS), "line" if line else "multiscale"
@@ -181,7 +182,8 @@ def cross(
             return answers
         found = dict(zip(direct, answers, strict=True))
     others = [b for b in range(len(problem)) if b not in found]
-    border = (cost.outer, cost.corner) if isinstance(cost, BorderedCost) else None
+    outer = cost.common_outer if isinstance(cost, BorderedCost) else None
+    border = (outer, cost.corner) if isinstance(cost, BorderedCost) and outer is not None else None
     points = cost.inner if isinstance(cost, BorderedCost) else cost
     geometry = points.geometry() if {"line", "multiscale"} & set(chosen) else None
     annealed = {b: U[b] for b in others} if U is not None else _annealed(problem, chosen, n_jobs, budget)

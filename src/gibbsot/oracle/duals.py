@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from ..core import validation
 from ..costs import Cost
+from ..costs.problems import Problem
 from ..exact.simplex import Basis
-from .gradients import Gradients, weight_gradients, weighted_problem
+from ..solvers.relaxed import Penalty, marginals
+from .gradients import Gradients, measures, solved
 
 Array = NDArray[np.float64]
 
@@ -39,7 +41,6 @@ class _NoBasis:
     """A new example."""
 
     basis: Basis = (np.empty(0, np.int32), np.empty(0, np.int32))
-    f: None = None
 
 
 class Duals:
@@ -85,12 +86,13 @@ class Duals:
     def __init__(
         self,
         cost: Cost,
-        penalty: float | None = None,
+        penalty: Penalty | None = None,
         drift: float = 0.01,
         capacity: int = 10_000,
         n_jobs: int | None = None,
     ) -> None:
         self.cost, self.penalty, self.n_jobs = cost, penalty, n_jobs
+        self.marginals = marginals(cost, penalty)
         self.drift, self.capacity = validation.nonnegative(drift, "drift"), validation.count(capacity, "capacity")
         self.n_solved = 0
         self._examples: OrderedDict[int, _Example] = OrderedDict()  # the least recently used first
@@ -111,24 +113,24 @@ class Duals:
         ids : sequence of int, optional
             The ids of the examples; without them all are solved exactly, and nothing is kept.
         tolerance : float
-            As for `weighted_problem`.
+            As for `weight_gradients`.
 
         Returns
         -------
         Gradients
             The value is W where the example was solved, otherwise a certified lower bound.
         """
+        pair = self.marginals.problem(*measures(p, q), tolerance)
         if ids is None:
-            return self._solved(p, q, tolerance, None)
-        weighted_problem(p, q, self.cost, self.penalty, tolerance)  # checks
-        moved = self._moved(p, q, ids)
-        fresh = np.flatnonzero(moved > self.drift).tolist()
+            self.n_solved += len(p)
+            return solved(self.marginals, pair, self.n_jobs)
+        fresh = np.flatnonzero(self._moved(p, q, ids) > self.drift)
         if len(fresh) == len(p):
-            found = self._solved(p, q, tolerance, ids)
+            found = self._solved(p, q, pair, ids)
         else:
-            found = self._stale(p, q, ids)
+            found = self._stale(p, q, ids, pair.mass)
             if len(fresh):
-                some = self._solved(p[fresh], q[fresh], tolerance, [ids[b] for b in fresh])
+                some = self._solved(p[fresh], q[fresh], pair[fresh], [ids[b] for b in fresh.tolist()])
                 for every, new in zip(found[:3], some[:3], strict=True):
                     every[fresh] = new
         for id in ids:
@@ -147,20 +149,20 @@ class Duals:
                 moved[b] = changed / (p[b].sum() + q[b].sum())
         return moved
 
-    def _stale(self, p: Array, q: Array, ids: Sequence[int]) -> Gradients:
+    def _stale(self, p: Array, q: Array, ids: Sequence[int], mass: Array) -> Gradients:
         """Return what the potentials that are kept give; zero for new examples."""
         f, g = np.zeros(p.shape), np.zeros(q.shape)
         for b, id in enumerate(ids):
             if id in self._examples:
                 f[b], g[b] = self._examples[id].f, self._examples[id].g
-        return Gradients((p * f).sum(axis=1) + (q * g).sum(axis=1), f, g, [])
+        return Gradients((p * f).sum(axis=1) + (q * g).sum(axis=1), f, g, [], mass)
 
-    def _solved(self, p: Array, q: Array, tolerance: float, ids: Sequence[int] | None) -> Gradients:
+    def _solved(self, p: Array, q: Array, pair: Problem, ids: Sequence[int]) -> Gradients:
         """Solve exactly, from the bases of the last time, and keep what was found."""
-        warm: Any = None if ids is None else [self._examples.get(id, _NoBasis()) for id in ids]
-        found = weight_gradients(p, q, self.cost, self.penalty, tolerance, self.n_jobs, warm)
+        warm: Any = [self._examples.get(id, _NoBasis()) for id in ids]
+        found = solved(self.marginals, pair, self.n_jobs, warm)
         self.n_solved += len(p)
-        for b, id in enumerate(ids or ()):
+        for b, id in enumerate(ids):
             i, j = found.solutions[b].basis
             own = i >= 0
             kept = p[b].astype(np.float32), q[b].astype(np.float32), found.p[b].copy(), found.q[b].copy()

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..sampling import schedules, theory
 from ..sampling.gibbs import GibbsSolver
 from ..sampling.temperature import INITIAL_BIAS
-from ..solvers.relaxed import least_value
 from .oracle import Oracle
 
 Array = NDArray[np.float64]
@@ -56,6 +55,6 @@ def initial_temperatures(oracle: Oracle, P: Any, indices: ArrayLike | None = Non
     pair, state = oracle.problem(P, indices)
     n_jobs = oracle.n_jobs
     cold = GibbsSolver(_ANNEALING, schedules.Adaptive(0.3), seed=state.seed, ids=state.ids, n_jobs=n_jobs)(pair)
-    value, least = cold.info.value, least_value(oracle.cost, oracle.penalty)  # the bias is relative to what exceeds it
+    value, least = cold.info.value, oracle.least  # the bias is relative to what exceeds it
     target = least + (1 + INITIAL_BIAS) * (value - least)
     return value, theory.sampled_temperature(cold.state, pair, target, n_jobs)

@@ -22,7 +22,7 @@ from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import SWEEPS, GibbsSolver, Sample, memory_of_chains, sample_of
 from ..sampling.schedules import Schedule
-from .relaxed import PartialResult, is_large, partial_problem, refitted, refitted_arcs
+from .relaxed import LeftOver, PartialResult, Penalty, refitted, start_from
 from .result import OTResult, OTResultList
 
 _CHAINS = ("n_sweeps", "schedule", "pinned", "diagnostics", "tau", "seed", "ids")
@@ -47,7 +47,7 @@ class Options:
     method: str = "exact"
     gap: float | None = None
     normalize: bool = False
-    penalty: float | None = None
+    penalty: Penalty | None = None
     mass: float | None = None
     max_seconds: float | None = None
     max_memory: float | None = None
@@ -125,16 +125,9 @@ class Options:
         """Return balanced problems, with additional points on either side where mass may be left over."""
         if not self.partial:
             return make_problem(p, q, cost, names, self.normalize)
-        if not (self.method == "exact" and is_large(cost)):
-            self._allow(24.0 * (cost.shape[0] + 1) * (cost.shape[1] + 1))  # the matrix with the points, and copies
-        if self.penalty is not None:
-            most = validation.largest_cost(cost.dtype)
-            if most < abs(validation.number(self.penalty, "penalty")) < math.inf:
-                raise ValueError(
-                    f"penalty: expected at most {most:.2g} with costs of {cost.dtype}, got {self.penalty!r}"
-                )
-        measures = pairs(p, q, cost, names)
-        return partial_problem(*measures, cost, self.penalty, self.mass, self.method == "exact")
+        relaxed, exact = LeftOver(cost, self.penalty, self.mass), self.method == "exact"
+        self._allow(relaxed.memory if exact else 24.0 * (cost.shape[0] + 1) * (cost.shape[1] + 1))
+        return relaxed.problem(*pairs(p, q, cost, names), exact=exact)
 
     def solve(self, problem: Problem, copied: float = 0.0) -> OTResult:
         """Solve a batch of problems that share a cost, for which so many bytes were copied."""
@@ -179,11 +172,7 @@ class Options:
             sample = GibbsSolver(warm_start=start, n_jobs=self.n_jobs, budget=budget, **self.chains)(problem)
             cut = budget.spent and bool((sample.n_sweeps < (self.n_sweeps or SWEEPS)).any())
             return result(problem, None, sample, 0.0, cut=cut)
-        U, basis = None, None
-        if warm is not None:
-            U, basis = refitted(np.atleast_2d(warm.U), problem, 0), warm.solved
-            if basis is not None and warm.problem.cost.shape != problem.cost.shape:
-                basis = refitted_arcs(basis, problem)
+        U, basis = (None, None) if warm is None else start_from(warm, problem)
         try:
             solutions = cross(problem, U, n_jobs=self.n_jobs, gap=self.gap or 0.0, warm_start=basis, budget=budget)
         except ValueError as error:
@@ -255,7 +244,7 @@ def _sample(result: OTResult, problem: Problem) -> Sample:
     """Return the chains of a result, or some that start from its potentials, for the points of a problem."""
     sample = result.sample
     if sample is None:
-        f, g, value = (np.stack(x) for x in zip(*((s.f, s.g, s.value) for s in result.solutions), strict=True))
+        f, g, value = (np.stack(x) for x in zip(*((s.f, s.g, s.value) for s in result.solved or ()), strict=True))
         sample = sample_of(result.problem, f, g, value)
     h, L = (refitted(x, problem, 1) for x in (sample.state.h, sample.info.L))
     return sample._replace(state=replace(sample.state, h=h), info=sample.info._replace(L=L))

@@ -18,6 +18,7 @@ from ..costs.problems import Problem
 from ..exact.certificate import OPTIMAL_GAP, warn_of_gaps
 from ..sampling.schedules import Schedule
 from .options import Options
+from .relaxed import Penalty
 from .result import OTResult, OTResultList
 
 
@@ -29,7 +30,7 @@ def solve(
     method: str = "exact",
     gap: float | None = None,
     normalize: bool = False,
-    penalty: float | None = None,
+    penalty: Penalty | None = None,
     mass: float | None = None,
     max_seconds: float | None = None,
     max_memory: float | None = None,
@@ -62,9 +63,10 @@ def solve(
         ``method="exact"``.
     normalize : bool
         Divide both measures by their sums. By default the value is for the masses given.
-    penalty : float, optional
-        Mass may be left over and costs this much a unit, on either side; the sums of p and q may differ. The result is
-        a `PartialResult`, and so for ``mass``.
+    penalty : float or pair, optional
+        Mass may be left over and costs this much a unit; the sums of p and q may differ. A number for both sides, or a
+        pair for p and q, each a number or an array with an entry for every point. The result is a `PartialResult`, and
+        so for ``mass``.
     mass : float, optional
         Exactly this much is transported, at least cost.
     max_seconds : float, optional
@@ -147,7 +149,7 @@ def solve_batch(  # type: ignore[misc]  # the options have their names here only
     method: str = "exact",
     gap: float | None = None,
     normalize: bool = False,
-    penalty: float | None = None,
+    penalty: Penalty | None = None,
     mass: float | None = None,
     max_seconds: float | None = None,
     max_memory: float | None = None,

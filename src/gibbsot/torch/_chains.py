@@ -12,12 +12,12 @@ from ..costs import Cost
 from ..costs.problems import Problem, dual_value, lower_potential
 from ..oracle import evaluation
 from ..oracle.chains import Chains
-from ..oracle.gradients import centred, weighted_problem
+from ..oracle.gradients import centred, measures
 from ..oracle.oracle import Oracle
 from ..sampling import sampler
 from ..sampling import temperature as temperatures
 from ..sampling.annealing.tracking import GapTracking
-from ..solvers.relaxed import least_value, penalty_cost, penalty_problem
+from ..solvers.relaxed import Penalty, marginals
 from ._operators import NEW, register
 
 Array = NDArray[np.float64]
@@ -49,7 +49,7 @@ class ChainSampler:
     def __init__(
         self,
         cost: Cost,
-        penalty: float | None,
+        penalty: Penalty | None,
         *,
         temperature: float | str = "auto",
         tau: int = 40,
@@ -60,14 +60,14 @@ class ChainSampler:
         n_jobs: int | None = None,
     ) -> None:
         self.cost, self.penalty, self.by_position, self.n_jobs = cost, penalty, by_position, n_jobs
-        self._cost = cost if penalty is None else penalty_cost(cost, penalty)  # of the chains
+        self.marginals = marginals(cost, penalty)
         self._T = validation.initial_temperature(temperature)
         self.cooling = 1.0
         self._follows = self._T is None
-        self._least, self._T_min = least_value(cost, penalty), temperatures.minimum(self._cost)
+        self._least, self._T_min = self.marginals.least, temperatures.minimum(self.marginals.chain_cost)
         self.tau = validation.count(tau, "tau")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
-        self.chains = Chains(self._cost, capacity, seed)
+        self.chains = Chains(self.marginals.chain_cost, capacity, seed)
         self._fresh = NEW
         self.handle = register(self)
 
@@ -98,31 +98,19 @@ class ChainSampler:
         self, p: Array, q: Array, index: list[int] | None, training: bool, tolerance: float
     ) -> tuple[Array, Array, Array]:
         """Return values and gradients; chains and temperature change only after nothing can fail any more."""
-        pair, mass = self._problem(p, q, tolerance)
+        pair = self.marginals.chains(*measures(p, q), tolerance)
         ids = self._ids(index, len(pair))
         T = self._initial_temperature(pair) if self.temperature is None else self.temperature
         state = self.chains.state(ids, pair)
         after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=self.tau, n_jobs=self.n_jobs)
-        if self.penalty is None:
-            of_p, of_q = centred(info.U), -centred(info.L)
-        else:  # the weight of each additional point is the mass of the other measure
-            of_p, of_q = info.U[:, :-1] - info.L[:, -1:], info.U[:, -1:] - info.L[:, :-1]
+        value, U, L = self.marginals.of_chains(pair, info)
         if self._follows:
             self._T = self._next_temperature(T, pair, info) if training else T
         if ids[0] >= NEW:
             self._fresh += len(ids)
         else:
             self.chains.keep(ids, after)
-        return mass * info.value, of_p, of_q
-
-    def _problem(self, p: Array, q: Array, tolerance: float) -> tuple[Problem, Array]:
-        """Return the problems of the chains, and the masses by which their values are multiplied."""
-        if self.penalty is not None:
-            weights = [(x, validation.check_weights(x, name)) for x, name in ((p, "p"), (q, "q"))]
-            pair = penalty_problem(weights[0], weights[1], self._cost)
-            return pair, pair.mass
-        pair = weighted_problem(p, q, self.cost, None, tolerance)
-        return pair, np.where(np.abs(pair.mass - 1) <= tolerance, 1.0, pair.mass)  # such as rows of single precision
+        return (value, centred(U), -centred(L)) if self.marginals.fixed else (value, U.astype(float), -L.astype(float))
 
     def _ids(self, index: list[int] | None, n: int) -> list[int]:
         """Return the ids of the chains."""
@@ -131,11 +119,9 @@ class ChainSampler:
         return [NEW // 2 + b if self.by_position else self._fresh + b for b in range(n)]
 
     def _initial_temperature(self, pair: Problem) -> float:
-        some = evaluation.sample(len(pair))
-        m1, m2 = self.cost.shape
-        options: dict[str, Any] = {"seed": self.chains.seed, "n_jobs": self.n_jobs, "penalty": self.penalty}
-        oracle = Oracle(self.cost, pair.q[some, :m2], **options)
-        _, T = evaluation.initial_temperatures(oracle, pair.p[some, :m1])
+        p, q = self.marginals.measures(pair[evaluation.sample(len(pair))])
+        oracle = Oracle(self.cost, q, seed=self.chains.seed, n_jobs=self.n_jobs, penalty=self.penalty)
+        _, T = evaluation.initial_temperatures(oracle, p)
         return max(float(T.mean()), self._T_min)
 
     def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..costs import GridCost
+from ..solvers.relaxed import Penalty
 from .losses import WassersteinLoss
 
 _losses: weakref.WeakValueDictionary[int, _GridLoss] = weakref.WeakValueDictionary()
@@ -35,7 +36,7 @@ class _GridLoss(WassersteinLoss):
         cost: GridCost | None = None,
         *,
         normalize: bool | None = None,
-        penalty: float | None = None,
+        penalty: Penalty | None = None,
         **options: Any,
     ) -> None:
         if cost is not None and (not isinstance(cost, GridCost) or len(cost.row_shape) != self._axes):
@@ -109,7 +110,7 @@ class ImagesLoss(_GridLoss):
         By default the squared Euclidean distance between pixels, ``GridCost((H, W))``.
     normalize : bool, optional
         Divide each channel by its sum; by default unless there is a penalty.
-    penalty : float, optional
+    penalty : float or pair, optional
         Images keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
         ``method``, ``from_logits``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and, with
@@ -162,7 +163,7 @@ class VolumesLoss(_GridLoss):
         one.
     normalize : bool, optional
         Divide each channel by its sum; by default unless there is a penalty.
-    penalty : float, optional
+    penalty : float or pair, optional
         Volumes keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
         As for `ImagesLoss`.

@@ -14,6 +14,7 @@ from ..costs import Cost, as_cost
 from ..oracle.chains import Chains
 from ..oracle.duals import Duals
 from ..oracle.gradients import centred
+from ..solvers.relaxed import Penalty
 from ._chains import ChainSampler
 from ._operators import NEW, register, transport
 from .functional import Function, rows
@@ -36,8 +37,8 @@ class WassersteinLoss(torch.nn.Module):
     mode always, the example is solved exactly: in training from its last basis, in ``eval`` mode from nothing, so that
     the same input gives the same value and gradient.
 
-    With a penalty c, mass may be left over and costs c for each unit, on either side, as in `solve` with ``penalty=c``:
-    weights may have any sums, and gradients are not centred, as they tell what more mass costs.
+    With a penalty, mass may be left over and costs this much for each unit, as in `solve` with ``penalty=``: weights
+    may have any sums, and gradients are not centred, as they tell what more mass costs.
 
     Parameters
     ----------
@@ -50,8 +51,9 @@ class WassersteinLoss(torch.nn.Module):
         Whether p comes as logits, of which the softmax is taken.
     normalize : bool
         Divide the weights by their sums first. Otherwise the sums of a pair agree.
-    penalty : float, optional
-        The cost of a unit of mass that is not transported, on either side.
+    penalty : float or pair, optional
+        The cost of a unit of mass that is not transported: a number, or a pair for p and q, each a number or an array
+        with an entry for every point.
     reduction : {"mean", "sum", "none"}
         What the values are reduced to.
     drift : float, optional
@@ -131,7 +133,7 @@ class WassersteinLoss(torch.nn.Module):
         method: str = "auto",
         from_logits: bool = False,
         normalize: bool = False,
-        penalty: float | None = None,
+        penalty: Penalty | None = None,
         reduction: str = "mean",
         drift: float | None = None,
         capacity: int | None = None,
@@ -293,7 +295,7 @@ def _ids(index: Tensor, shape: tuple[int, ...]) -> Tensor:
 class _KeptDuals:
     """Evaluates rows of weights by exact duals that are kept from call to call."""
 
-    def __init__(self, cost: Cost, penalty: float | None, *, by_position: bool, **options: Any) -> None:
+    def __init__(self, cost: Cost, penalty: Penalty | None, *, by_position: bool, **options: Any) -> None:
         self.duals, self.by_position = Duals(cost, penalty, **options), by_position
         self.handle = register(self)
 
@@ -307,8 +309,8 @@ class _KeptDuals:
         """Return values and gradients."""
         if index is None and self.by_position:
             index = [NEW // 2 + b for b in range(len(p))]
-        value, f, g, _ = self.duals(p, q, index, tolerance)
-        return (value, f, g) if self.duals.penalty is not None else (value, centred(f), centred(g))
+        value, f, g = self.duals(p, q, index, tolerance)[:3]
+        return (value, centred(f), centred(g)) if self.duals.marginals.fixed else (value, f, g)
 
     def arrays(self) -> dict[str, Any]:
         """Return what is kept, as arrays."""
