@@ -21,6 +21,7 @@ from ..io import npz, schemas
 from ..sampling import mixtures, sampler
 from ..sampling.mixtures import Gradients, Mixtures
 from ..solvers.relaxed import Measures, Penalty, marginals, penalty_arrays, penalty_of
+from .store import Field, Snapshot, Store, spans
 
 Array = NDArray[np.floating]
 
@@ -137,13 +138,18 @@ class Oracle:
         self.n_jobs = n_jobs
         self.targets = _target_rows(targets, self.cost, self._marginals.fixed)
         self.seed, self.ids = validation.seed(seed), validation.ids(ids, len(self))
-        self.sweep = np.zeros(len(self), np.int64)
         self._points = self._marginals.chain_points(self.targets)  # with weight, of the chains
-        self._h = np.zeros(self._points.nnz, self.cost.dtype)  # one for each of them
+        sizes = np.diff(self._points.indptr).astype(np.intp)
+        self._store = Store({"h": Field(self.cost.dtype, sizes), "sweep": Field(np.int64)}, len(self), fixed=True)
         self._free = [True]  # empty during a call; pop is atomic
 
     def __len__(self) -> int:
         return int(self.targets.shape[0])
+
+    @property
+    def sweep(self) -> NDArray[np.int64]:
+        """The number of sweeps that each chain has done."""
+        return self._store.read("sweep", np.arange(len(self)))
 
     @property
     def least(self) -> float:
@@ -226,12 +232,12 @@ class Oracle:
         starts = self.targets.indptr[first : first + len(rows) + 1]
         entries = slice(int(starts[0]), int(starts[-1]))
         targets = starts - starts[0], self.targets.indices[entries], self.targets.data[entries]
-        h, sweep = self._h[entries].copy(), self.sweep[rows]
+        h, sweep = self._store.read("h", rows), self._store.read("sweep", rows)
         options: dict[str, Any] = {"tau": tau, "stride": self.stride, "max_sweeps": self.max_sweeps}
         options |= {"seed": self.seed, "ids": self.ids[rows], "n_jobs": self.n_jobs}
         found = mixtures.run(models, targets, self.cost, h, sweep, T, **options)
         if found is not None:
-            self._h[entries], self.sweep[rows] = h, sweep
+            self._store.write(rows, h=h, sweep=sweep)
             return found
         P, Q = models.models(), _dense(self.targets, rows)
         pair = Problem.checked(P, Q, self.cost, np.ones(len(rows)), p=P, q=Q)
@@ -316,27 +322,27 @@ class Oracle:
             raise ValueError(f"L: expected shape {(len(rows), self.cost.shape[1])}, got {potentials.shape}")
         h = np.where(self._points[rows].toarray() > 0, self._marginals.chain_potentials(potentials), np.inf)
         with self._alone():
-            self._set_state(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
+            self._set_state(rows, sampler.State(h, self._store.read("sweep", rows), self.seed, self.ids[rows]))
 
-    def snapshot(self) -> tuple[Array, NDArray[np.int64]]:
+    def snapshot(self) -> Snapshot:
         """Return a copy of the states of all chains.
 
         Returns
         -------
-        pair of arrays
+        Snapshot
             For `restore`.
         """
-        return self._h.copy(), self.sweep.copy()
+        return self._store.snapshot()
 
-    def restore(self, snapshot: tuple[Array, NDArray[np.int64]]) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Return all chains to an earlier state.
 
         Parameters
         ----------
-        snapshot : pair of arrays
+        snapshot : Snapshot
             What `snapshot` returned.
         """
-        self._h, self.sweep = snapshot[0].copy(), snapshot[1].copy()
+        self._store.restore(snapshot)
 
     def problem(self, P: Any, indices: ArrayLike | slice | None = None) -> tuple[Problem, sampler.State]:
         """Return the problems of models P and the states of their chains.
@@ -402,8 +408,7 @@ class Oracle:
             "weights": self.targets.data,
             "columns": self.targets.indices,
             "starts": self.targets.indptr,
-            "h": self._h,
-            "sweep": self.sweep,
+            **self._store.arrays(),
             "ids": self.ids,
             "seed": np.uint64(self.seed),
             "tau": self.tau,
@@ -448,15 +453,12 @@ class Oracle:
         oracle = cls(cost, targets, ids=arrays["ids"], **options)
         oracle.targets = targets  # bit-identical: normalising again could change the last bit
         oracle._points = oracle._marginals.chain_points(targets)
-        oracle.sweep, oracle._h = arrays["sweep"], arrays["h"]
-        for name, x, like in (("sweep", oracle.sweep, oracle.ids), ("h", oracle._h, oracle._points.data)):
-            if x.shape != like.shape:
-                raise ValueError(f"{name}: expected shape {like.shape}, got {x.shape}")
-        if oracle.sweep.dtype.kind not in "iu" or (oracle.sweep < 0).any() or (oracle.sweep >= 2**62).any():
-            raise ValueError(f"sweep: expected integers of at least 0, got {oracle.sweep.dtype}")
-        oracle.sweep = oracle.sweep.astype(np.int64)
-        if oracle._h.dtype != cost.dtype or not np.isfinite(oracle._h).all():
-            raise ValueError(f"h: expected finite numbers of {cost.dtype}, got {oracle._h.dtype}")
+        sweep, h = arrays["sweep"], arrays["h"]
+        if sweep.dtype.kind not in "iu" or (sweep < 0).any() or (sweep >= 2**62).any():
+            raise ValueError(f"sweep: expected integers of at least 0, got {sweep.dtype}")
+        if h.dtype != cost.dtype or not np.isfinite(h).all():
+            raise ValueError(f"h: expected finite numbers of {cost.dtype}, got {h.dtype}")
+        oracle._store.load_state(arrays)
         return oracle
 
     def _indices(self, indices: ArrayLike | slice | None) -> NDArray[np.intp]:
@@ -494,26 +496,20 @@ class Oracle:
     def _state(self, rows: NDArray[np.intp], pair: Problem) -> sampler.State:
         """Return the states of some chains; points whose weights are negligible beside the masses have none."""
         h = np.full((len(rows), self._points.shape[1]), np.inf, self.cost.dtype)
-        index, position = _entries(self._points, rows)
-        h.ravel()[index] = self._h[position]
+        h.ravel()[_entries(self._points, rows)[0]] = self._store.read("h", rows)
         h[pair.q == 0] = np.inf
-        return sampler.State(h, self.sweep[rows], self.seed, self.ids[rows])
+        return sampler.State(h, self._store.read("sweep", rows), self.seed, self.ids[rows])
 
     def _set_state(self, rows: NDArray[np.intp], state: sampler.State) -> None:
         """Replace the states of some chains."""
-        index, position = _entries(self._points, rows)
-        h = state.h.ravel()[index]
-        self._h[position] = np.where(np.isfinite(h), h, self._h[position])
-        self.sweep[rows] = state.sweep
+        h = state.h.ravel()[_entries(self._points, rows)[0]]
+        self._store.write(rows, h=np.where(np.isfinite(h), h, self._store.read("h", rows)), sweep=state.sweep)
 
 
 def _entries(matrix: sparse.csr_array, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp] | slice]:
     """Return the positions of the entries of some rows of a matrix: in these rows, flattened, and in its data."""
-    starts, ends = matrix.indptr[rows], matrix.indptr[rows + 1]
-    counts = ends - starts
-    position: NDArray[np.intp] | slice = slice(int(starts[0]), int(ends[-1]))
-    if (starts[1:] != ends[:-1]).any():
-        position = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    counts = matrix.indptr[rows + 1] - matrix.indptr[rows]
+    position = spans(matrix.indptr[rows], counts)
     return np.repeat(np.arange(len(rows)) * matrix.shape[1], counts) + matrix.indices[position], position
 
 

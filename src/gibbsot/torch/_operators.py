@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..oracle.gradients import Weights, centred, cloud_gradients
+from ..oracle.pairs import NEW
 
 Array = NDArray[np.float64]
 
-NEW = 2**62  # ids of chains that are used once start here, far from those of examples
 _SUM_TOLERANCE = 1e-3  # how far sums of weights may be apart; more in half precision, by its rounding
 
 
@@ -28,7 +28,7 @@ class Evaluator(Protocol):
     """Computes values and gradients of transport costs between rows of weights."""
 
     def evaluate(
-        self, p: Array, q: Array, index: list[int] | None, training: bool, tolerance: float
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
     ) -> tuple[Array, Array, Array]:
         """Return values and gradients."""
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..costs import GridCost
 from ..solvers.relaxed import Penalty
+from ._operators import register
 from .losses import WassersteinLoss
 
 _losses: weakref.WeakValueDictionary[int, _GridLoss] = weakref.WeakValueDictionary()
@@ -51,7 +52,8 @@ class _GridLoss(WassersteinLoss):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for sides, (cost, kept, exact, _) in self._seen.items():
-            self._seen[sides] = cost, kept, exact, (exact.handle, kept.handle)
+            own = kept is self._kept
+            self._seen[sides] = cost, kept, exact, self._handles if own else (register(exact), register(kept))
         self._number = next(_numbers)
         _losses[self._number] = self
 
@@ -121,7 +123,7 @@ class ImagesLoss(_GridLoss):
     cost : GridCost
         The cost; without one given, that of the last images. Images of other sides keep their own duals, and a
         ``state_dict`` has those of the last.
-    duals, chains, method, normalize, penalty, reduction, n_jobs
+    store, n_solved, method, normalize, penalty, reduction, n_jobs
         As of `WassersteinLoss`.
 
     Notes
@@ -170,7 +172,7 @@ class VolumesLoss(_GridLoss):
 
     Attributes
     ----------
-    cost, duals, chains, method, normalize, penalty, reduction, n_jobs
+    cost, store, n_solved, method, normalize, penalty, reduction, n_jobs
         As of `ImagesLoss`.
 
     Examples
