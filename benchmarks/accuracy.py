@@ -19,7 +19,7 @@ from rich.table import Table
 from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_digits
 
-from gibbsot import Cost, DenseCost, GridCost, PointCost, solve
+from gibbsot import Cost, DenseCost, Gibbs, GridCost, PointCost, solve
 
 SWEEPS = (240, 1000, None)
 Case = tuple[NDArray[np.float64], NDArray[np.float64], Cost]
@@ -92,7 +92,7 @@ def main() -> None:
             exact = ot.emd2(p, q, cost.matrix(), numItermax=10_000_000)
             for k, n in enumerate(SWEEPS):
                 start = time.perf_counter()
-                errors[k, c] = solve(p, q, cost, method="gibbs", n_sweeps=n).value / exact - 1
+                errors[k, c] = solve(p, q, cost, method=Gibbs(n_sweeps=n)).value / exact - 1
                 times[k] += (time.perf_counter() - start) / 60
         cells = [
             f"{e.mean():+.2%} ({e[np.abs(e).argmax()]:+.1%}), {t * 1e3:.1f} ms"

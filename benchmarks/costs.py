@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from gibbsot import GridCost, PointCost, problem
+from gibbsot import GridCost, PointCost, Problem
 from gibbsot.costs import points
 from gibbsot.sampling import sampler
 
@@ -51,7 +51,7 @@ def times_of(X: Array, Y: Array, dtype: DTypeLike, matrix: bool = False, trees: 
     points.MATRIX_BYTES, points.TREE_PAIRS = 2**40 if matrix else 0, 0 if trees else 2**60
     cost, smooth = PointCost(X, Y, dtype=dtype), 0.3 * (Y**2).sum(axis=1)
     first = milliseconds(lambda: cost.row_min(smooth), 1)
-    pair = problem(np.ones(len(X)), np.ones(len(Y)), cost)
+    pair = Problem(np.ones(len(X)), np.ones(len(Y)), cost)
     state, T = sampler.init(pair), np.full(5, 1e-3)
     return first, milliseconds(lambda: cost.row_min(smooth)), milliseconds(lambda: sampler.run(state, pair, T)) / 5
 
@@ -66,7 +66,7 @@ def grid_costs() -> None:
         kinds = (smooth, smooth + 1e-3 * hot, hot, np.where(rng.random(n * n) < 0.5, smooth, np.inf))
         transforms = [milliseconds(partial(cost.row_min, h)) for h in kinds]
         transforms.append(milliseconds(partial(cost.row_min, np.tile(smooth, (4, 1)))) / 4)
-        nearest = milliseconds(partial(cost.row_nearest, kinds[1], 8), 1)
+        nearest = milliseconds(partial(cost.nearest, kinds[1], 8), 1)
         times = ", ".join(f"{t:.2f}" for t in transforms)
         print(f"{n:4} {power} {np.dtype(dtype).name} | {times} | {nearest:.1f}", flush=True)
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from gibbsot import Cost, DenseCost, GridCost, PointCost, problem, solve
+from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, solve
 from gibbsot.cli._inputs import estimate
-from gibbsot.exact.methods import methods
+from gibbsot.exact.methods import choose
 
 
 def fields(side: int) -> NDArray[np.float64]:
@@ -43,11 +43,12 @@ def main() -> None:
     print(f"{'problem':38}{'method':14}{'estimate':>10}{'measured':>10}{'ratio':>8}")
     for name, weights, cost in problems():
         p, q = (None, None) if weights is None else weights
-        said = problem(p, q, cost, normalize=True)
+        said = Problem(p, q, cost, normalize=True)
         begun = time.process_time()
         solve(p, q, cost, normalize=True)
+        method = choose(said)[0].name
         seconds, expected = time.process_time() - begun, estimate(said).seconds
-        print(f"{name:38}{methods(said)[0]:14}{expected:8.2f} s{seconds:8.2f} s{expected / seconds:8.2f}", flush=True)
+        print(f"{name:38}{method:14}{expected:8.2f} s{seconds:8.2f} s{expected / seconds:8.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def main() -> None:
         # the paper's cooling from T = 2 / N; the authors' code ends it at T / l^3
         schedule = gibbsot.schedules.geometric(2 / len(p), sweeps, ratio=float(sweeps) ** -3)
         start = time.perf_counter()
-        result = gibbsot.solve(p, q, cost, method="gibbs", schedule=schedule, verbose=True)
+        result = gibbsot.solve(p, q, cost, method=gibbsot.Gibbs(schedule=schedule), verbose=True)
         seconds = time.perf_counter() - start
 
         M = cost.matrix()

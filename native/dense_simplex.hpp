@@ -202,13 +202,76 @@ private:
         return false;
     }
 
+    struct Entering {
+        std::size_t row;  // the number of rows if there is none
+        std::size_t column = 0, scanned = 0;
+        double reduced = 0;
+    };
+
+    // The pivot rule, twice: LEMON's block search, where a block is some rows instead of some arcs, because the least
+    // reduced cost of a whole row costs little more than reading it. Rows are priced from i on, where the last search
+    // ended, and the least of the first block that has a negative one enters. Reduced costs within the rounding errors of
+    // their terms do not count.
+
+    // On the near arcs of the rows.
+    Entering find_entering_arc(const NearArcs& near, std::size_t& i) const {
+        const std::size_t m1 = C_.rows;
+        const double* y = basis_.y();
+        const double* yc = y + m1;
+        Entering entering{m1};
+        for (; entering.scanned < m1 && (entering.row == m1 || entering.scanned % kBlock != 0); ++entering.scanned) {
+            const double least = near.least_of(i, yc), reduced = least - y[i];
+            if (reduced < entering.reduced && reduced < -4 * kUlp * std::abs(y[i])) {
+                const std::size_t j = near.column_of(i, yc, least);
+                const double terms = std::abs(y[i]) + std::abs(yc[j]) + std::abs(C_.row(i)[j]);
+                if (reduced < -4 * kUlp * terms) {
+                    entering.reduced = reduced;
+                    entering.row = i;
+                    entering.column = j;
+                }
+            }
+            if (++i == m1) i = 0;
+        }
+        return entering;
+    }
+
+    // On all arcs.
+    Entering find_entering_arc(double tolerance, std::size_t& i) const {
+        const std::size_t m1 = C_.rows, m2 = C_.columns;
+        // after a near basis few arcs are left, so that the best of more rows saves pivots
+        const std::size_t usual = m2 <= 128 ? (greedy_ ? 4 : 8) : m2 <= 512 ? 4 : 2;
+        const double* y = basis_.y();
+        const double* yc = y + m1;
+        std::size_t found = m1, column = 0, scanned = 0, block = usual;
+        double best = 0;
+        while (scanned < m1) {
+            for (std::size_t end = std::min(scanned + block, m1); scanned < end; ++scanned) {
+                const double reduced = least_sum(C_.row(i), yc, C_.width) - y[i];
+                if (reduced < best && reduced < -tolerance * std::abs(y[i])) {
+                    best = reduced;
+                    found = i;
+                }
+                if (++i == m1) i = 0;
+            }
+            if (found == m1) continue;
+            column = least_of(found, yc).first;
+            const double terms = std::abs(y[found]) + std::abs(yc[column]) + std::abs(C_.row(found)[column]);
+            if (best < -tolerance * terms) break;
+            // Large terms cancelled and left a rounding error: every row on its own, so that it hides no other.
+            if (block > 1) scanned = 0;
+            block = 1;
+            best = 0;
+            found = m1;
+        }
+        return {found, column, scanned, best};
+    }
+
     // Pivots on the near arcs of all rows, which are found anew until they allow few pivots. Returns whether it was not
     // stopped.
     template <class Pause>
     bool pivot_near(Pause pause) {
         const std::size_t m1 = C_.rows, m2 = C_.columns;
-        const double* y = basis_.y();
-        const double* yc = y + m1;
+        const double* yc = basis_.y() + m1;
         const auto few = static_cast<std::int64_t>(m1 + m2) / 8, many = 50 * static_cast<std::int64_t>(m1 + m2);
         NearArcs near(m1);
         std::size_t work = 0;
@@ -218,23 +281,11 @@ private:
             const std::int64_t before = basis_.pivots();
             std::size_t i = 0, found = 0;
             for (made = 0; made < many && found < m1; made = basis_.pivots() - before) {
-                double best = 0;
-                std::size_t scanned = 0, column = 0;
-                for (found = m1; scanned < m1 && (found == m1 || scanned % kBlock != 0); ++scanned) {
-                    const double least = near.least_of(i, yc), reduced = least - y[i];
-                    if (reduced < best && reduced < -4 * kUlp * std::abs(y[i])) {
-                        const std::size_t j = near.column_of(i, yc, least);
-                        const double terms = std::abs(y[i]) + std::abs(yc[j]) + std::abs(C_.row(i)[j]);
-                        if (reduced < -4 * kUlp * terms) {
-                            best = reduced;
-                            found = i;
-                            column = j;
-                        }
-                    }
-                    if (++i == m1) i = 0;
-                }
-                if (found < m1) basis_.pivot(static_cast<Index>(found), column_node(column), 0, best);
-                work += scanned * NearArcs::kClasses + 8 * (m1 + m2);
+                const Entering entering = find_entering_arc(near, i);
+                found = entering.row;
+                if (found < m1)
+                    basis_.pivot(static_cast<Index>(found), column_node(entering.column), 0, entering.reduced);
+                work += entering.scanned * NearArcs::kClasses + 8 * (m1 + m2);
                 if (work > 20'000'000) {
                     work = 0;
                     if (pause()) return false;
@@ -249,43 +300,19 @@ private:
     template <class Pause>
     bool pivot_all(Pause pause) {
         const std::size_t m1 = C_.rows, m2 = C_.columns;
-        // after a near basis few arcs are left, so that the best of more rows saves pivots
-        const std::size_t usual = m2 <= 128 ? (greedy_ ? 4 : 8) : m2 <= 512 ? 4 : 2;
-        const double* y = basis_.y();
-        const double* yc = y + m1;
         double tolerance = 4 * kUlp;
         std::int64_t patience = 200 * static_cast<std::int64_t>(m1 + m2) + 10000;
-        std::size_t i = next_ < m1 ? next_ : 0, work = 0;
+        std::size_t work = 0;
+        if (next_ >= m1) next_ = 0;
         for (;;) {
-            std::size_t found = m1, column = 0, scanned = 0, block = usual;
-            double best = 0;
-            while (scanned < m1) {
-                for (std::size_t end = std::min(scanned + block, m1); scanned < end; ++scanned) {
-                    const double reduced = least_sum(C_.row(i), yc, C_.width) - y[i];
-                    if (reduced < best && reduced < -tolerance * std::abs(y[i])) {
-                        best = reduced;
-                        found = i;
-                    }
-                    if (++i == m1) i = 0;
-                }
-                if (found == m1) continue;
-                column = least_of(found, yc).first;
-                const double terms = std::abs(y[found]) + std::abs(yc[column]) + std::abs(C_.row(found)[column]);
-                if (best < -tolerance * terms) break;
-                // Large terms cancelled and left a rounding error: every row on its own, so that it hides no other.
-                if (block > 1) scanned = 0;
-                block = 1;
-                best = 0;
-                found = m1;
-            }
-            next_ = i;
-            if (found == m1) return true;
-            basis_.pivot(static_cast<Index>(found), column_node(column), 0, best);
+            const Entering entering = find_entering_arc(tolerance, next_);
+            if (entering.row == m1) return true;
+            basis_.pivot(static_cast<Index>(entering.row), column_node(entering.column), 0, entering.reduced);
             if (--patience == 0) {  // pivots on rounding errors
                 tolerance *= 16;
                 patience = 50 * static_cast<std::int64_t>(m1 + m2) + 10000;
             }
-            work += (scanned + 1) * m2 + 8 * (m1 + m2);
+            work += (entering.scanned + 1) * m2 + 8 * (m1 + m2);
             if (work > 20'000'000) {
                 work = 0;
                 if (pause()) return false;

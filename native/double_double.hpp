@@ -78,8 +78,10 @@ inline Estimate weighted_mean(const double* w, const double* x, std::size_t n) {
     }
     const DoubleDouble mean = sum.over(mass);
     const double rounding = 0x1p-90 * absolute / mass.high + 0x1p-1060;
+    // both doubles of the mean, and this error itself, are rounded once more where they leave the normal numbers
+    const double error = 1.01 * static_cast<double>(n) * rounding * unit + 3 * std::numeric_limits<double>::denorm_min();
     const bool zero = std::all_of(x, x + n, [](double z) { return z == 0; });
-    return {{mean.high * unit, mean.low * unit}, zero ? 0 : 1.01 * static_cast<double>(n) * rounding * unit};
+    return {{mean.high * unit, mean.low * unit}, zero ? 0 : error};
 }
 
 // Bounds of a number that is known to within `error`.

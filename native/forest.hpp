@@ -91,9 +91,22 @@ private:
         }
     }
 
-    // A tree with a surplus or without any leads to the root from a row, one that lacks something from a column. Where
-    // its top is of the other kind, a child that carries more than this becomes the top. Children with less, one after
-    // the other, become trees of their own.
+    // Writes the trees that sum() left into the basis, each below the root by one artificial arc.
+    //
+    // Before: net_[v] is the exact net supply of the subtree of v, and the arc from v to up_[v].node carries its size in
+    // the direction of row to column: it is >= 0 for a row and < 0 for a column that has a parent. So every arc above a
+    // column carries something, which is what strong feasibility asks for (zero flow only on arcs that lead up).
+    //
+    // Only the artificial arc of a top can point the wrong way: a tree with a surplus or without any leads to the root
+    // from a row, one that lacks something from the root to a column. Where the top is of the other kind, its children
+    // are visited in breadth-first order. One that carries more than the top's net becomes the top in its place: the arc
+    // between them is turned around and keeps the difference, which is positive, and the child, of the other kind than
+    // the top, has the top's net. One that carries as much or less is cut off as a tree of its own, and the top's net
+    // comes nearer to zero by it. The top's own weight has the sign that its kind asks for, so in the end its net has that
+    // sign (or is zero, for a row), or a child has taken its place.
+    //
+    // After: every node has a parent, flows are >= 0, those of columns' arcs > 0, and the net of a tree is that of its
+    // artificial arc. No arc that is kept has changed its flow, but for the one that was turned around.
     void hang() {
         std::vector<Index> instead(nodes(), Tree::kNone);  // of a top: the child that becomes the top
         for (const Index v : order_) {

@@ -163,6 +163,18 @@ private:
 
     // Moves the subtree of path[last] below `above`, with path[0] on top, and adds to its potentials; sizes are those from
     // before. If `above` is an ancestor, `child` is its child on the path. Returns the new position of the top.
+    //
+    // The invariant before and after: order_ is a preorder, in which the subtree of v is the range of its size from at_[v]
+    // on, and at_ is the inverse of order_. Parents and sizes are stale in between; pivot() mends them along the two paths.
+    //
+    // Where the range goes, with as few nodes displaced as a preorder allows: if `above` comes after it, right behind
+    // `above`; if the subtree of `above` ends before it, right behind that subtree; if `above` is an ancestor, to the
+    // nearer end of what remains of the subtree of `child`, which is the part of the subtree of `above` around it.
+    //
+    // The order inside: path[0] and its subtree, then for each further node of the path what its subtree had before and
+    // behind that of the node before it. The former begins with the node itself, which thereby becomes the last child of
+    // the one before it. Positions of nodes of the path are read before they are written: a node lies outside the
+    // subtrees of those before it.
     Index move(const Index* path, Index last, Index above, Index child, double by) {
         const Index size = node(path[last]).size, begin = at_[index(path[last])], end = begin + size;
         Index* order = order_.data();

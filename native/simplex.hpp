@@ -136,45 +136,19 @@ public:
 
     bool optimise(std::int64_t most, double tolerance, double relative, const std::function<void()>& pause) override {
         const std::size_t n = list_.size();
-        const std::size_t block =
-            std::max<std::size_t>(16, static_cast<std::size_t>(0.1 * std::sqrt(static_cast<double>(n))));
         if (known_ < n) next_ = list_.fresh;  // prices the new ones first
         known_ = n;
-        std::size_t k = next_ < n ? next_ : 0;
-        bool done = false;
+        if (next_ >= n) next_ = 0;
         hidden = false;
-        for (std::int64_t count = 0; !done && count < most; ++count) {
-            const double drift = kDrift * largest_shift;
-            double best = -tolerance;
-            std::size_t found = n, left = n;
-            while (left > 0) {
-                const std::size_t some = std::min({block, left, n - k});
-                for (std::size_t end = k + some; k < end; ++k) {
-                    const Arc& arc = list_.arcs[k];
-                    const double tail = basis_.y(arc.tail), head = basis_.y(arc.head), reduced = arc.cost - tail + head;
-                    if (reduced < best &&
-                        reduced < -relative * (std::abs(arc.cost) + std::abs(tail) + std::abs(head))) {
-                        if (reduced < -drift) {
-                            best = reduced;
-                            found = k;
-                        } else {
-                            hidden = true;
-                        }
-                    }
-                }
-                left -= some;
-                if (k == n) k = 0;
-                if (found < n) break;
-            }
-            next_ = k;
-            done = found == n;
-            if (done) break;
-            const Arc& arc = list_.arcs[found];
-            basis_.pivot(arc.tail, arc.head, static_cast<Index>(found), best);
-            largest_shift = std::max(largest_shift, -best);
+        for (std::int64_t count = 0; count < most; ++count) {
+            const Entering entering = find_entering_arc(tolerance, relative);
+            if (entering.arc == n) return true;
+            const Arc& arc = list_.arcs[entering.arc];
+            basis_.pivot(arc.tail, arc.head, static_cast<Index>(entering.arc), entering.reduced);
+            largest_shift = std::max(largest_shift, -entering.reduced);
             if (++pivots % 1000 == 0) pause();
         }
-        return done;
+        return false;
     }
 
     void refresh() override {
@@ -214,6 +188,41 @@ public:
 
 private:
     static constexpr double kDrift = 0x1p-50;
+    struct Entering {
+        std::size_t arc;  // the number of arcs if there is none
+        double reduced;
+    };
+
+    // The pivot rule: LEMON's block search. Arcs are priced in blocks, from where the last search ended; the least reduced
+    // cost of the first block that has one which counts enters. A larger block finds a better
+    // arc, a smaller one finds it sooner: LEMON's has sqrt(n) of n arcs and ours a tenth of that (no measurement is on
+    // record). Reduced costs that rounding may have made do not count; see optimise().
+    Entering find_entering_arc(double tolerance, double relative) {
+        const std::size_t n = list_.size();
+        const std::size_t block =
+            std::max<std::size_t>(16, static_cast<std::size_t>(0.1 * std::sqrt(static_cast<double>(n))));
+        const double drift = kDrift * largest_shift;
+        Entering entering{n, -tolerance};
+        std::size_t k = next_;
+        for (std::size_t left = n; left > 0 && entering.arc == n;) {
+            const std::size_t some = std::min({block, left, n - k});
+            for (std::size_t end = k + some; k < end; ++k) {
+                const Arc& arc = list_.arcs[k];
+                const double tail = basis_.y(arc.tail), head = basis_.y(arc.head), reduced = arc.cost - tail + head;
+                if (reduced < entering.reduced &&
+                    reduced < -relative * (std::abs(arc.cost) + std::abs(tail) + std::abs(head))) {
+                    if (reduced < -drift)
+                        entering = {k, reduced};
+                    else
+                        hidden = true;
+                }
+            }
+            left -= some;
+            if (k == n) k = 0;
+        }
+        next_ = k;
+        return entering;
+    }
     static std::size_t at(Index v) { return static_cast<std::size_t>(v); }
     double tree_cost(Index v) const {
         const Index k = basis_[v].arc;

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gibbsot import datasets, plots, problem, sampler, schedules, solve, theory
+from gibbsot import Gibbs, Problem, datasets, plots, sampler, schedules, solve, theory
 
 from .outcome import Claim, Outcome, Run
 from .plans import Array
@@ -27,7 +27,7 @@ def run(run: Run) -> Outcome:
     """
     chains, n, sweeps = (200, 16, 12) if run.quick else (1000, 24, 30)
     p, q, cost = datasets.two_modes(n)
-    pairs = problem(np.tile(p, (chains, 1)), q, cost)
+    pairs = Problem(np.tile(p, (chains, 1)), q, cost)
     T = schedules.geometric(2 / n, sweeps, ratio=1e-2)
     traces = []
     width = 100  # chains at a time, to limit the memory
@@ -43,7 +43,7 @@ def run(run: Run) -> Outcome:
     curves = {side: _curve(*given) for side, given in sides.items()}
 
     m, length = (24, 100) if run.quick else (64, 600)
-    result = solve(*datasets.two_modes(m), method="gibbs", n_sweeps=length, seed=run.seed, diagnostics=True)
+    result = solve(*datasets.two_modes(m), method=Gibbs(n_sweeps=length, rng=run.seed, diagnostics=True))
     run.advance(0.3, "a run")
     claims, numbers = _claims(seen, deviation, left, right, curves, result.diagnostics)
     figure, figure_of_run = _draw(deviation, left, right, curves), plots.new_figure(9, 8.5)

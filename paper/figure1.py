@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gibbsot import datasets, plots, problem, sampler, schedules
+from gibbsot import Problem, datasets, plots, sampler, schedules
 
 from .outcome import Claim, Outcome, Run
 from .plans import Array, listed
@@ -42,7 +42,7 @@ def run(run: Run) -> Outcome:
     """
     p, q, cost = datasets.coulomb_uniform()
     n, chains = len(p), 100 if run.quick else 1000
-    pairs = problem(np.tile(p, (chains, 1)), q, cost)
+    pairs = Problem(np.tile(p, (chains, 1)), q, cost)
     temperatures = schedules.geometric(2 / n, SWEEPS[-1], ratio=_RATIO)
     state, done, snapshots = sampler.init(pairs, run.seed), 0, list[_Snapshot]()
     for sweeps in SWEEPS:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gibbsot import datasets, plots, schedules, solve_batch
+from gibbsot import Gibbs, datasets, plots, schedules, solve_batch
 
 from . import plans
 from .baselines.badmm import snapshots
@@ -82,7 +82,7 @@ def run(run: Run) -> Outcome:
     cells[_OURS], P = {}, np.tile(pair.p, (chains, 1))
     for budget in budgets:
         schedule = schedules.geometric(2 / n, budget, ratio=float(budget) ** -3)
-        result = solve_batch(P, pair.q, pair.cost, method="gibbs", schedule=schedule, seed=run.seed, n_jobs=run.n_jobs)
+        result = solve_batch(P, pair.q, pair.cost, method=Gibbs(schedule=schedule, rng=run.seed), n_jobs=run.n_jobs)
         found = [Z.toarray() for Z in result.recovered_plan]
         medians = Errors._make(np.median([plans.errors(Z, pair, optimum) for Z in found], axis=0).tolist())
         error = float(np.median(np.abs(result.value / optimum.value - 1)))

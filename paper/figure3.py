@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gibbsot import datasets, plots, schedules, solve_batch
+from gibbsot import Gibbs, datasets, plots, schedules, solve_batch
 
 from . import plans
 from .baselines.badmm import snapshots
@@ -66,7 +66,7 @@ def run(run: Run) -> Outcome:
     run.advance(0.2, _ENTROPIC)
     for budget in budgets:
         schedule = schedules.geometric(2 / n, budget)
-        result = solve_batch(P, pair.q, pair.cost, method="gibbs", schedule=schedule, seed=run.seed, n_jobs=run.n_jobs)
+        result = solve_batch(P, pair.q, pair.cost, method=Gibbs(schedule=schedule, rng=run.seed), n_jobs=run.n_jobs)
         found = [_cell(Z.toarray(), pair, optimum) for Z in result.recovered_plan]
         error = float(np.median(result.value)) / optimum.value - 1
         medians = [float(np.median(numbers)) for numbers in list(zip(*found, strict=True))[1:-1]]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from hypothesis import assume
@@ -11,7 +14,12 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem, coulomb, problem
+from gibbsot import Cost, DenseCost, Gibbs, GridCost, OTResult, PointCost, Problem, coulomb
+from gibbsot.exact.all_arcs import AllArcs
+from gibbsot.exact.coarse_to_fine import CoarseToFine, solve_from_coarse
+from gibbsot.exact.line import Line
+from gibbsot.exact.pyramid import CoarseGrids
+from gibbsot.exact.solution import Solution
 
 KINDS = ("dense", "forbidden", "points", "coulomb", "grid1", "grid2", "grid3", "thin", "axes")
 
@@ -51,7 +59,7 @@ def batch(kind: str, n: int = 3, dtype: DTypeLike = np.float64, seed: int = 0, z
     if kind == "coulomb":  # a heavy point could not avoid itself
         zeros = 0.0
     rng = np.random.default_rng([seed, 1])
-    return problem(measures(rng, n, M.shape[0], zeros), measures(rng, n, M.shape[1], zeros), M)
+    return Problem(measures(rng, n, M.shape[0], zeros), measures(rng, n, M.shape[1], zeros), M)
 
 
 @st.composite
@@ -77,3 +85,28 @@ def _feasible(p: Any, q: Any, M: Any) -> bool:
     )
     found = linprog(np.zeros(len(i)), A_eq=balance[:-1], b_eq=np.concatenate([p, q])[:-1])
     return found.status == 0
+
+
+def by_sampler(call: Callable[..., OTResult], **always: Any) -> Callable[..., OTResult]:
+    """Return `solve` or `solve_batch` with the sampler, whose own options are given by name like the others."""
+
+    def estimate(p: Any, q: Any, cost: Any, **given: Any) -> OTResult:
+        own = {name: given.pop(name) for name in list(given) if name in Gibbs.__dataclass_fields__}
+        return call(p, q, cost, method=Gibbs(**own), **always, **given)
+
+    return estimate
+
+
+def without_all_arcs() -> ExitStack:
+    """Let no problem be solved on all arcs, but by the method that suits large ones with its cost."""
+    stack = ExitStack()
+    for method, limit in ((AllArcs, "most"), (CoarseGrids, "least"), (CoarseToFine, "least"), (Line, "least")):
+        stack.enter_context(mock.patch.object(method, limit, -1))
+    return stack
+
+
+def solve_points(X, Y, p=None, q=None, squared=True, gap=0.0, budget=None) -> Solution:
+    """Solve transport between two clouds of points from coarse to fine, whatever their size."""
+    p, q = (np.ones(len(x)) if w is None else np.asarray(w, np.float64) for x, w in ((X, p), (Y, q)))
+    cost = PointCost(X, Y, "sqeuclidean" if squared else "euclidean", dtype=np.float64)
+    return solve_from_coarse(p, q, cost.by_trees(), gap, budget)

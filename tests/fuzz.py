@@ -8,6 +8,7 @@ counted by the kind of problem, and so are refusals, which must name a reason.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import warnings
 from collections import Counter
@@ -23,10 +24,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from cases import solve_points, without_all_arcs
 from gibbsot import DenseCost, GridCost, PointCost, WassersteinBarycenter, solve, solve_batch
 from gibbsot.costs import Cost
 from gibbsot.exact import coarse_to_fine as multiscale
-from gibbsot.exact import methods as exact
 from gibbsot.exact import pyramid
 from gibbsot.exact.all_arcs import proved
 from gibbsot.exact.annealed import crossover
@@ -338,7 +339,7 @@ def points(rng: np.random.Generator) -> Case:
 
     def call(X: Array, Y: Array, p: Array, q: Array, power: int) -> Answer:
         with small_levels():
-            return of_solution(multiscale.solve_points(X, Y, p, q, squared=power == 2, gap=gap, budget=Budget(seconds)))
+            return of_solution(solve_points(X, Y, p, q, squared=power == 2, gap=gap, budget=Budget(seconds)))
 
     case = of_points(rng, int(rng.integers(1, 4)), call)
     case.gap, case.vertex = gap, seconds == math.inf
@@ -365,7 +366,7 @@ def grids(rng: np.random.Generator) -> Case:
 
 def other_engines() -> AbstractContextManager[Any]:
     """Let the smallest problems be solved as the largest ones."""
-    return mock.patch.multiple(exact, STORED_PAIRS=-1, _OTHER_PAIRS=-1, DISTANCE_PAIRS=-1, _LINE_PAIRS=-1)
+    return without_all_arcs()
 
 
 def with_engine(rng: np.random.Generator, call: Callable[[], Answer]) -> Callable[[], Answer]:
@@ -382,7 +383,7 @@ def with_engine(rng: np.random.Generator, call: Callable[[], Answer]) -> Callabl
 def front(rng: np.random.Generator) -> Case:
     """Call `solve` with any cost, weights as given or normalised, a gap, a budget or a warm start."""
     one = instance(rng)
-    ratio = math.fsum(one.p) / math.fsum(one.q)
+    p, ratio = one.p, math.fsum(one.p) / math.fsum(one.q)
     q = one.q * ratio if math.isfinite(ratio) else np.full(len(one.q), np.nan)
     agree = bool(np.isfinite(q).all()) and abs(math.fsum(q) - math.fsum(one.p)) <= 1e-9 * math.fsum(one.p)
     normalize = not agree or bool(rng.random() < 0.5)
@@ -398,12 +399,16 @@ def front(rng: np.random.Generator) -> Case:
     def call() -> Answer:
         if start and normalize and one.cost.finite:
             options["warm_start"] = solve(other, q, one.cost, normalize=True)
-        found = solve(one.p, q, one.cost, **options)
+        found = solve(p, q, one.cost, **options)
         return Answer(found.lower_bound, found.upper_bound, found.status, *found.potentials, found.plan)
 
-    mass = Fraction(1) if normalize else sum(map(Fraction, one.p.tolist()), Fraction(0))
+    chosen = with_engine(rng, call)
+    if normalize and rng.random() < 0.3:  # sums that are nearly one, and are not the mass
+        share = p / math.fsum(p) * (1 + 10.0 ** rng.uniform(-16, -6))
+        p = share if np.array_equal(share > 0, p > 0) else p
+    mass = Fraction(1) if normalize else sum(map(Fraction, p.tolist()), Fraction(0))
     return Case(
-        one.kind, with_engine(rng, call), lambda: times(optimum(one.p, q, one.costs), mass), one.costs, one.p, q,
+        one.kind, chosen, lambda: times(optimum(p, q, one.costs), mass), one.costs, p, q,
         mass=not normalize, gap=options.get("gap", 0.0), warns=True, vertex="max_seconds" not in options,
     )  # fmt: skip
 
@@ -438,8 +443,8 @@ def of_partial(rng: np.random.Generator, one: Instance, **options: Any) -> Case:
         if penalty is not None:
             p, q = (sum(map(Fraction, w.tolist()), Fraction(0)) for w in (one.p, one.q))
             moved = sum(map(Fraction, found.plan.data.tolist()), Fraction(0))
-            left = abs(Fraction(penalty)) * max(p + q - 2 * moved, Fraction(0))
-            # the sum of terms of either sign is no larger; left over mass is known to the rounding of the plan only
+            # left over mass is known to the rounding of the plan only; the sum of terms of either sign is no larger
+            left = abs(Fraction(penalty)) * max(p + q - 2 * moved - 8 * ULP * (p + q), Fraction(0))
             upper = Fraction(found.upper_bound) if math.isfinite(found.upper_bound) else Fraction(0)
             scale = max(total(found.plan, one.costs) + left, abs(upper))
         return Answer(found.lower_bound, found.upper_bound, found.status, None, None, found.plan, scale)
@@ -730,8 +735,17 @@ def _refusal(reason: str) -> str:
     return f"refused: {reason}" if "range" in reason else f"wrong answer: {reason}"
 
 
+def _power(kind: str) -> float:
+    """Return of which power of a distance the costs are: the scale of a problem is that of its distances."""
+    found = re.search(r"power ([\d.]+)", kind)
+    return float(found[1]) if found else 2.0 if "sqeuclidean" in kind else 1.0
+
+
 def is_extreme(kind: str, case: Case | None) -> bool:
-    """Tell whether the numbers of a problem differ by more than twelve orders of magnitude, or are far from one."""
+    """Tell whether the numbers of a problem differ by more than twelve orders of magnitude, or are far from one.
+
+    These are the weights of a measure, the masses of both, and the distances, or the costs where there are none.
+    """
     if case is None or "1e-160" in kind:  # whose squares vanish
         return True
     for weights in (case.p, case.q):
@@ -741,7 +755,7 @@ def is_extreme(kind: str, case: Case | None) -> bool:
     if case.p.max() < 1e-12 * case.q.max() or case.q.max() < 1e-12 * case.p.max():
         return True
     used = [abs(x) for row in case.costs.entries for x in row if x]
-    if used and min(used) * 10**12 < max(used):
+    if used and Fraction(max(used), min(used)) > 10 ** round(12 * _power(kind)):
         return True
     size = Fraction(max(used, default=1)) * Fraction(2) ** -case.costs.bits
     return case.extreme or not Fraction(10) ** -100 < size < Fraction(10) ** 100

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gibbsot import GridCost, WassersteinNMF, solve, solve_batch
+from gibbsot import Gibbs, GridCost, WassersteinNMF, solve, solve_batch
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 
@@ -38,11 +38,11 @@ def test_threads_share_the_functions(values):
     """`solve`, `solve_batch` and `transform` in six threads at once, with threads of their own."""
     model = WassersteinNMF(2, cost=COST, max_epochs=3, tau=2, random_state=0, n_jobs=2).fit(P)
     W = model.transform(Q)
-    estimates = solve_batch(P, Q, COST, method="gibbs", seed=3).value
+    estimates = solve_batch(P, Q, COST, method=Gibbs(rng=3)).value
     with ThreadPoolExecutor(6) as pool:
         tasks = [
             (pool.submit(solve_batch, P, Q, COST, n_jobs=2), pool.submit(model.transform, Q), pool.submit(cost_of, k),
-             pool.submit(solve_batch, P, Q, COST, method="gibbs", seed=3, n_jobs=2))
+             pool.submit(solve_batch, P, Q, COST, method=Gibbs(rng=3), n_jobs=2))
             for k in range(8)
         ]  # fmt: skip
         for k, (batch, transformed, one, gibbs) in enumerate(tasks):

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 import gibbsot
-from gibbsot import sampler, schedules, simplex
+from gibbsot import mirror_descent, sampler, schedules
 from gibbsot.models import _base
 
 
-@pytest.mark.parametrize("name", ["WassersteinNMF", "compat", "datasets", "plots", "simplex"])
+@pytest.mark.parametrize(
+    "name", ["WassersteinNMF", "mixture_coordinates", "compat", "datasets", "mirror_descent", "plots"]
+)
 def test_lazy_names(name):
     code = f"import gibbsot, sys; assert {name!r} in dir(gibbsot) and 'sklearn' not in sys.modules; gibbsot.{name}"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -23,7 +25,7 @@ def test_lazy_names(name):
 
 def test_dir_has_the_public_names_alone():
     shown = {name for name in dir(gibbsot) if not name.startswith("_")}
-    assert {*gibbsot.__all__, "compat", "datasets", "plots", "simplex", "topics"} <= shown
+    assert {*gibbsot.__all__, "compat", "datasets", "mirror_descent", "plots", "topics"} <= shown
     assert not {"Any", "import_module", "find_spec", "TYPE_CHECKING"} & shown
     for name in shown - {"jax", "scverse", "torch"}:  # these are slow to import
         assert getattr(gibbsot, name) is not None
@@ -50,12 +52,12 @@ def test_unknown_names():
 
 
 def test_modules_show_their_own_names_only():
-    for module in (sampler, schedules, simplex):
+    for module in (mirror_descent, sampler, schedules):
         assert not {"np", "NDArray", "validation", "annotations"} & set(vars(module))
 
 
 def test_batches_compare_by_identity():
-    one, other = (gibbsot.problem(np.eye(2), np.eye(2), 1 - np.eye(2)) for _ in range(2))
+    one, other = (gibbsot.Problem(np.eye(2), np.eye(2), 1 - np.eye(2)) for _ in range(2))
     assert one != other
     assert len({one, other, sampler.init(one), sampler.init(one)}) == 4
 

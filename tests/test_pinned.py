@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +34,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
+from cases import by_sampler
 from gibbsot import (
     DenseCost,
     GridCost,
@@ -86,7 +87,7 @@ def in_three(X: Any) -> list[Any]:
 
 # --- solve and solve_batch, by the sampler: exact answers are compared with those of others elsewhere
 
-estimate, estimate_batch = (partial(f, method="gibbs", normalize=True) for f in (solve, solve_batch))
+estimate, estimate_batch = (by_sampler(f, normalize=True) for f in (solve, solve_batch))
 
 
 def cost(kind: str, dtype: Any = np.float64) -> Any:
@@ -120,7 +121,7 @@ def transport(result: Any, *more: str) -> Found:
 def solved(kind: str, dtype: Any = np.float64, **options: Any) -> Found:
     M = cost(kind, dtype)
     p, q = weights(2, M.shape[0]), weights(3, M.shape[1])
-    return transport(estimate(p, q, M, seed=5, **options))
+    return transport(estimate(p, q, M, rng=5, **options))
 
 
 @pinned("solve dense, warm", "", "dense")
@@ -130,14 +131,14 @@ def solved(kind: str, dtype: Any = np.float64, **options: Any) -> Found:
 def warmed(kind: str, **options: Any) -> Found:
     M = cost(kind)
     p, other, q = weights(2, M.shape[0]), weights(4, M.shape[0]), weights(3, M.shape[1])
-    before = estimate(p, q, M, n_sweeps=1000, seed=5)
+    before = estimate(p, q, M, n_sweeps=1000, rng=5)
     return transport(estimate(0.9 * p + 0.1 * other, q, M, warm_start=before, **options))
 
 
 @pinned("solve, diagnostics")
 def diagnosed() -> Found:
     p, q, M = datasets.two_modes(10)
-    result = estimate(p, q, M, n_sweeps=60, diagnostics=True, seed=1)
+    result = estimate(p, q, M, n_sweeps=60, diagnostics=True, rng=1)
     return {"value": result.value} | {f"trace {name}": x for name, x in result.diagnostics._asdict().items()}
 
 
@@ -153,7 +154,7 @@ def electrons() -> Found:
 def batch(as_rows: Callable[[Array], Any] = np.asarray, halves: bool = False, **options: Any) -> Found:
     M, ids = GridCost((6, 7)), np.array([7, 3, 2**40, 0])
     P, Q = weights(11, 4, 42), weights(12, 4, 42)
-    options = {"n_sweeps": 600, "seed": 9} | options
+    options = {"n_sweeps": 600, "rng": 9} | options
     if not halves:
         found = transport(estimate_batch(as_rows(P), as_rows(Q), M, ids=ids, **options))
         del found["history"]  # of some of the problems it is shorter

@@ -15,7 +15,7 @@ images = gibbsot.datasets.mnist_fives()
 p, q = images[0], images[3]
 cost = gibbsot.GridCost((28, 28))
 exact = gibbsot.solve(p, q, cost)
-chain = gibbsot.solve(p, q, cost, method="gibbs", n_sweeps=2000, seed=0)
+chain = gibbsot.solve(p, q, cost, method=gibbsot.Gibbs(n_sweeps=2000, rng=0))
 print(exact)
 print(chain)
 

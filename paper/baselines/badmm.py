@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gibbsot import Cost, problem
+from gibbsot import Cost, Problem
 from gibbsot.core import validation
 
 Array = NDArray[np.float64]
@@ -109,7 +109,7 @@ def snapshots(
     counts = [validation.count(budget, "n_iter") for budget in budgets]
     if any(b <= a for a, b in pairwise(counts)):
         raise ValueError(f"budgets: expected increasing numbers, got {budgets!r}")
-    pairs = problem(P, Q, cost)
+    pairs = Problem(P, Q, cost, names=("P", "Q"))
     M = pairs.cost.matrix().astype(np.float64)
     finite = np.isfinite(M)
     scale = validation.positive(rho, "rho") if rho is not None else 2 * float(np.abs(M[finite]).mean()) or 1.0

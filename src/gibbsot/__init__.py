@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import sampler, schedules, theory
 from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
-from .costs.problems import Problem, problem
+from .costs.problems import Problem
 from .oracle.oracle import Oracle
-from .sampling.sampler import Info, State, run, step
-from .solvers.relaxed import PartialResult
-from .solvers.result import OTResult, OTResultList
+from .sampling.gibbs import Gibbs
+from .solvers.result import OTResult
 from .solvers.solve import solve, solve_batch
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _LAZY = {
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
     "WassersteinEmbedding": ".models.geometry.embedding",
-    "WassersteinNMF": ".models.nmf",
+    "WassersteinNMF": ".models.nmf.estimator",
     "WassersteinNeighbors": ".models.geometry.neighbors",
     "WassersteinPCA": ".models.geometry.pca",
     "barycentric_coordinates": ".models.geometry.coordinates",
@@ -44,8 +43,8 @@ _LAZY = {
     "datasets": ".datasets",
     "distances": ".models.geometry.distances",
     "mixture_coordinates": ".models.mixtures",
+    "mirror_descent": ".mirror_descent",
     "plots": ".plots",
-    "simplex": ".simplex",
     "topics": ".topics",
 }
 _EXTRAS = {"jax": "jax", "scverse": "anndata", "torch": "torch"}  # modules, and the packages that they need
@@ -53,15 +52,12 @@ _EXTRAS = {"jax": "jax", "scverse": "anndata", "torch": "torch"}  # modules, and
 __all__ = [
     "Cost",
     "DenseCost",
+    "Gibbs",
     "GridCost",
-    "Info",
     "OTResult",
-    "OTResultList",
     "Oracle",
-    "PartialResult",
     "PointCost",
     "Problem",
-    "State",
     "WassersteinBarycenter",
     "WassersteinClassifier",
     "WassersteinEmbedding",
@@ -72,13 +68,10 @@ __all__ = [
     "coulomb",
     "distances",
     "mixture_coordinates",
-    "problem",
-    "run",
     "sampler",
     "schedules",
     "solve",
     "solve_batch",
-    "step",
     "theory",
 ]
 

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .core import native
+from .core.backend import backend
 from .costs import Cost, DenseCost, PointCost
-from .costs.problems import problem
+from .costs.problems import Problem
 from .exact.methods import cross
 from .exact.solution import Solution
 from .solvers.solve import solve as exact_solve
@@ -581,11 +581,11 @@ def _solved(
 
 def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
     """Return the optimum, from the potentials U if they are given, or None if POT is to solve the problem."""
-    if native.kernels() is None and M.size < _MIN_PAIRS and np.isfinite(M).all():
+    if not backend().has_simplex and M.size < _MIN_PAIRS and np.isfinite(M).all():
         return None
     try:
         cost = DenseCost(M)
-        found = cross(problem(p, q, cost), None if U is None else U[None])[0]
+        found = cross(Problem(p, q, cost), None if U is None else U[None])[0]
     except ValueError:
         return None
     return found if found.optimal else None

@@ -118,7 +118,7 @@ def test_a_full_disk(blobs, tmp_path, capfd, full_disk):
 _KILLED = """
 import os, signal, sys
 from gibbsot.cli import main
-from gibbsot.models import _pairs, _sets
+from gibbsot.models.geometry import pairs as _pairs, sets as _sets
 _pairs._SECONDS, _sets._CHUNK_PAIRS = 0.0, 8
 solve, calls = _sets.cross, []
 def cross(*args, **options):

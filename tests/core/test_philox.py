@@ -31,7 +31,9 @@ def test_native_draws_the_same(level, dtype):
     expected = philox.exponentials(2**63 + 12345, 2**40 + 7, 2**30 + 3, 1, 1001, dtype)
     with using(level):
         got = np.empty(1001, dtype)
-        native.kernels().exponentials(seed=2**63 + 12345, id=2**40 + 7, sweep_and_side=2 * (2**30 + 3) + 1, out=got)
+        native.load(native.name()).exponentials(
+            seed=2**63 + 12345, id=2**40 + 7, sweep_and_side=2 * (2**30 + 3) + 1, out=got
+        )
     np.testing.assert_allclose(got, expected, rtol=4 * np.finfo(dtype).eps)
 
 
@@ -42,7 +44,7 @@ def test_exponential_law(kernel, dtype):
         theta = philox.exponentials(1, 2, 3, 0, 200_000, dtype)
     else:
         theta = np.empty(200_000, dtype)
-        native.kernels().exponentials(seed=1, id=2, sweep_and_side=6, out=theta)
+        native.load(native.name()).exponentials(seed=1, id=2, sweep_and_side=6, out=theta)
     assert theta.min() > 0
     assert stats.kstest(theta.astype(np.float64), "expon").pvalue > 1e-4
 
@@ -73,7 +75,7 @@ def test_positive_and_bit_identical_for_every_instruction_set():
         for level in levels:
             with using(level):
                 out = np.empty(n, np.float32)
-                native.kernels().exponentials(seed=11, id=0, sweep_and_side=stream, out=out)
+                native.load(native.name()).exponentials(seed=11, id=0, sweep_and_side=stream, out=out)
             drawn.append(out)
         lowest = min(lowest, float(drawn[0].min()))
         assert all(np.array_equal(drawn[0], other) for other in drawn[1:])

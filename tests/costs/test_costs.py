@@ -37,7 +37,7 @@ def test_products_are_those_of_the_matrix(kernel, kind, dtype):
         )
     np.testing.assert_array_equal(M.row_min(h[0]), M.row_min(h)[0])
     i, j = np.arange(M.shape[0]), np.arange(M.shape[1])
-    J, I = M.row_nearest(h[0])[:, 0], M.col_nearest(g[0])[:, 0]  # noqa: E741
+    J, I = M.nearest(h[0])[0][:, 0], M.nearest(-g[0], by_rows=False)[0][:, 0]  # noqa: E741
     np.testing.assert_allclose(M.at(i, J) + h[0][J], M.row_min(h[0]), rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(g[0][I] - M.at(I, j), M.col_max(g[0]), rtol=tolerance, atol=tolerance)
 
@@ -108,9 +108,13 @@ def test_nearest_are_those_of_the_matrix(kernel, kind, dtype):
     h[1:][rng.random(M.shape[1] - 1) < 0.2] = np.inf
     g[1:][rng.random(M.shape[0] - 1) < 0.2] = -np.inf
     k = min(5, *M.shape)
-    for found, sums in ((M.row_nearest(h, k), M.matrix() + h), (M.col_nearest(g, k), (M.matrix() - g[:, None]).T)):
+    for (found, least), sums in (
+        (M.nearest(h, k), M.matrix() + h),
+        (M.nearest(-g, k, by_rows=False), (M.matrix() - g[:, None]).T),
+    ):
         expected = np.sort(sums, axis=1)[:, :k]
         values = np.where(found >= 0, np.take_along_axis(sums, found, axis=1), np.inf)
+        np.testing.assert_allclose(least, values, rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps)
         np.testing.assert_allclose(values, expected, rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps)
         assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found)
 
@@ -132,7 +136,7 @@ def test_nearest_on_random_grids(sides, seed, k, dtype, empty):
     tolerance = 8 * np.finfo(dtype).eps * np.abs(expected[np.isfinite(expected)]).max()
     for level in native.available():
         with using(level):
-            found = M.row_nearest(h, k)
+            found = M.nearest(h, k)[0]
         values = np.where(found >= 0, np.take_along_axis(sums, found, axis=1), np.inf)
         np.testing.assert_allclose(values, expected, rtol=0, atol=tolerance)
         assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in found)
@@ -305,8 +309,12 @@ def test_dtype_follows_the_input():
         (lambda: GridCost(matrices=[[[np.nan]]]), ValueError, r"matrices\[0\]: has NaN"),
         (lambda: GridCost((2, 2)).row_min(np.zeros(3)), ValueError, r"h: expected shape \(4,\)"),
         (lambda: GridCost((2, 2)).col_max(np.zeros((2, 3))), ValueError, r"g: expected shape \(4,\)"),
-        (lambda: GridCost((2, 2)).row_nearest(np.zeros(3)), ValueError, r"h: expected shape \(4,\)"),
-        (lambda: GridCost((2, 2)).col_nearest(np.zeros(4), k=5), ValueError, "k: expected a number from 1 to 4"),
+        (lambda: GridCost((2, 2)).nearest(np.zeros(3)), ValueError, r"x: expected shape \(4,\)"),
+        (
+            lambda: GridCost((2, 2)).nearest(np.zeros(4), 5, by_rows=False),
+            ValueError,
+            "k: expected a number from 1 to 4",
+        ),
         (lambda: GridCost((2, 2)).row_min(np.zeros(4), n_jobs=0), ValueError, "n_jobs: 0 has no meaning"),
         (lambda: GridCost((2, 2)).row_min(np.zeros(4), n_jobs=1.5), TypeError, "n_jobs: expected an integer"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import KINDS, batch, problems
-from gibbsot import DenseCost, GridCost, PointCost, Problem, problem, solve
+from gibbsot import DenseCost, GridCost, PointCost, Problem, solve
 from gibbsot.costs.problems import dual_value
 from gibbsot.exact.certificate import bounds, lower_bound
 from gibbsot.exact.methods import cross
@@ -52,7 +52,7 @@ def test_the_bound_is_that_of_the_c_transform_less_rounding():
 
 
 def test_a_constant_does_not_change_the_bound_and_potentials_without_weight_do_not_count():
-    pair = problem([[0.5, 0.0, 0.5]], [[0.25, 0.75]], DenseCost([[0.0, 1.0], [5.0, 5.0], [2.0, 0.0]]))
+    pair = Problem([[0.5, 0.0, 0.5]], [[0.25, 0.75]], DenseCost([[0.0, 1.0], [5.0, 5.0], [2.0, 0.0]]))
     U = np.array([[0.2, 0.0, -0.3]])
     np.testing.assert_allclose(lower_bound(pair, U + 7), lower_bound(pair, U), atol=1e-13)
     U[0, 1] = 1e9
@@ -82,7 +82,7 @@ def test_plans_are_those_of_the_formula(kind):
 
 def test_the_plan_of_optimal_potentials_of_a_matching_is_optimal():
     rng = np.random.default_rng(0)
-    pair = problem(np.full((1, 9), 1 / 9), np.full((1, 9), 1 / 9), DenseCost(rng.random((9, 9))))
+    pair = Problem(np.full((1, 9), 1 / 9), np.full((1, 9), 1 / 9), DenseCost(rng.random((9, 9))))
     optimum = cross(pair, np.zeros((1, 9)))[0]
     plan = sparse_plans(pair, optimum.f[None], -optimum.g[None])[0]
     reduced = pair.cost.matrix() - optimum.f[:, None] - optimum.g

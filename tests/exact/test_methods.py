@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import ot
@@ -9,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 
-from cases import batch, measures, problems
-from gibbsot import DenseCost, GridCost, PointCost, datasets, problem, solve, solve_batch
+from cases import batch, measures, problems, without_all_arcs
+from gibbsot import DenseCost, Gibbs, GridCost, PointCost, Problem, datasets, solve, solve_batch
 from gibbsot.core import native
+from gibbsot.exact import annealed
 from gibbsot.exact import methods as exact
 from gibbsot.exact.annealed import crossover
 from kernels import using
@@ -57,9 +60,7 @@ def test_arcs_give_what_all_arcs_give(monkeypatch, kind, kernel):
     """By crossover on a simplex that keeps its basis, and by HiGHS where there are no kernels."""
     pair = batch(kind, n=3, zeros=0.3)
     whole = solve_batch(pair.p, pair.q, pair.cost)
-    monkeypatch.setattr(exact, "STORED_PAIRS", 0)
-    monkeypatch.setattr(exact, "_OTHER_PAIRS", 0)
-    with using("numpy" if kernel == "numpy" else native.name()):
+    with without_all_arcs(), using("numpy" if kernel == "numpy" else native.name()):
         result = solve_batch(pair.p, pair.q, pair.cost)
     np.testing.assert_allclose(result.value, whole.value, rtol=1e-9, atol=1e-14)
     for p, q, one in zip(pair.p, pair.q, result, strict=True):
@@ -67,12 +68,11 @@ def test_arcs_give_what_all_arcs_give(monkeypatch, kind, kernel):
 
 
 def test_potentials_are_feasible_where_there_is_no_weight(monkeypatch):
-    for pairs in (10**6, 0):  # on all arcs, and by crossover
-        monkeypatch.setattr(exact, "STORED_PAIRS", pairs)
-        monkeypatch.setattr(exact, "_OTHER_PAIRS", pairs)
+    for limits in (nullcontext, without_all_arcs):
         for kind in ("dense", "grid2", "forbidden"):
             pair = batch(kind, n=4, zeros=0.5)
-            f, g = solve_batch(pair.p, pair.q, pair.cost).potentials
+            with limits():
+                f, g = solve_batch(pair.p, pair.q, pair.cost).potentials
             assert (f[:, :, None] + g[:, None] <= pair.cost.matrix()).all()
 
 
@@ -91,22 +91,22 @@ def large_cost(kind):
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
-        ("points", "multiscale"),
-        ("plain", "multiscale"),
-        ("grid", "multiscale"),
+        ("points", "coarse to fine"),
+        ("plain", "coarse to fine"),
+        ("grid", "coarse to fine"),
         ("line", "line"),
         ("axis", "line"),
         ("matrix", "all arcs"),
     ],
 )
 def test_no_annealing_where_none_is_needed(kind, method):
-    if native.kernels() is None:
+    if native.name() == "numpy":
         pytest.skip("by compiled kernels")
     cost, rng = large_cost(kind), np.random.default_rng(1)
     P, Q = (rng.dirichlet(np.ones(m), 2) for m in cost.shape)
-    assert exact.methods(problem(P, Q, cost)) == [method] * 2
+    assert [one.name for one in exact.choose(Problem(P, Q, cost))] == [method] * 2
     result = solve_batch(P, Q, cost, n_jobs=2)
-    assert result.sample is None
+    assert result.parts[0].sample is None
     M = cost.matrix()
     for p, q, one in zip(P, Q, result, strict=True):
         assert one.value == pytest.approx(dense_value(p, q, M), rel=1e-9)
@@ -128,7 +128,7 @@ def test_a_warm_start_from_an_exact_result():
 
 
 def test_a_warm_start_saves_pivots_and_changes_no_value():
-    if native.kernels() is None:
+    if native.name() == "numpy":
         pytest.skip("by compiled kernels")
     rng = np.random.default_rng(0)
     M, p, q = rng.random((200, 180)), rng.dirichlet(np.ones(200)), rng.dirichlet(np.ones(180))
@@ -151,7 +151,7 @@ def test_the_geometry_of_points_and_of_rounded_grids():
 
 
 def test_a_weight_of_no_account_still_arrives():
-    if native.kernels() is None:
+    if native.name() == "numpy":
         pytest.skip("below the tolerances of HiGHS")
     result = solve([1, 1e-16], [1], [[0], [1e16]])
     assert result.status == "optimal"
@@ -233,7 +233,7 @@ def test_bad_potentials_only_take_longer():
 @settings(max_examples=200)
 @given(problems(), st.integers(0, 5))
 def test_bounds_hold_whatever_the_sweeps(pair, seed):
-    result = solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=5, seed=seed)
+    result = solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=5, rng=seed))
     M = pair.cost.astype(np.float64).matrix()  # of what is stored: the axes of a grid, the points
     W = np.array([dense_value(p, q, M) for p, q in zip(pair.p, pair.q, strict=True)])
     slack = 1e-12 * np.abs(W)
@@ -251,7 +251,7 @@ def test_bounds_hold_whatever_the_sweeps(pair, seed):
 def test_a_certified_gap_is_small_after_annealing():
     """One round of the simplex on the annealed arcs certifies what the sampler alone can not."""
     pair = batch("grid2", n=2, zeros=0.0)
-    result = solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=500)
+    result = solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=500))
     assert (result.gap < 1e-3).all()
     assert (result[0].status, result.status) == ("estimate", ["estimate"] * 2)
 
@@ -286,7 +286,7 @@ def test_exact_with_threads_gives_the_same():
 
 
 def test_large_grids_never_form_their_matrix(monkeypatch):
-    if native.kernels() is None:
+    if native.name() == "numpy":
         pytest.skip("the compiled kernels' promise")
     monkeypatch.setattr(GridCost, "matrix", None)
     rng = np.random.default_rng(0)
@@ -311,10 +311,8 @@ def test_a_certified_gap():
         ({"gap": -1e-9}, ValueError, "gap: expected a number >= 0"),
         ({"gap": "small"}, TypeError, "gap: expected a number"),
         ({"gap": 1e-2, "method": "gibbs"}, ValueError, "gap: the sampler's estimate has no gap"),
-        ({"schedule": [1.0]}, ValueError, "schedule: is an option of the sampler; expected method='gibbs'"),
-        ({"n_sweeps": 3}, ValueError, "n_sweeps: is an option of the sampler"),
-        ({"diagnostics": True}, ValueError, "diagnostics: is an option of the sampler"),
-        ({"method": "sinkhorn"}, ValueError, "method: expected one of 'exact', 'gibbs', got 'sinkhorn'"),
+        ({"schedule": [1.0]}, TypeError, r"unexpected .* 'schedule'; expected method=gibbsot.Gibbs\(schedule=...\)"),
+        ({"method": "sinkhorn"}, ValueError, 'method: expected "exact", "gibbs" or a gibbsot.Gibbs, got \'sinkhorn\''),
     ],
 )
 def test_options_that_do_not_fit(options, error, message):
@@ -325,7 +323,7 @@ def test_options_that_do_not_fit(options, error, message):
 @pytest.mark.parametrize("cost", [GridCost(300, spacing=1.0), DenseCost(GridCost(300, spacing=1.0).matrix())])
 def test_tails_that_weigh_next_to_nothing(cost):
     """Weights down to 1e-300 leave the simplex's tree in pieces, between which its potentials mean nothing."""
-    if native.kernels() is None:
+    if native.name() == "numpy":
         pytest.skip("beyond the tolerances of HiGHS, which leave the gap open")
     x = np.arange(300)
     p, q = (np.exp(-((x - 20) ** 2) / (2 * sd**2)) for sd in (5, 10))
@@ -373,8 +371,8 @@ def test_an_interrupted_crossover_leaves_its_queue(monkeypatch):
         started.append(1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exact, "STORED_PAIRS", 0)
-    monkeypatch.setattr(exact, "crossover", stopped)
+    monkeypatch.setattr(annealed, "crossover", stopped)
+    monkeypatch.setattr(exact, "choose", lambda problem: [exact.METHODS[-1]] * len(problem))
     with pytest.raises(KeyboardInterrupt):
         solve_batch(pair.p, pair.q, pair.cost)
     assert len(started) < 50
@@ -409,9 +407,9 @@ def test_costs_of_their_own():
     assert len(result[1:]) == 2
     again = solve_batch(None, [1.01 * q for q in Q], costs, warm_start=result)
     np.testing.assert_allclose(again.value, 1.01 * result.value, rtol=1e-12)
-    estimates = solve_batch(None, Q, costs, method="gibbs", n_sweeps=100, seed=3)
+    estimates = solve_batch(None, Q, costs, method=Gibbs(n_sweeps=100, rng=3))
     assert estimates.status == ["estimate"] * 3
-    alone = solve_batch(None, Q[1], costs[1], method="gibbs", n_sweeps=100, seed=3, ids=[1])
+    alone = solve_batch(None, Q[1], costs[1], method=Gibbs(n_sweeps=100, rng=3), ids=[1])
     assert estimates.value[1] == alone.value[0]
     with pytest.raises(ValueError, match="Q: expected one measure for each of the 3 costs, got 2"):
         solve_batch(None, Q[:2], costs)
@@ -452,5 +450,14 @@ def test_distances_on_a_line_have_one_method(metric):
     p, q = rng.dirichlet(np.ones(300)), rng.dirichlet(np.ones(400))
     cost = PointCost(x, y, metric)
     np.testing.assert_allclose(cost.matrix(), np.abs(x[:, None] - y), rtol=1e-14)
-    assert exact.methods(problem(p, q, cost)) == ["line" if native.kernels() is not None else "crossover"]
+    assert [one.name for one in exact.choose(Problem(p, q, cost))] == [
+        "line" if native.name() != "numpy" else "crossover"
+    ]
     assert solve(p, q, cost).value == pytest.approx(ot.emd2_1d(x, y, p, q, metric="cityblock"), rel=1e-9)
+
+
+def test_the_page_has_all_methods_in_their_order():
+    page = (Path(__file__).parents[2] / "docs" / "which_solver.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert rows[0] == "| method | what it does | for |"
+    assert rows[1:] == [f"| {one.name} | {one.about} | {one.suits} |" for one in exact.METHODS]

@@ -13,19 +13,18 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from gibbsot import DenseCost, GridCost, PointCost, problem, solve, solve_batch
+from cases import solve_points
+from gibbsot import DenseCost, Gibbs, GridCost, PointCost, Problem, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.exact import methods as exact
 from gibbsot.exact.annealed import crossover
-from gibbsot.exact.coarse_to_fine import solve_points
-from gibbsot.exact.methods import cross, memory_needed, methods
+from gibbsot.exact.methods import choose, cross, memory_needed
 from gibbsot.exact.pyramid import solve_pyramid
 from gibbsot.io import progress
 from gibbsot.io.budget import Budget, reported_budget
-from gibbsot.solvers import options
 from kernels import using
 
-compiled = pytest.mark.skipif(native.kernels() is None, reason="needs the compiled kernels")
+compiled = pytest.mark.skipif(native.name() == "numpy", reason="needs the compiled kernels")
 
 
 class Countdown(Budget):
@@ -94,7 +93,7 @@ def test_crossover_ends_with_bounds_and_a_coupling(count, kernel):
 def test_without_kernels_the_time_bounds_the_linear_programs():
     rng, p, q = measures(0, 300, 300)
     cost = DenseCost(rng.random((300, 300)))
-    best = cross(problem(p / p.sum(), q / q.sum(), cost))[0]
+    best = cross(Problem(p / p.sum(), q / q.sum(), cost))[0]
     with using("numpy"):
         check(crossover(p, q, cost, np.zeros(300), budget=Budget(max_seconds=1e-3)), p, q, best, cost)
 
@@ -129,7 +128,7 @@ def test_the_sampler_ends_in_time():
     rng = np.random.default_rng(2)
     p, M = rng.dirichlet(np.ones(400)), rng.random((400, 400))
     with pytest.warns(ConvergenceWarning, match="ended before its last sweep.*more time") as warned:
-        result = solve(p, p[::-1], M, method="gibbs", n_sweeps=10**6, max_seconds=0.2)
+        result = solve(p, p[::-1], M, method=Gibbs(n_sweeps=10**6), max_seconds=0.2)
     assert [warning.filename for warning in warned] == [__file__]
     assert result.n_sweeps < 10**6
     assert not result.mixed
@@ -138,7 +137,7 @@ def test_the_sampler_ends_in_time():
 
 @compiled  # the figures are those of its methods
 def test_memory_is_checked_before_the_work(monkeypatch):
-    monkeypatch.setattr(exact, "in_threads", None)
+    monkeypatch.setattr(exact, "Batch", None)
     cost = GridCost((64, 64))
     p = np.full(64 * 64, 1 / 64**2)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 8.6e\+06 bytes, more than the 1e\+06 allowed"):
@@ -152,14 +151,14 @@ def test_memory_is_checked_before_the_work(monkeypatch):
 @compiled  # the figures are those of its methods
 def test_memory_of_costs_and_chains_is_checked_before_the_work(monkeypatch):
     clouds = [PointCost(np.random.default_rng(b).random((50, 2))) for b in range(3)]
-    monkeypatch.setattr(options, "cross", None)
+    monkeypatch.setattr("gibbsot.solvers.solve.cross", None)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 8.4e\+04 bytes"):
         solve_batch(None, None, clouds, max_memory=1e4)
-    monkeypatch.setattr(options, "pairs", None)
+    monkeypatch.setattr("gibbsot.solvers.solve.pairs", None)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 6.2e\+04 bytes"):
         solve(None, None, clouds[0], penalty=1.0, max_memory=1e4)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 2.4e\+07 bytes"):
-        solve(None, None, clouds[0], method="gibbs", n_sweeps=10**6, max_memory=1e6)
+        solve(None, None, clouds[0], method=Gibbs(n_sweeps=10**6), max_memory=1e6)
 
 
 @compiled
@@ -176,11 +175,11 @@ def test_memory_ends_the_work_on_the_way():
 def test_the_memory_of_each_method():
     ones = np.ones(300)
     dense = DenseCost(np.zeros((300, 300)))
-    assert memory_needed(problem(ones, ones, dense)) == (200 + 48) * 600
-    assert memory_needed(problem(ones, ones, dense.astype(np.float32))) == (200 + 48) * 600 + 12 * 300 * 300
+    assert memory_needed(Problem(ones, ones, dense)) == (200 + 48) * 600
+    assert memory_needed(Problem(ones, ones, dense.astype(np.float32))) == (200 + 48) * 600 + 12 * 300 * 300
     points = PointCost(np.arange(300.0))
-    assert methods(problem(ones, ones, points)) == ["line"]
-    assert memory_needed(problem(ones, ones, points)) == (300 + 48) * 600
+    assert [one.name for one in choose(Problem(ones, ones, points))] == ["line"]
+    assert memory_needed(Problem(ones, ones, points)) == (300 + 48) * 600
 
 
 @compiled
@@ -224,7 +223,7 @@ def test_a_batch_reports_its_problems(caplog):
 PROGRAM = """
     import signal, warnings
     import numpy as np
-    from gibbsot import {kind} as Cost, solve
+    from gibbsot import {kind} as Cost, Gibbs, solve
     from gibbsot.io import progress
     progress._PAUSE = 0.0
     warnings.simplefilter("ignore")
@@ -234,10 +233,10 @@ PROGRAM = """
     p, q = rng.random(cost.shape[0]), rng.random(cost.shape[1])
     solve([1.0], [1.0], [[0.0]])
     print("ready", flush=True)
-    result = solve(p, q, cost, normalize=True, verbose=True, **{options})
+    result = solve(p, q, cost, normalize=True, verbose=True, {options})
     try:
         print(result.status, result.lower_bound <= result.upper_bound, flush=True)
-        solve(p, q, cost, normalize=True, **{options})
+        solve(p, q, cost, normalize=True, {options})
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 """
@@ -248,9 +247,9 @@ PROGRAM = """
 @pytest.mark.parametrize(
     ("kind", "cost", "options"),
     [
-        ("DenseCost", "Cost(rng.random((2990, 8)) @ rng.random((8, 2990)))", {}),  # two thirds of a second
-        ("PointCost", "Cost(rng.random((100_000, 2)), rng.random((100_000, 2)))", {}),
-        ("DenseCost", "Cost(rng.random((900, 900)))", {"method": "gibbs", "n_sweeps": 100_000}),
+        ("DenseCost", "Cost(rng.random((2990, 8)) @ rng.random((8, 2990)))", ""),  # two thirds of a second
+        ("PointCost", "Cost(rng.random((100_000, 2)), rng.random((100_000, 2)))", ""),
+        ("DenseCost", "Cost(rng.random((900, 900)))", "method=Gibbs(n_sweeps=100_000)"),
     ],
 )
 def test_ctrl_c_in_verbose_use_gives_bounds(kind, cost, options):

@@ -506,7 +506,7 @@ def test_sampled_temperatures_agree_with_the_bound(kind):
     W all is linear in T, V - W = C T with C the noise's, and v - W over the sampled temperature is C on average.
     """
     n, one = 150, batch(kind, n=1)
-    pair = Problem(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
+    pair = Problem.normalised(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
     h = np.where(one.q > 0, -cross(one, np.zeros_like(one.p))[0].g, np.inf)
     chains = sampler.State(np.repeat(h, n, axis=0), np.zeros(n, np.int64), 3, np.arange(n, dtype=np.uint64))
     U = one.cost.row_min(h)
@@ -530,7 +530,7 @@ def test_sampled_temperatures_agree_with_the_bound(kind):
 def test_temperatures_of_measures_that_agree(dtype):
     """Where the precision cannot tell V(z) from the value, a temperature is small, but no error."""
     pair = batch("grid2", n=3, dtype=dtype, zeros=0.0)
-    agreeing = Problem(pair.p, pair.p, pair.cost)
+    agreeing = Problem.normalised(pair.p, pair.p, pair.cost)
     for value in (0.0, 1e-300, 1e-30, 1e-12):
         T = theory.sampled_temperature(sampler.init(agreeing), agreeing, np.full(3, value))
         assert np.isfinite(T).all()

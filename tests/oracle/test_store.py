@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import measures
-from gibbsot import GridCost, problem, solve_batch
+from gibbsot import GridCost, Problem, solve_batch
 from gibbsot.oracle.pairs import ChainOracle, DualOracle
 from gibbsot.oracle.store import Field, Store
 from gibbsot.sampling import sampler
@@ -30,7 +30,7 @@ def marked(*marks: float) -> dict[str, np.ndarray]:
 
 def pairs(n: int, zeros: float = 0.0, seed: int = 0):
     rng = np.random.default_rng(seed)
-    return problem(measures(rng, n, 4, zeros), measures(rng, n, 4, zeros), COST)
+    return Problem(measures(rng, n, 4, zeros), measures(rng, n, 4, zeros), COST)
 
 
 BATCHES = st.lists(st.lists(st.integers(0, 8), min_size=1, max_size=6, unique=True), max_size=20)
@@ -213,7 +213,7 @@ def test_a_target_whose_support_changes():
     """Points that lose their weight are masked; those that gain weight do not delay the others."""
     oracle = chains(np.array([[1.0, 2, np.inf, np.inf]] * 2))
     Q = np.array([[0.5, 0, 0.5, 0], [0, 0, 0.5, 0.5]])  # some points in common, and none
-    pair = problem(np.full((2, 4), 0.25), Q, COST)
+    pair = Problem(np.full((2, 4), 0.25), Q, COST)
     found = oracle.state([0, 1], pair)
     np.testing.assert_array_equal(found.h, [[1, np.inf, 2, np.inf], [np.inf, np.inf, 2, 2]])
     after, info = sampler.run(found, pair, np.full((1, 5), 0.01))

@@ -16,7 +16,7 @@ import numpy as np
 import ot
 import pytest
 
-from gibbsot import datasets, schedules, solve_batch
+from gibbsot import Gibbs, datasets, schedules, solve_batch
 from gibbsot.core import native
 from kernels import using
 from paper import bounds, factorisations, figure1, figure2, figure3, figure5, plans, report
@@ -126,7 +126,7 @@ def test_figure2_agrees_with_pot(found, folder):
     Z = ot.sinkhorn(p, q, cost.matrix(), 2 / 128, numItermax=200, stopThr=0, warn=False)
     assert float(table["IBP 2/N", 200]["plan_cost"]) == pytest.approx((Z * cost.matrix()).sum() / W - 1, abs=1e-9)
     cooling = schedules.geometric(2 / 128, 200, ratio=200.0**-3)
-    ours = solve_batch(np.tile(p, (5, 1)), q, cost, method="gibbs", schedule=cooling, seed=3)
+    ours = solve_batch(np.tile(p, (5, 1)), q, cost, method=Gibbs(schedule=cooling, rng=3))
     error = np.median(np.abs(ours.value / W - 1))
     assert float(table["Gibbs-OT", 200]["error"]) == pytest.approx(error, abs=1e-9)
     assert error < 0.01

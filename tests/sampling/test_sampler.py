@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import KINDS, batch, problems
-from gibbsot import GridCost, Problem, problem
+from gibbsot import GridCost, Problem
 from gibbsot.core import native
 from gibbsot.sampling import sampler
 from kernels import using
@@ -32,7 +32,7 @@ def in_boxes(shape: tuple[int, ...], dtype) -> Problem:
         box = tuple(slice(k, n) for k, n in zip(low, high, strict=True))
         Q[b][box] = rng.random(Q[b][box].shape)
     sums = P.reshape(4, -1).sum(axis=1), Q.reshape(4, -1).sum(axis=1)
-    return problem(
+    return Problem(
         P.reshape(4, -1) / sums[0][:, None], Q.reshape(4, -1) / sums[1][:, None], GridCost(shape, dtype=dtype)
     )
 
@@ -92,7 +92,7 @@ def test_same_bits_for_every_split(kind, dtype):
     # permuted, and in smaller batches, each problem with its own id
     order = np.random.default_rng(0).permutation(7)
     for rows in (order, order[:3], order[3:]):
-        part = Problem(pair.p[rows], pair.q[rows], pair.cost)
+        part = Problem.normalised(pair.p[rows], pair.q[rows], pair.cost)
         state, info = sampler.run(sampler.init(part, seed=3, ids=rows), part, T)
         np.testing.assert_array_equal(state.h, whole["h"][rows])
         np.testing.assert_array_equal(info.L, whole["L"][rows])
@@ -157,7 +157,7 @@ def test_tiny_weights_and_cold_chains_stay_finite(kernel):
     p = np.full(25, 1e-30)
     p[12] = 1
     q = np.roll(p, 7)
-    pair = problem(p, q, GridCost((5, 5), dtype=np.float32))
+    pair = Problem(p, q, GridCost((5, 5), dtype=np.float32))
     for T in (1e-30, 1e-3, 1e6):
         _, info = sampler.run(sampler.init(pair), pair, np.full(20, T))
         assert np.isfinite(info.U).all()
@@ -177,7 +177,7 @@ def test_pinned_keeps_its_point():
     pair = batch("dense")
     p = pair.p.copy()
     p[:, 0] = 0
-    pair = Problem(p / p.sum(axis=1, keepdims=True), pair.q, pair.cost)
+    pair = Problem.normalised(p / p.sum(axis=1, keepdims=True), pair.q, pair.cost)
     first = (pair.p > 0).argmax(axis=1)
     assert first.min() > 0
     _, info = sampler.run(sampler.init(pair), pair, np.full(9, 0.1), pinned=True)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from cases import batch
-from gibbsot import Problem, problem
+from gibbsot import Problem
 from gibbsot.core import native
 from gibbsot.sampling import sampler
 
@@ -22,7 +22,7 @@ def chains(n: int) -> int:
 def replicas(kind: str, n: int, zeros: float = 0.0) -> Problem:
     """The same problem n times; the chains differ in their number and so in their noise."""
     one = batch(kind, n=1, zeros=zeros)
-    return Problem(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
+    return Problem.normalised(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
 
 
 @pytest.mark.parametrize("kind", ["dense", "grid2"])
@@ -47,8 +47,8 @@ def test_value_less_energy_is_gamma(kernel):
 
 def test_energy_law_of_two_points():
     """One point each: g <= h + M, so W - V(g, h) is T times an exponential at equilibrium, a closed form."""
-    one = problem([1.0], [1.0], [[3.0]])
-    pair = Problem(np.repeat(one.p, 2000, axis=0), np.repeat(one.q, 2000, axis=0), one.cost)
+    one = Problem([1.0], [1.0], [[3.0]])
+    pair = Problem.normalised(np.repeat(one.p, 2000, axis=0), np.repeat(one.q, 2000, axis=0), one.cost)
     _, info = sampler.run(sampler.init(pair, seed=7), pair, np.full(3, 0.5))
     assert stats.kstest((3.0 - info.energy) / 0.5, "expon").pvalue > FALSE_ALARM
 
@@ -70,9 +70,9 @@ def test_equilibrium_against_rejection_sampling():
     h = np.maximum(-M[0], g2[:, None] - M[1]) + rng.exponential(T / q, (20_000, 2))
     direct = p[1] * g2 - h @ q
 
-    one = problem(p, q, M)
+    one = Problem(p, q, M)
     n = chains(4000)
-    pair = Problem(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
+    pair = Problem.normalised(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
     _, info = sampler.run(sampler.init(pair, seed=9), pair, np.full(300, T))
     assert stats.ks_2samp(info.energy, direct).pvalue > FALSE_ALARM
 

@@ -5,7 +5,7 @@ import ot
 import pytest
 
 from cases import batch
-from gibbsot import datasets, solve, solve_batch
+from gibbsot import Gibbs, datasets, solve, solve_batch
 from gibbsot.sampling import schedules
 
 
@@ -34,7 +34,7 @@ def test_adaptive_cooling_needs_no_scale(kind, eta):
     M = pair.cost.matrix()
     W = np.array([ot.emd2(p, q, np.where(np.isinf(M), 1e6, M)) for p, q in zip(pair.p, pair.q, strict=True)])
     for scale in (1e-6, 1.0, 1e6):
-        result = solve_batch(pair.p, pair.q, scale * M, method="gibbs", schedule=schedules.Adaptive(eta))
+        result = solve_batch(pair.p, pair.q, scale * M, method=Gibbs(schedule=schedules.Adaptive(eta)))
         np.testing.assert_allclose(result.value, scale * W, rtol=0.01)
 
 
@@ -42,7 +42,7 @@ def test_adaptive_cooling_needs_no_scale(kind, eta):
 def test_adaptive_cooling_falls_by_eta_and_ends_where_it_is_cold():
     p, q, cost = datasets.two_modes(32)
     seen = solve(
-        p, q, cost, method="gibbs", n_sweeps=2000, schedule=schedules.Adaptive(0.3), diagnostics=True
+        p, q, cost, method=Gibbs(n_sweeps=2000, schedule=schedules.Adaptive(0.3), diagnostics=True)
     ).diagnostics
     levels = seen.T[np.flatnonzero(np.diff(seen.T, prepend=0.0))]
     ratios = levels[1:] / levels[:-1]
@@ -55,8 +55,8 @@ def test_adaptive_cooling_falls_by_eta_and_ends_where_it_is_cold():
 
 def test_a_warm_start_cools_on_from_where_it_was():
     p, q, cost = datasets.two_modes(32)
-    first = solve(p, q, cost, method="gibbs", n_sweeps=100)
-    second = solve(p, q, cost, method="gibbs", n_sweeps=2000, schedule=schedules.Adaptive(), warm_start=first)
+    first = solve(p, q, cost, method=Gibbs(n_sweeps=100))
+    second = solve(p, q, cost, method=Gibbs(n_sweeps=2000, schedule=schedules.Adaptive()), warm_start=first)
     assert second.temperature < first.temperature
     assert second.value == pytest.approx(ot.emd2(p, q, cost.matrix()), rel=0.01)
 

@@ -12,7 +12,7 @@ import pytest
 from scipy import integrate, stats
 
 from cases import KINDS, batch
-from gibbsot import DenseCost, GridCost, Problem, plots, problem, solve, solve_batch
+from gibbsot import DenseCost, Gibbs, GridCost, Problem, plots, solve, solve_batch
 from gibbsot.costs.problems import dual_value
 from gibbsot.sampling import sampler, theory
 from gibbsot.sampling.theory import increments
@@ -24,13 +24,13 @@ SIDES = ("L", "U")
 def replicas(kind: str, n: int, zeros: float = 0.3) -> Problem:
     """The same problem n times; the chains differ in their number and so in their noise."""
     one = batch(kind, n=1, zeros=zeros)
-    return Problem(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
+    return Problem.normalised(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
 
 
 def small(n: int) -> Problem:
     rng = np.random.default_rng(3)
     p, q, M = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4)), rng.random((3, 4))
-    return problem(np.repeat(p[None], n, axis=0), q, M)
+    return Problem(np.repeat(p[None], n, axis=0), q, M)
 
 
 def potentials(pair: Problem, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +97,7 @@ def test_expectations_against_integration(kind, T):
 
 def test_one_point():
     """Against one point everything is an exponential."""
-    pair = problem([1.0], [0.25, 0.75], [[1.0, 3.0]])
+    pair = Problem([1.0], [0.25, 0.75], [[1.0, 3.0]])
     for T in (1e-12, 0.5, 1e3):
         assert theory.phi(pair, [[2.0]], T).tolist() == [[1.0, 1.0]]
         assert theory.expected_L(pair, [[2.0]], T).tolist() == [[1.0 - T, -1.0 - T]]
@@ -107,9 +107,9 @@ def test_one_point():
 
 
 def test_ties_do_not_depend_on_the_order():
-    pair = problem([0.1, 0.2, 0.3, 0.4], [1.0], [[1.0], [0.0], [0.0], [2.0]])
+    pair = Problem([0.1, 0.2, 0.3, 0.4], [1.0], [[1.0], [0.0], [0.0], [2.0]])
     assert theory.phi(pair, np.zeros((1, 4)), 1e-12) == pytest.approx(2.0)
-    swapped = problem([0.1, 0.3, 0.2, 0.4], [1.0], [[1.0], [0.0], [0.0], [2.0]])
+    swapped = Problem([0.1, 0.3, 0.2, 0.4], [1.0], [[1.0], [0.0], [0.0], [2.0]])
     for T in (1e-12, 0.3, 1e3):
         np.testing.assert_allclose(
             theory.phi(pair, np.zeros((1, 4)), T), theory.phi(swapped, np.zeros((1, 4)), T), rtol=1e-14
@@ -137,15 +137,15 @@ def test_stable_for_all_temperatures(kind):
 @pytest.mark.parametrize("weight", [1e-17, 1e-200])
 def test_tiny_weights(weight):
     """A point of almost no weight at the maximum: L falls at once to where the others begin."""
-    pair = Problem(np.array([[weight, 1 - weight]]), np.ones((1, 1)), DenseCost([[0.0], [1.0]]))
+    pair = Problem.normalised(np.array([[weight, 1 - weight]]), np.ones((1, 1)), DenseCost([[0.0], [1.0]]))
     np.testing.assert_allclose(theory.expected_L(pair, [[0.0, 0.0]], 0.25), [[-1.25]], rtol=1e-14)
 
 
 def test_masked_points_take_no_part():
     """Potentials of masked points may be anything; a masked column that nothing reaches has L = -inf."""
     inf = np.inf
-    wide = problem([0.5, 0.5, 0], [0.25, 0.75, 0], [[0.0, 1.0, inf], [1.0, 0.0, inf], [0.0, 0.0, 0.0]])
-    narrow = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    wide = Problem([0.5, 0.5, 0], [0.25, 0.75, 0], [[0.0, 1.0, inf], [1.0, 0.0, inf], [0.0, 0.0, 0.0]])
+    narrow = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     U, L = np.array([[0.3, 0.1]]), np.array([[-0.2, 0.4]])
     for odd in (inf, -inf, np.nan, 1e300):
         wide_U, wide_L = np.append(U, [[odd]], axis=1), np.append(L, [[odd]], axis=1)
@@ -209,9 +209,9 @@ def test_scale(k, side):
     """Costs in another unit: the bound is in that unit, bit for bit for a power of two."""
     pair = batch("forbidden")
     U, L = potentials(pair)
-    scaled = problem(pair.p, pair.q, pair.cost.matrix() * 2.0**k)
-    # problem() normalises again: bit-identical only from the same weights
-    scaled = Problem(pair.p, pair.q, scaled.cost)
+    scaled = Problem(pair.p, pair.q, pair.cost.matrix() * 2.0**k)
+    # Problem() normalises again: bit-identical only from the same weights
+    scaled = Problem.normalised(pair.p, pair.q, scaled.cost)
     L = L - 0.1
     bound = theory.temperature_bound(pair, U, L, side)
     assert (bound > 0).all()
@@ -269,7 +269,7 @@ RUNS, EPS = 3000, 0.05
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, theory.Trace]:
-    single = problem(np.ones((RUNS, 1)), [1.0], [[3.0]])
+    single = Problem(np.ones((RUNS, 1)), [1.0], [[3.0]])
     T = 0.2 * 0.8 ** np.arange(8)
     return {
         name: theory.trace(sampler.init(pair, seed=21), pair, T)[1]
@@ -406,26 +406,26 @@ def test_a_chain_that_must_rise_has_no_bound():
 
 def test_diagnostics_are_those_of_the_run():
     pair = batch("points", n=2)
-    result = solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=60, seed=4, diagnostics=True)
+    result = solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=60, rng=4, diagnostics=True))
     seen = result.diagnostics
     assert seen.value.shape == (2, 120)
     np.testing.assert_allclose(seen.value[:, ::2], result.history, rtol=1e-9)
     np.testing.assert_array_equal(seen.T[:, -1], result.temperature)
     np.testing.assert_array_equal(result[1].diagnostics.bound, seen.bound[1])
-    assert solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=60, seed=4).diagnostics is None
+    assert solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=60, rng=4)).diagnostics is None
     with pytest.raises(ValueError, match=r"diagnostics: .* expected pinned=False"):
-        solve_batch(pair.p, pair.q, pair.cost, method="gibbs", pinned=True, diagnostics=True)
+        solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(pinned=True, diagnostics=True))
     with pytest.raises(TypeError, match="diagnostics: expected True or False"):
-        solve_batch(pair.p, pair.q, pair.cost, method="gibbs", diagnostics=3)
+        solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(diagnostics=3))
 
 
 def test_diagnostics_are_drawn():
     figures = pytest.importorskip("matplotlib.figure")
     pair = batch("points", n=1)
-    result = solve(pair.p[0], pair.q[0], pair.cost, method="gibbs", n_sweeps=40, diagnostics=True)
+    result = solve(pair.p[0], pair.q[0], pair.cost, method=Gibbs(n_sweeps=40, diagnostics=True))
     figure = figures.Figure()
     plots.diagnostics(figure, result)
     assert [axes.get_ylabel() for axes in figure.axes] == ["V(z)", "expected increment", "temperature", "martingale"]
     np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), result.diagnostics.value)
     with pytest.raises(ValueError, match="result: expected that of one problem, from solve"):
-        plots.diagnostics(figure, solve(pair.p[0], pair.q[0], pair.cost, method="gibbs", n_sweeps=4))
+        plots.diagnostics(figure, solve(pair.p[0], pair.q[0], pair.cost, method=Gibbs(n_sweeps=4)))

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 
 from cases import batch, problems
-from gibbsot import GridCost, OTResult, solve, solve_batch
+from gibbsot import Gibbs, GridCost, OTResult, solve, solve_batch
 from gibbsot.sampling.theory import Trace
 
 
 @pytest.fixture(scope="module")
 def many() -> OTResult:
     pair = batch("grid2", n=3)
-    return solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=300)
+    return solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=300))
 
 
 def test_shapes_of_a_batch(many):
@@ -69,7 +69,7 @@ def test_representations(many):
         f"value {one.value:.6g} (optimal), bounds {one.lower_bound:.6g} <= W <= {one.upper_bound:.6g}, size 162 x 162"
     )
     assert expected in repr(one)
-    estimate = solve(pair.p[0], pair.q[0], pair.cost, method="gibbs", n_sweeps=20)
+    estimate = solve(pair.p[0], pair.q[0], pair.cost, method=Gibbs(n_sweeps=20))
     assert "(estimate), bounds computed when read, size" in repr(estimate)
     assert f"bounds {estimate.lower_bound:.6g} <= W <= {estimate.upper_bound:.6g}, size" in repr(estimate)
     assert "<th>value</th>" in one._repr_html_()
@@ -84,7 +84,7 @@ def test_copies_and_pickles(many):
 @given(problems())
 def test_bounds_are_in_order(pair):
     """The lower bound is at most the upper one, the coupling has the marginals, and its cost is the upper bound."""
-    result = solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=40)
+    result = solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=40))
     for b, coupling in enumerate(result.plan):
         if np.isinf(result.upper_bound[b]):
             assert result.gap[b] == np.inf
@@ -137,7 +137,7 @@ def test_a_difference_of_rounding_is_no_gap():
 
 def test_diagnostics_of_an_item():
     pair = batch("grid1", n=2)
-    result = solve_batch(pair.p, pair.q, pair.cost, method="gibbs", n_sweeps=5, diagnostics=True)
+    result = solve_batch(pair.p, pair.q, pair.cost, method=Gibbs(n_sweeps=5, diagnostics=True))
     one = result[1].diagnostics
     assert isinstance(one, Trace)
     for x, y in zip(one, result.diagnostics, strict=True):

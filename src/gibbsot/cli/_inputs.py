@@ -8,7 +8,7 @@ import numpy as np
 
 from ..costs import Cost, GridCost, PointCost
 from ..costs.problems import Problem
-from ..exact.methods import memory_needed, methods
+from ..exact.methods import choose, memory_needed
 from ..io.readers import Measure
 
 _SLOW, _LARGE = 20.0, 2e9  # seconds and bytes from which a problem counts as huge
@@ -76,7 +76,7 @@ def estimate(problem: Problem) -> Estimate:
     compares them with measured ones. Those of grids with other costs than the squared distance vary most.
     """
     sizes = _sizes(problem)
-    return Estimate(_seconds(methods(problem)[0], max(sizes), sizes[0] * sizes[1]), memory_needed(problem))
+    return Estimate(choose(problem)[0].seconds(max(sizes), sizes[0] * sizes[1]), memory_needed(problem))
 
 
 def _sizes(problem: Problem) -> tuple[int, int]:
@@ -85,20 +85,9 @@ def _sizes(problem: Problem) -> tuple[int, int]:
     return int(np.count_nonzero(p[0])), int(np.count_nonzero(q[0]))
 
 
-def _seconds(method: str, m: float, pairs: float) -> float:
-    """Return the time of a method with m points with weight on the larger side and a number of pairs."""
-    return {
-        "all arcs": 0.8 * (pairs / 9e6) ** 1.2,
-        "line": 2.4 * m / 1e6,
-        "multiscale": 10 * (m / 65536) ** 1.4,
-        "pyramid": 6 * (m / 16384) ** 2,
-        "crossover": 2.4 * (pairs / 25e6) ** 1.3,
-    }[method]
-
-
 def advice(problem: Problem, first: Measure) -> str | None:
     """Return what a huge problem takes and what a smaller one would, or None for other problems."""
-    needs, method = estimate(problem), methods(problem)[0]
+    needs, method = estimate(problem), choose(problem)[0]
     if not needs.huge:
         return None
     m1, m2 = _sizes(problem)
@@ -106,7 +95,7 @@ def advice(problem: Problem, first: Measure) -> str | None:
     factor = 1
     while needs.huge and max(m1, m2) // (2 * factor) ** 2 >= 256:
         factor *= 2
-        needs = Estimate(_seconds(method, max(m1, m2) / factor**2, m1 * m2 / factor**4), needs.bytes / 4)
+        needs = Estimate(method.seconds(max(m1, m2) / factor**2, m1 * m2 / factor**4), needs.bytes / 4)
     if first.shape is not None and len(first.shape) == 2:
         return f"{text}; --size {first.shape[0] // factor} {first.shape[1] // factor} takes {needs}"
     return f"{text}; a sample of {max(m1, m2) // factor**2:,} points takes {needs}"

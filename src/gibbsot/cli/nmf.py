@@ -102,7 +102,7 @@ def nmf(
     All workers need access to these files and to DIR, where they write checkpoints.
     """
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
-    options = Options(
+    options = FitOptions(
         data=data,
         size=size,
         reading={"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit, "invert": invert},
@@ -156,7 +156,7 @@ def nmf(
 
 
 @dataclass(frozen=True)
-class Options:
+class FitOptions:
     """The options of ``gibbsot nmf`` that the fit depends on; `given` has the names of those on the command line."""
 
     data: str
@@ -209,7 +209,7 @@ class Options:
 # Reading
 
 
-def _read(options: Options) -> tuple[Any, tuple[int, int] | None, Cost]:
+def _read(options: FitOptions) -> tuple[Any, tuple[int, int] | None, Cost]:
     """Read the measures, or find the files that the shards read; return them, the shape of images, and the cost."""
     n, K = None, options.components
     X: Any = _common.matrix_files(options.data, options.size, **options.reading)
@@ -230,7 +230,7 @@ def _read(options: Options) -> tuple[Any, tuple[int, int] | None, Cost]:
 # Fitting
 
 
-def _client(options: Options) -> AbstractContextManager[Any]:
+def _client(options: FitOptions) -> AbstractContextManager[Any]:
     """Return the context of a client of the Dask scheduler or of a local cluster; of None if neither is wanted."""
     if not options.distributed:
         return nullcontext()
@@ -239,7 +239,7 @@ def _client(options: Options) -> AbstractContextManager[Any]:
     return connected(options.scheduler, options.workers)
 
 
-def _fit(options: Options, X: Any, cost: Cost, client: Any, interrupt: Interrupt, verbose: bool) -> WassersteinNMF:
+def _fit(options: FitOptions, X: Any, cost: Cost, client: Any, interrupt: Interrupt, verbose: bool) -> WassersteinNMF:
     """Fit a new model or resume a saved one, with checkpoints, until it has converged or an interrupt is requested."""
     from ..models._loop import Checkpoints  # imports scikit-learn
     from ..models.nmf.estimator import WassersteinNMF
@@ -266,7 +266,7 @@ def _fit(options: Options, X: Any, cost: Cost, client: Any, interrupt: Interrupt
     return model.set_params(**parameters).resume(_shards(X, client, model))
 
 
-def _check_same(options: Options, cost: Cost, model: Any) -> None:
+def _check_same(options: FitOptions, cost: Cost, model: Any) -> None:
     """Raise ValueError for options on the command line that differ from those of the model to resume."""
     path = options.model_path
     for name, saved in (("components", model.n_components), ("seed", model.random_state)):

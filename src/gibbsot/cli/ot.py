@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .. import plots
-from ..core import native, validation
+from ..core import validation
 from ..costs import DenseCost
-from ..costs.problems import problem
 from ..exact.certificate import PROVED, ROUNDING
 from ..io import atomic, readers
 from ..io.readers import Measure
+from ..sampling.gibbs import Gibbs
+from ..solvers.options import Options
 from ..solvers.result import OTResult
-from ..solvers.solve import solve
+from ..solvers.solve import one_problem, solve_problem
 from . import _common, _inputs
 from ._common import CostOption, Invert, Jobs, Json, Key, Power, Quiet, Size
 from ._text import printable
@@ -77,10 +78,17 @@ def ot(
     Weights are normalised. Distances on a grid are in units of its longest side.
     """
     begun = time.perf_counter()
-    native.threads(jobs)
     _check_method(method, gap, sweeps, seed)
     if max_seconds is not None:
         validation.positive(max_seconds, "--max-seconds")
+    options = Options(
+        method="exact" if method is Method.exact else Gibbs(n_sweeps=sweeps, rng=seed),
+        gap=gap,
+        normalize=True,
+        max_seconds=max_seconds,
+        n_jobs=jobs,
+        verbose=not quiet and not as_json,
+    )
     if weighted and not points:
         raise ValueError("--weighted: needs --points; the weight is the last column of the points")
     if a == b == Path("-"):
@@ -90,9 +98,9 @@ def ot(
     if plan_picture is not None:
         plots.new_figure(1, 1)  # raises early if matplotlib is missing
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    options: dict[str, Any] = {"key": key, "points": points, "weighted": weighted, "invert": invert}
+    reading: dict[str, Any] = {"key": key, "points": points, "weighted": weighted, "invert": invert}
     first, second = (
-        readers.measure(path, **options, size=size, columns=chosen, row=row)
+        readers.measure(path, **reading, size=size, columns=chosen, row=row)
         for path, row in zip((a, b), rows or (None, None), strict=True)
     )
     cost = _common.cost_between(first, second, (a, b), cost_option, power)
@@ -102,22 +110,12 @@ def ot(
     if not as_json:
         for path, text in zip((a, b, "cost"), (*about, measured), strict=True):
             console.print(printable(f"{path}: {text}"))
-    hint = _inputs.advice(problem(first.weights, second.weights, cost), first) if method is Method.exact else None
+    started = time.perf_counter()
+    problem, copied = one_problem(first.weights, second.weights, cost, options)
+    hint = _inputs.advice(problem, first) if method is Method.exact else None
     if hint is not None:
         console.print(hint)
-    result = solve(
-        first.weights,
-        second.weights,
-        cost,
-        method=method.value,
-        gap=gap,
-        normalize=True,
-        max_seconds=max_seconds,
-        n_sweeps=sweeps,
-        seed=seed,
-        n_jobs=jobs,
-        verbose=not quiet and not as_json,
-    )
+    result = solve_problem(problem, options, copied, started)
     report = {"read": about, "cost": measured, **_report(result, begun)}
     with atomic.FileGroup() as files:
         if plan is not None:
@@ -226,7 +224,7 @@ def _report(result: OTResult, begun: float) -> dict[str, Any]:
         "gap": result.gap,
         "status": result.status,
         "reason": result.reason,
-        "sweeps": 0 if result.sample is None else int(result.n_sweeps),
+        "sweeps": int(result.n_sweeps) if result.status == "estimate" else 0,
         "points": list(result.problem.cost.shape),
         "seconds": time.perf_counter() - begun,
     }
@@ -234,11 +232,11 @@ def _report(result: OTResult, begun: float) -> dict[str, Any]:
 
 def _print(result: OTResult) -> None:
     """Print the cost and its bounds."""
-    known = result.status if result.sample is None else f"estimate, {result.n_sweeps} sweeps"
+    known = f"estimate, {result.n_sweeps} sweeps" if result.status == "estimate" else result.status
     _common.print_table(
         ("transport cost", f"{result.value:.6g}", known),
         ("at least", f"{result.lower_bound:.6g}", "certified"),
         ("at most", f"{result.upper_bound:.6g}", f"certified, relative gap {result.gap:.1e}"),
     )
-    if result.sample is None and result.status not in PROVED:
+    if result.status not in (*PROVED, "estimate"):
         typer.echo(f"The gap is open because {result.reason or ROUNDING}.")

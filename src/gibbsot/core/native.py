@@ -1,6 +1,7 @@
 """Selection of the compiled kernels: the best instruction set that this processor supports, or NumPy.
 
-The environment variable ``GIBBSOT_KERNEL`` (``avx512``, ``avx2``, ``baseline`` or ``numpy``) overrides the choice.
+The environment variable ``GIBBSOT_KERNEL`` (``avx512``, ``avx2``, ``baseline`` or ``numpy``) overrides the choice. What
+is done with the selected kernels is in `core.backend`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from . import validation
-
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ImportError(
         "gibbsot needs the global interpreter lock, without which its kernels are not tested; "
@@ -24,13 +23,21 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
     )
 
 LEVELS = ("avx512", "avx2", "baseline")
-_UNSET = "unset"
-_name: str = _UNSET
-_module: ModuleType | None = None
+_name = ""  # of the selected kernels; empty before the first use
 
 
-def _load(level: str) -> ModuleType:
-    """Import the kernels of one instruction set."""
+def load(level: str) -> ModuleType:
+    """Import the kernels of one instruction set.
+
+    Parameters
+    ----------
+    level : str
+        One of `available`, but not ``"numpy"``.
+
+    Returns
+    -------
+    module
+    """
     return importlib.import_module(f"gibbsot.core._native_{level}")
 
 
@@ -56,7 +63,7 @@ def available() -> tuple[str, ...]:
 
 def _select(wanted: str | None = None) -> str:
     """Select the kernels that all later calls of this process use, by default the best; return their name."""
-    global _name, _module
+    global _name
     usable = available()
     if wanted is None:
         wanted = usable[0]
@@ -69,7 +76,6 @@ def _select(wanted: str | None = None) -> str:
             )
     if wanted not in usable:
         raise ValueError(f"GIBBSOT_KERNEL: {wanted!r} is not available here; expected one of {', '.join(usable)}")
-    _module = None if wanted == "numpy" else _load(wanted)
     _name = wanted
     return wanted
 
@@ -81,19 +87,7 @@ def name() -> str:
     -------
     str
     """
-    return _name if _name != _UNSET else _select(os.environ.get("GIBBSOT_KERNEL") or None)
-
-
-def kernels() -> ModuleType | None:
-    """Return the selected compiled module, or None if NumPy is selected.
-
-    Returns
-    -------
-    module or None
-    """
-    if _name == _UNSET:
-        name()
-    return _module
+    return _name or _select(os.environ.get("GIBBSOT_KERNEL") or None)
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.floating]:
@@ -131,6 +125,8 @@ def threads(n_jobs: int | None) -> int:
 
     Raises
     ------
+    TypeError
+        If ``n_jobs`` is no integer.
     ValueError
         If ``n_jobs`` is 0.
 
@@ -141,7 +137,9 @@ def threads(n_jobs: int | None) -> int:
     """
     if n_jobs is None:
         return 1
-    if validation.integer(n_jobs, "n_jobs") == 0:
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer):  # `validation` comes after this module
+        raise TypeError(f"n_jobs: expected an integer, got {n_jobs!r}")
+    if n_jobs == 0:
         raise ValueError(
             "n_jobs: 0 has no meaning; expected a positive number, or a negative one to count from all cores"
         )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
-from . import native
+from .backend import backend
 from .warn import warn
 
 Array = NDArray[np.floating]
@@ -58,17 +58,13 @@ def check_weights(rows: Any, name: str, empty_rows: bool = False) -> NDArray[np.
     array([4.])
     """
     values = rows if isinstance(rows, np.ndarray) else rows.data
-    module, mass = native.kernels(), None
-    # NaN propagates through min and max, so that these two comparisons cover every case
-    if module is not None and values is rows and rows.dtype == _DOUBLE and rows.flags.c_contiguous and rows.size:
-        mass = np.empty(len(rows))
-        low, high = module.sum_rows(rows, mass)
+    if values is rows and values.size:
+        mass, low, high = backend().sum_rows(rows)
     else:
-        low, high = _range(values) if values.size else (0.0, 0.0)
+        mass, (low, high) = masses(rows), backend().extremes(values) if values.size else (0.0, 0.0)
+    # NaN propagates through min and max, so that these two comparisons cover every case
     if not (low >= 0 and high < np.inf):
         _raise_first_bad_weight(rows, values, name)
-    if mass is None:
-        mass = masses(rows)
     if values is rows and low > 0 and high < 1e300 / values.shape[1]:
         return mass  # the usual case, which must be fast for small problems
     if np.isinf(mass).any():
@@ -100,7 +96,7 @@ def _raise_first_bad_weight(rows: Any, values: Array, name: str) -> None:
 
 def masses(rows: Any) -> NDArray[np.float64]:
     """Return the sums of dense or sparse rows, inf where a sum overflows."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(rows.sum(axis=1, dtype=np.float64)).ravel()
 
 
@@ -354,7 +350,7 @@ def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> bool:
 
     Return whether all costs are finite.
     """
-    low, high = _range(M)  # NaN propagates
+    low, high = backend().extremes(M)  # NaN propagates
     largest = max(-low, high)
     finite = largest < np.inf
     if not finite:
@@ -371,15 +367,6 @@ def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> bool:
         largest = float(np.abs(M).max(where=allowed, initial=0.0))
     check_range(largest, name, dtype)
     return finite
-
-
-def _range(x: Array) -> tuple[float, float]:
-    """Return the least and the largest entry, NaN if there is one; must be fast for small arrays."""
-    module = native.kernels()
-    if module is not None and x.dtype == np.float64 and x.ndim == 2 and x.flags.c_contiguous:
-        low, high = module.extremes(x)
-        return low, high
-    return float(np.minimum.reduce(x, axis=None)), float(np.maximum.reduce(x, axis=None))
 
 
 def check_range(largest: float, name: str, dtype: np.dtype[Any]) -> None:

@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..core import native
+from ..core.backend import backend
 
 Array = NDArray[np.floating]
 Exact = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 if TYPE_CHECKING:
     from typing import Self
+
+# The largest matrix that a cost makes of itself. Sweeps with a stored matrix are 3 to 10 times (in the plane) and 20 to
+# 50 times (in 50 dimensions) faster than with distances that are computed on the way: python benchmarks/costs.py
+MATRIX_BYTES = 512 * 2**20
 
 
 class Geometry(NamedTuple):
@@ -32,6 +37,29 @@ class Geometry(NamedTuple):
     X: Array
     Y: Array
     power: float
+
+
+class Coarser(NamedTuple):
+    """A coarser problem.
+
+    Attributes
+    ----------
+    cost : Cost
+        The cost between cells.
+    between : Cost
+        The cost between the points of the rows and the cells of the columns, which carries potentials of these.
+    p, q : arrays of float64
+        The weights of the cells.
+    rows, columns : arrays of int
+        The cell of each point.
+    """
+
+    cost: Cost
+    between: Cost
+    p: NDArray[np.float64]
+    q: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
 
 
 class Cost(ABC):
@@ -52,6 +80,8 @@ class Cost(ABC):
         grow with it.
     work : int
         Number of additions in one sweep of the sampler.
+    bounded_search : bool
+        Whether `nearest` is fast where few sums are below its bounds.
     row_shape, col_shape : tuple of int
         The sides of the grid on which the points lie, empty if there is none.
 
@@ -77,6 +107,7 @@ class Cost(ABC):
     finite: bool
     depth: int
     work: int
+    bounded_search: bool = False
     row_shape: tuple[int, ...] = ()
     col_shape: tuple[int, ...] = ()
 
@@ -112,6 +143,15 @@ class Cost(ABC):
         Geometry or None
         """
         return None
+
+    def evenness(self) -> float:
+        """Return how much costs vary along the cheapest axis, relative to the dearest; 1 where there are no axes.
+
+        Returns
+        -------
+        float
+        """
+        return 1.0
 
     def unrounded(self) -> Cost:
         """Return the cost in double precision, as it was before it was rounded to single precision where that is known.
@@ -167,37 +207,46 @@ class Cost(ABC):
         """
         return -self._transform(-np.asarray(g, self.dtype), False, n_jobs)
 
-    def row_nearest(self, h: ArrayLike, k: int = 1) -> NDArray[np.int64]:
-        """Return the k columns with the smallest ``M_ij + h_j`` of each row, the smallest first.
+    def nearest(
+        self, x: ArrayLike, k: int = 1, by_rows: bool = True, below: ArrayLike | None = None, n_jobs: int | None = None
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Return the k columns of least ``M_ij + x_j`` of each row, the least first, and these sums.
 
         Parameters
         ----------
-        h : array of shape (m2,)
-            A potential of the columns; ``inf`` leaves a column out.
+        x : array of shape (m2,), or (m1,) by columns
+            A potential; ``inf`` leaves a point out.
         k : int
-            The number of columns; -1 fills up rows that have fewer finite sums.
+            The number of points; some costs find more.
+        by_rows : bool
+            If not, the rows of least ``M_ij + x_i`` of each column.
+        below : array of shape (m1,), or (m2,) by columns, optional
+            Only smaller sums count.
+        n_jobs : int, optional
+            Threads, where a search can use them.
 
         Returns
         -------
-        array of int64, shape (m1, k)
+        found : array of int64, shape (m1, k) or (m2, k)
+            Where the least sums are; -1 where there are fewer.
+        sums : array of the same shape
+            The sums; ``inf`` where there are fewer.
+
+        Examples
+        --------
+        >>> from gibbsot import PointCost
+        >>> found, sums = PointCost([0.0, 1.0, 3.0]).nearest([0.0, 0.0, -8.0], 2)
+        >>> found.tolist(), sums.tolist()
+        ([[0, 1], [2, 1], [2, 1]], [[0.0, 1.0], [-4.0, 0.0], [-8.0, 4.0]])
         """
-        return self._nearest(h, True, k)
-
-    def col_nearest(self, g: ArrayLike, k: int = 1) -> NDArray[np.int64]:
-        """Return the k rows with the largest ``g_i - M_ij`` of each column, the largest first.
-
-        Parameters
-        ----------
-        g : array of shape (m1,)
-            A potential of the rows; ``-inf`` leaves a row out.
-        k : int
-            The number of rows; -1 fills up columns that have fewer finite differences.
-
-        Returns
-        -------
-        array of int64, shape (m2, k)
-        """
-        return self._nearest(-np.asarray(g, self.dtype), False, k)
+        x = np.ascontiguousarray(x, self.dtype)
+        size = self.shape[1 if by_rows else 0]
+        if x.shape != (size,):
+            raise ValueError(f"x: expected shape ({size},), got {x.shape}")
+        if not 1 <= k <= size:
+            raise ValueError(f"k: expected a number from 1 to {size}, got {k}")
+        limit = None if below is None else np.ascontiguousarray(below, np.float64)
+        return self._nearest(x, k, by_rows, limit, native.threads(n_jobs))
 
     def mean(self, p: ArrayLike, q: ArrayLike, n_jobs: int | None = None) -> NDArray[np.float64]:
         r"""Return the mean of the finite costs under independent p and q, for each problem of a batch.
@@ -234,39 +283,82 @@ class Cost(ABC):
 
     def _transform_batch(self, batch: Array, by_rows: bool, out: Array, threads: int) -> None:
         """Write the c-transform of each row of the batch to a row of ``out``."""
-        kernels = native.kernels()
-        found = None if kernels is None else self.operand()
-        if found is None:
-            for x, row in zip(batch, out, strict=True):
-                row[:] = self._transform_one(x, by_rows)
-        else:
-            transform = getattr(kernels, f"c_transform_{found[0]}")
-            transform(found[1], by_rows=by_rows, x=batch, out=out, n_threads=threads)
+        backend().c_transform(self, batch, by_rows, out, threads)
 
-    def _nearest(self, x: ArrayLike, by_rows: bool, k: int) -> NDArray[np.int64]:
-        x = np.ascontiguousarray(x, self.dtype)
-        count, size = self.shape if by_rows else self.shape[::-1]
-        if x.shape != (size,):
-            raise ValueError(f"{'h' if by_rows else 'g'}: expected shape ({size},), got {x.shape}")
-        if not 1 <= k <= size:
-            raise ValueError(f"k: expected a number from 1 to {size}, got {k}")
-        out = np.empty((count, k), np.int64)
-        self._nearest_into(x, by_rows, out)
-        return out
+    def _nearest(
+        self, x: Array, k: int, by_rows: bool, below: NDArray[np.float64] | None, threads: int
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Return what `nearest` does, for arguments that have been checked."""
+        found = np.empty((self.shape[0 if by_rows else 1], k), np.int64)
+        self._nearest_into(x, by_rows, found)
+        own, other = np.arange(len(found))[:, None], np.maximum(found, 0)
+        sums = (self.at(own, other) if by_rows else self.at(other, own)) + x[other]
+        kept = found >= 0 if below is None else (found >= 0) & (sums < below[:, None])
+        return np.where(kept, found, -1), np.where(kept, sums, np.inf)
 
     def _nearest_into(self, x: Array, by_rows: bool, out: NDArray[np.int64]) -> None:
         """Write the indices of the smallest sums to ``out``."""
-        kernels = native.kernels()
-        found = None if kernels is None else self.operand()
-        if found is not None:
-            getattr(kernels, f"nearest_{found[0]}")(found[1], by_rows=by_rows, x=x, out=out)
-            return
-        k, step = out.shape[1], max(1, 2_000_000 // len(x))
-        for start in range(0, len(out), step):
-            own = np.arange(start, min(start + step, len(out)))
-            sums = (self.matrix(rows=own) if by_rows else self.matrix(columns=own).T) + x
-            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
-            out[own] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+        backend().nearest(self, x, by_rows, out)
+
+    @property
+    def searchable(self) -> bool:
+        """Whether k-d trees can search it: see `by_trees`."""
+        return False
+
+    @property
+    def on_line(self) -> bool:
+        """Whether the costs are a convex power of distances on the line: see `geometry`."""
+        return False
+
+    def by_trees(self) -> Cost | None:
+        """Return the same cost as one that k-d trees search at every size, or None if they cannot.
+
+        Only such a cost offers `order`, `subset` and `coarsen`.
+
+        Returns
+        -------
+        Cost or None
+        """
+        return None
+
+    def order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return orders of rows and columns in which neighbours in space have neighbouring numbers.
+
+        Returns
+        -------
+        rows, columns : arrays of int
+        """
+        return np.arange(self.shape[0]), np.arange(self.shape[1])
+
+    def subset(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Cost:
+        """Return the same cost between fewer points.
+
+        Parameters
+        ----------
+        rows, columns : arrays of int
+            The points that stay, in their order.
+
+        Returns
+        -------
+        Cost
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no subset")
+
+    def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
+        """Return a coarser problem, whose points are cells of these, or None if both sides have few points.
+
+        Parameters
+        ----------
+        p, q : arrays of shape (m1,) and (m2,)
+            Weights.
+        smallest : int
+            The number of points of a side that need not be made coarser.
+
+        Returns
+        -------
+        Coarser or None
+        """
+        return None
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -423,6 +515,34 @@ class Cost(ABC):
         -------
         float
         """
+
+    def stored(self) -> Array:
+        """Return the matrix of costs, read-only and without a copy where it is stored.
+
+        Returns
+        -------
+        array of shape (m1, m2)
+        """
+        return self.matrix()
+
+    def matrix_memory(self) -> float:
+        """Return the bytes that `stored` takes in double precision, beyond those of the cost.
+
+        Returns
+        -------
+        float
+        """
+        return 18.0 * self.shape[0] * self.shape[1]
+
+    def sweep_memory(self) -> float:
+        """Return the bytes that sweeps in single precision take beyond the cost and the chains.
+
+        Returns
+        -------
+        float
+        """
+        nbytes = float(self.shape[0]) * self.shape[1]
+        return 16 * nbytes if nbytes * self.dtype.itemsize <= MATRIX_BYTES else 0.0
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
         """Return the matrix of costs, or some of its rows and columns.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..core import validation
-from .base import Array, Cost, Exact
+from .base import Array, Coarser, Cost, Exact
 
 if TYPE_CHECKING:
     from typing import Self
@@ -61,7 +61,7 @@ class BorderedCost(Cost):
         self.inner, self.outer, self.corner, self.extra = inner, (rows, columns), corner, extra
         self.shape = inner.shape[0] + extra[0], inner.shape[1] + extra[1]
         self.dtype, self.depth, self.work = inner.dtype, inner.depth, inner.work + 2 * sum(self.shape)
-        self.finite = inner.finite and np.isfinite(corner)
+        self.finite, self.bounded_search = inner.finite and bool(np.isfinite(corner)), inner.bounded_search
 
     def __repr__(self) -> str:
         more = "" if self.extra == (1, 1) else f", extra={self.extra}"
@@ -97,12 +97,76 @@ class BorderedCost(Cost):
         return None
 
     def _transform_one(self, x: Array, by_rows: bool) -> Array:
-        m = self.inner.shape[1 if by_rows else 0]
-        inside = self.inner.row_min(x[:m]) if by_rows else -self.inner.col_max(-x[:m])
+        out = np.empty((1, self.shape[0 if by_rows else 1]), self.dtype)
+        self._transform_batch(x[None], by_rows, out, 1)
+        return out[0]
+
+    def _transform_batch(self, batch: Array, by_rows: bool, out: Array, threads: int) -> None:
+        m, n = self.inner.shape[:: -1 if by_rows else 1]
+        inside = np.empty((len(batch), n), self.dtype)
+        self.inner._transform_batch(np.ascontiguousarray(batch[:, :m]), by_rows, inside, threads)
         own, others = self.outer if by_rows else self.outer[::-1]
-        least = x[m:].min()
-        last = np.full(self.extra[0 if by_rows else 1], min((x[:m] + others).min(), least + self.corner))
-        return np.concatenate([np.minimum(inside, least + own), last]).astype(self.dtype)
+        least = batch[:, m:].min(axis=1, initial=np.inf, keepdims=True)
+        out[:, :n] = np.minimum(inside, least + own)
+        out[:, n:] = np.minimum((batch[:, :m] + others).min(axis=1, keepdims=True), least + self.corner)
+
+    def _nearest(
+        self, x: Array, k: int, by_rows: bool, below: NDArray[np.float64] | None, threads: int
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Find k points of the inner cost, and all new ones: these make sure that there is a plan."""
+        m, n = self.inner.shape[:: -1 if by_rows else 1]
+        new, (own, others) = self.extra[1 if by_rows else 0], self.outer if by_rows else self.outer[::-1]
+        found = np.full((self.shape[0 if by_rows else 1], min(k, m) + new), -1, np.int64)
+        sums = np.full(found.shape, np.inf, self.dtype)
+        inside = None if below is None else below[:n]
+        found[:n, new:], sums[:n, new:] = self.inner._nearest(
+            np.ascontiguousarray(x[:m]), min(k, m), by_rows, inside, threads
+        )
+        if n < len(found):  # all new points have the same costs
+            outside = x[:m] + others
+            least = np.lexsort((x[:m], outside))[: min(k, m)]
+            values = np.broadcast_to(outside[least], (len(found) - n, len(least)))
+            kept = np.isfinite(values) if below is None else values < below[n:, None]
+            found[n:, new:], sums[n:, new:] = np.where(kept, least, -1), np.where(kept, values, np.inf)
+        for column in range(new):
+            values = np.full(len(found), x[m + column] + self.corner, self.dtype)
+            values[:n] = x[m + column] + own
+            kept = np.isfinite(values) if below is None else values < below
+            found[:, column], sums[:, column] = np.where(kept, m + column, -1), np.where(kept, values, np.inf)
+        order = np.argsort(sums, axis=1, kind="stable")
+        return np.take_along_axis(found, order, axis=1), np.take_along_axis(sums, order, axis=1)
+
+    @property
+    def searchable(self) -> bool:
+        return self.common_outer is not None and self.inner.searchable  # cells of points have one cost to new ones
+
+    def by_trees(self) -> BorderedCost | None:
+        inner = self.inner.by_trees() if self.searchable else None
+        return None if inner is None else BorderedCost(inner, self.outer, self.corner, self.extra)
+
+    def order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        inside = self.inner.order()
+        rows, columns = (np.append(x, np.arange(len(x), m)) for x, m in zip(inside, self.shape, strict=True))
+        return rows, columns
+
+    def subset(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> BorderedCost:
+        inside = [x[x < m] for x, m in zip((rows, columns), self.inner.shape, strict=True)]
+        extra = len(rows) - len(inside[0]), len(columns) - len(inside[1])
+        outer = self.outer[0][inside[0]], self.outer[1][inside[1]]
+        return BorderedCost(self.inner.subset(inside[0], inside[1]), outer, self.corner, extra)
+
+    def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
+        (m1, m2), outer = self.inner.shape, self.common_outer
+        found = None if outer is None else self.inner.coarsen(p[:m1], q[:m2], smallest)
+        if found is None or outer is None:
+            return None
+        # new points are cells of their own
+        rows, columns = (
+            np.append(cells, len(w) + np.arange(new))
+            for cells, w, new in zip(found[4:], found[2:4], self.extra, strict=True)
+        )
+        cost, between = (BorderedCost(inner, outer, self.corner, self.extra) for inner in found[:2])
+        return Coarser(cost, between, np.append(found.p, p[m1:]), np.append(found.q, q[m2:]), rows, columns)
 
     def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
         (m1, m2), finite = self.inner.shape, np.isfinite(self.corner)

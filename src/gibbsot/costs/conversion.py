@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .base import Array, Cost
+from .base import MATRIX_BYTES, Array, Cost
 from .bordered import BorderedCost
 from .dense import DenseCost
 from .grid import GridCost
-from .points import MATRIX_BYTES, PointCost
+from .points import PointCost
 
 
 def as_cost(cost: Cost | ArrayLike) -> Cost:

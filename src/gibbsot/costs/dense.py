@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
 from ..core import native, validation
+from ..core.backend import backend
 from .base import Array, Cost, frozen, spread_of
 
 
@@ -106,18 +107,7 @@ class DenseCost(Cost):
         return (Mt[kept] + x[kept, None]).min(axis=0, initial=np.inf)
 
     def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
-        out = np.empty(len(p))
-        kernels = native.kernels()
-        if kernels is not None:
-            kernels.means_dense(self._columns, p=p, q=q, out=out, n_threads=threads)
-            return out
-        Mt = self._columns[:, : self.shape[0]]
-        for b, (source, target) in enumerate(zip(p.astype(np.float64), q.astype(np.float64), strict=True)):
-            kept = np.flatnonzero(target)
-            weight = target[kept, None] * source
-            finite = np.isfinite(Mt[kept])
-            out[b] = (weight * np.where(finite, Mt[kept], 0)).sum() / (weight * finite).sum()
-        return out
+        return backend().means(self._columns, p, q, threads)
 
     def astype(self, dtype: DTypeLike) -> DenseCost:
         return self if self.dtype == np.dtype(dtype) else DenseCost(self.matrix(), dtype)
@@ -147,13 +137,13 @@ class DenseCost(Cost):
         M = M if rows is None else M[rows]
         return M if columns is None else M[:, columns]
 
-    def stored(self) -> Array:
-        """Return the matrix read-only, without a copy.
+    def matrix_memory(self) -> float:
+        return 0.0 if self.dtype == np.float64 else 12.0 * self.shape[0] * self.shape[1]
 
-        Returns
-        -------
-        array of shape (m1, m2)
-        """
+    def sweep_memory(self) -> float:  # copies in other precisions, and a transposed one
+        return (12.0 if self.dtype == np.float64 else 16.0) * self.shape[0] * self.shape[1]
+
+    def stored(self) -> Array:
         rows = self._rows
         return self._columns[:, : self.shape[0]].T if rows is None else rows
 

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..core import validation
+from ..core.backend import backend
 from ..core.double_double import DoubleDouble
-from .base import Array, Cost, Exact, Geometry, frozen, spread_of
+from .base import Array, Coarser, Cost, Exact, Geometry, frozen, spread_of
+from .points import PointCost
 
 if TYPE_CHECKING:
     from typing import Self
@@ -128,12 +130,37 @@ class GridCost(Cost):
 
     def geometry(self) -> Geometry | None:
         # a sum of squares is a squared distance, other powers only on the line; rounded costs are not those of points
-        if self._definition is None or self.dtype != np.float64:
+        points = self.points() if self.dtype == np.float64 and (self.power == 2 or self.on_line) else None
+        return None if points is None or self.power is None else Geometry(points, points, self.power)
+
+    @property
+    def searchable(self) -> bool:
+        known = self.power == 2 or (self.power == 1 and self.on_line)
+        return known and self.dtype == np.float64 and backend().has_kd_trees
+
+    @property
+    def on_line(self) -> bool:
+        return self._definition is not None and self.dtype == np.float64 and len(self.axes) == 1
+
+    def by_trees(self) -> Cost | None:
+        geometry = self.geometry() if self.searchable else None
+        return None if geometry is None else PointCost.searched(*geometry)
+
+    def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
+        if max(self.shape) <= smallest:
             return None
-        points, power = self.points(), self._definition[1]
-        if points is None or (power != 2 and len(self.axes) > 1):
-            return None
-        return Geometry(points, points, power)
+        # rows stay fine for the c-transform, which carries potentials of coarse columns to fine rows
+        halves = [_mean_of_pairs(axis.T).T for axis in self.axes]
+        coarse = GridCost(matrices=[_mean_of_pairs(half) for half in halves])
+        (a, rows), (b, columns) = (_pooled(w, shape) for w, shape in ((p, self.row_shape), (q, self.col_shape)))
+        return Coarser(coarse, GridCost(matrices=halves), a, b, rows, columns)
+
+    def sweep_memory(self) -> float:
+        return 0.0
+
+    def evenness(self) -> float:
+        some = [spread for spread in map(spread_of, self.axes) if spread > 0]
+        return min(some) / max(some) if some else 1.0
 
     def unrounded(self) -> GridCost:
         if self._definition is None or self.dtype == np.float64:
@@ -286,6 +313,23 @@ def _axis_cost(n: int, power: float, spacing: float) -> Array:
         raise ValueError(f"power: expected a number of at least 1, got {power!r}")
     x = np.arange(n) * spacing
     return np.abs(x[:, None] - x) ** power
+
+
+def _pooled(weights: NDArray[np.float64], shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the sums of cells of two points per axis, of which the last of an odd side stands alone, and the cells."""
+    image, cell = weights.reshape(shape), np.zeros((), np.int64)
+    for a, n in enumerate(shape):
+        image = np.add.reduceat(image, np.arange(0, n, 2), axis=a)
+        cell = cell[..., None] * -(-n // 2) + np.arange(n) // 2
+    return image.ravel(), cell.ravel()
+
+
+def _mean_of_pairs(axis: Array) -> Array:
+    """Return the means of the finite entries of neighbouring rows."""
+    starts, finite = np.arange(0, len(axis), 2), np.isfinite(axis)
+    count = np.add.reduceat(finite.astype(np.int64), starts)
+    sums = np.add.reduceat(np.where(finite, axis, 0.0), starts)
+    return np.where(count > 0, sums / np.maximum(count, 1), np.inf)
 
 
 def _readable(step: float) -> str:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from ..core import native, validation
-from .base import Array, Cost, Geometry, frozen
+from ..core import validation
+from ..core.backend import backend
+from .base import MATRIX_BYTES as MATRIX_BYTES
+from .base import Array, Coarser, Cost, Geometry, frozen
 from .dense import DenseCost, padded_columns
-from .kdtree import Points, underflow, vanishing
-
-# What a cost between points may store. Sweeps with a stored matrix are 3 to 10 times (in the plane) and 20 to 50 times
-# (in 50 dimensions) faster than with distances that are computed on the way: python benchmarks/costs.py
-MATRIX_BYTES = 512 * 2**20
+from .kdtree import TreePair, joined, underflow, vanishing
 
 # Pairs above which k-d trees answer c-transforms: there one is about as fast as with a matrix, which need not be made.
 TREE_PAIRS = 4_000_000
 
 _BLOCK = 2_000_000  # entries of the blocks that are computed one after another
 _POWERS = {"sqeuclidean": 2.0, "euclidean": 1.0}
+_METRICS = {power: metric for metric, power in _POWERS.items()}
 
 
 class PointCost(Cost):
@@ -80,20 +80,24 @@ class PointCost(Cost):
         # copies, as the arrays of the caller stay writeable
         self.X = frozen(np.array(first, np.float64, order="C"))
         self.Y = self.X if second is first else frozen(np.array(second, np.float64, order="C"))
+        on_line = self.X.shape[1] == 1 and metric in ("cityblock", "chebyshev")  # distances, as the Euclidean one
+        self._power = _POWERS.get("euclidean" if on_line else metric)
+        self._prepare()
+        self._check()
+
+    def _prepare(self) -> None:
+        """Set what follows from the points."""
         self.shape = len(self.X), len(self.Y)
         self.work = 2 * self.shape[0] * self.shape[1]
         # In double precision: difference, square, d - 1 additions and the square root, with the difference counted
         # twice, and the addition of a potential. In single precision distances are rounded once, from double.
         self.depth = self.X.shape[1] + 3 if self.dtype == np.float64 else 2
-        on_line = self.X.shape[1] == 1 and metric in ("cityblock", "chebyshev")  # distances, as the Euclidean one
-        self._power = _POWERS.get("euclidean" if on_line else metric)
         self._options: dict[str, Array] = {}
         self._lock = threading.Lock()
         self._dense: DenseCost | None = None
         self._single: PointCost | None = None
-        self._trees: Points | None = None
         self._underflow: float | None = None
-        self._check()
+        self._searched = False
 
     def _check(self) -> None:
         """Refuse unknown metrics, and distances out of range, in a time that is linear in the number of points."""
@@ -159,7 +163,7 @@ class PointCost(Cost):
         squares = np.zeros(np.broadcast_shapes(i.shape, j.shape))
         for x, y in zip(self.X.T, self.Y.T, strict=True):
             squares += (x[i] - y[j]) ** 2
-        return (squares if self._power == 2 else np.sqrt(squares)).astype(self.dtype)[()]
+        return (squares if self._power == 2 else np.sqrt(squares)).astype(self.dtype, copy=False)[()]
 
     def _pairs(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> Array:
         """Return the costs of pairs, row by row."""
@@ -274,28 +278,81 @@ class PointCost(Cost):
         for x, row in zip(batch, out, strict=True):
             row[:] = self._query(x, by_rows, 1, threads)[1][:, 0]
 
-    def _nearest_into(self, x: Array, by_rows: bool, out: NDArray[np.int64]) -> None:
+    def _nearest(
+        self, x: Array, k: int, by_rows: bool, below: NDArray[np.float64] | None, threads: int
+    ) -> tuple[NDArray[np.int64], Array]:
         if self._has_tree():
-            out[:] = self._query(x, by_rows, out.shape[1])[0]
-        else:
-            super()._nearest_into(x, by_rows, out)
+            return self._query(x, by_rows, k, threads, below)
+        if self._fits():
+            return self._matrix()._nearest(x, k, by_rows, below, threads)
+        return super()._nearest(x, k, by_rows, below, threads)
 
     def _has_tree(self) -> bool:
         """Return whether k-d trees answer c-transforms."""
-        large = self.shape[0] * self.shape[1] > TREE_PAIRS
-        return large and self.geometry() is not None and native.kernels() is not None
+        if self._searched:
+            return True
+        return self.shape[0] * self.shape[1] > TREE_PAIRS and self.searchable
 
     def _query(
-        self, x: Array, by_rows: bool, k: int, threads: int = 1
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        self, x: Array, by_rows: bool, k: int, threads: int = 1, below: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.int64], Array]:
         """Return where the k least sums of costs and x are, and the sums."""
         with self._lock:
-            if self._trees is None:
-                self._trees = Points(
-                    self.X.astype(np.float64, copy=False), self.Y.astype(np.float64, copy=False), self._power == 2
-                )
-            self._trees.threads = threads
-            return self._trees.least(x.astype(np.float64), k, by_rows)
+            return self._tree_pair.least(x.astype(np.float64, copy=False), k, by_rows, below, threads)
+
+    @cached_property
+    def _tree_pair(self) -> TreePair:
+        """The k-d trees of both sides."""
+        return TreePair(self.X, self.Y, self._power == 2)
+
+    @property
+    def searchable(self) -> bool:
+        return self.geometry() is not None and backend().has_kd_trees
+
+    @property
+    def on_line(self) -> bool:
+        return self._power is not None and self.X.shape[1] == 1
+
+    def by_trees(self) -> PointCost | None:
+        if self._searched or not self.searchable:
+            return self if self._searched else None
+        return PointCost.searched(self.X, self.Y, self._power or 0.0)
+
+    @classmethod
+    def searched(cls, X: Array, Y: Array, power: float) -> PointCost:
+        """Return the cost between points that have been checked, which k-d trees search at every size.
+
+        Parameters
+        ----------
+        X, Y : arrays of shape (m1, d) and (m2, d)
+            The points, in one to three dimensions; they are not copied.
+        power : {1, 2}
+            Plain or squared Euclidean distances.
+
+        Returns
+        -------
+        PointCost
+        """
+        cost = cls.__new__(cls)
+        cost.X, cost.Y = (np.ascontiguousarray(x, np.float64) for x in (X, Y))
+        cost._power, cost.dtype, cost.metric = power, np.dtype(np.float64), _METRICS[power]
+        cost._prepare()
+        cost._searched = cost.bounded_search = True
+        return cost
+
+    def order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        trees = self._tree_pair
+        return trees.order_x.astype(np.intp), trees.order_y.astype(np.intp)
+
+    def subset(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> PointCost:
+        return PointCost.searched(self.X[rows], self.Y[columns], self._power or 0.0)
+
+    def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
+        if max(self.shape) <= smallest or not self._searched or self._power is None:
+            return None
+        (X, a, rows), (Y, b, columns) = (joined(z, w, smallest) for z, w in ((self.X, p), (self.Y, q)))
+        coarse, between = (PointCost.searched(x, Y, self._power) for x in (X, self.X))
+        return Coarser(coarse, between, a, b, rows, columns)
 
 
 def _options(metric: str, X: Array, Y: Array) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,71 +13,94 @@ from . import Cost, as_cost
 
 Weights = NDArray[np.float64]
 
-_SUM_TOLERANCE = 1e-6  # relative: how far sums of normalised weights may be from one
-
 
 class Problem:
     """A batch of transport problems with one cost: row b of ``p`` to row b of ``q``.
 
-    `problem` makes one from measures that are not normalised.
+    Both measures of a pair are divided by their own sum if the two sums agree, or with ``normalize=True``.
 
     Parameters
     ----------
-    p, q : arrays of float64, shape (n, m1) and (n, m2)
-        Weights; each row sums to one. A zero weight masks the point.
-    cost : Cost
-        The cost, of shape (m1, m2).
+    p, q : arrays, lists or sparse matrices of shape (m1,) or (n, m1), and (m2,) or (n, m2), or None
+        Measures as rows of weights; one measure is paired with all of the other side. On a grid a measure may have the
+        shape of the grid. None: uniform weights of the mass of the other side, or of mass one.
+    cost : Cost or array of shape (m1, m2)
+        The cost.
+    normalize : bool
+        Whether the measures may have different sums, and the mass of the problems is one.
+    names : pair of str
+        What the caller calls the measures, for messages.
 
     Attributes
     ----------
-    p, q, cost
-        The parameters.
+    p, q : arrays of float64, shape (n, m1) and (n, m2)
+        Normalised weights; each row sums to one. A zero weight masks the point.
+    cost : Cost
+        The cost.
     given : pair of arrays of float64, shape (n, m1) and (n, m2)
         The weights before they were normalised. Exact solvers use these, taken as exact numbers.
     mass : array of shape (n,)
         The mass that each problem transports: the sum of its row of ``given[0]``, or one if only the normalised
         measures matter.
+    unit : bool
+        Whether these are one by definition, and no rounded sums.
 
     Raises
     ------
-    ValueError
-        If shapes, types or weights are not as above.
-    """
+    ValueError, TypeError
+        If weights are not valid, sums differ, or infinite costs leave a point with weight unreachable.
 
-    def __init__(self, p: Weights, q: Weights, cost: Cost) -> None:
-        if not isinstance(cost, Cost):
-            raise ValueError(f"cost: expected a Cost, got {type(cost).__name__}")
-        for name, x, size in (("p", p, cost.shape[0]), ("q", q, cost.shape[1])):
-            if not isinstance(x, np.ndarray) or x.dtype != np.float64:
-                found = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
-                raise ValueError(f"{name}: expected an array of float64, got {found}")
-            if x.ndim != 2 or x.shape[1] != size:
-                raise ValueError(f"{name}: expected shape (n, {size}) to match the cost, got {x.shape}")
-            mass = validation.check_weights(x, name)
-            if (np.abs(mass - 1) > _SUM_TOLERANCE).any():
-                row = np.abs(mass - 1).argmax()
-                where = validation.named_row(row, len(x))
-                raise ValueError(f"{name}: {where}sums to {mass[row]:.9g}; expected 1")
-        if len(p) != len(q):
-            raise ValueError(f"q: expected as many rows as p has ({len(p)}), got {len(q)}")
-        vars(self).update(given=(p, q), cost=cost, mass=np.ones(len(p)), p=p, q=q)
+    Examples
+    --------
+    >>> from gibbsot import Problem
+    >>> pair = Problem([[2, 2], [1, 3]], [4, 0], [[0, 1], [1, 0]])
+    >>> pair.p, pair.mass
+    (array([[0.5 , 0.5 ],
+           [0.25, 0.75]]), array([4., 4.]))
+    """
 
     given: tuple[Weights, Weights]
     cost: Cost
     mass: Weights
+    unit: bool
+
+    def __init__(
+        self,
+        p: Any,
+        q: Any,
+        cost: Cost | ArrayLike,
+        *,
+        normalize: bool = False,
+        names: tuple[str, str] = ("p", "q"),
+    ) -> None:
+        self.cost = cost = as_cost(cost)
+        (first, mass), (second, other) = pairs(p, q, cost, names)
+        if normalize:
+            mass = np.ones(len(first))
+        else:
+            m1, m2 = cost.shape
+            tolerance = max(validation.sum_tolerance(p, m1), validation.sum_tolerance(q, m2))
+            check_sums(mass, other, names, tolerance)
+        self.given, self.mass, self.unit = (first, second), mass, normalize or (p is None and q is None)
+        if not cost.finite:
+            _check_reachable(self, names)
 
     @classmethod
-    def checked(cls, p: Weights, q: Weights, cost: Cost, mass: Weights, /, **normalised: Weights) -> Problem:
+    def checked(
+        cls, p: Weights, q: Weights, cost: Cost, mass: Weights, /, unit: bool = False, **normalised: Weights
+    ) -> Self:
         """Return problems of weights that have been checked and need not be normalised.
 
         Parameters
         ----------
-        p, q : arrays of shape (n, m1) and (n, m2)
+        p, q : arrays of float64, shape (n, m1) and (n, m2)
             The weights; the sums of a pair agree.
         cost : Cost
             The cost.
         mass : array of shape (n,)
             The masses.
+        unit : bool
+            Whether these are one by definition.
         **normalised
             The attributes p and q, if they are known.
 
@@ -86,8 +109,25 @@ class Problem:
         Problem
         """
         made = object.__new__(cls)
-        vars(made).update(normalised, given=(p, q), cost=cost, mass=mass)
+        vars(made).update(normalised, given=(p, q), cost=cost, mass=mass, unit=unit)
         return made
+
+    @classmethod
+    def normalised(cls, p: Weights, q: Weights, cost: Cost) -> Self:
+        """Return problems of mass one whose weights have been normalised, and are not rounded once more.
+
+        Parameters
+        ----------
+        p, q : arrays of float64, shape (n, m1) and (n, m2)
+            The weights; each row sums to one.
+        cost : Cost
+            The cost.
+
+        Returns
+        -------
+        Problem
+        """
+        return cls.checked(p, q, cost, np.ones(len(p)), unit=True, p=p, q=q)
 
     @cached_property
     def p(self) -> Weights:
@@ -110,7 +150,7 @@ class Problem:
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> Problem:
         p, q = self.given
         known = {name: getattr(self, name)[rows] for name in ("p", "q") if name in vars(self)}
-        return Problem.checked(p[rows], q[rows], self.cost, self.mass[rows], **known)
+        return Problem.checked(p[rows], q[rows], self.cost, self.mass[rows], self.unit, **known)
 
     def with_cost(self, cost: Cost) -> Problem:
         """Return the problems with another cost.
@@ -124,56 +164,7 @@ class Problem:
         -------
         Problem
         """
-        return Problem.checked(*self.given, cost, self.mass)
-
-
-def problem(
-    P: Any, Q: Any, cost: Cost | ArrayLike, names: tuple[str, str] = ("P", "Q"), normalize: bool = False
-) -> Problem:
-    """Make a batch of problems from measures: check them against a cost and each other, and normalise them.
-
-    Both measures of a pair are divided by their own sum if the two sums agree, or with ``normalize=True``.
-
-    Parameters
-    ----------
-    P, Q : arrays, lists or sparse matrices of shape (m1,) or (n, m1), and (m2,) or (n, m2), or None
-        Measures as rows of weights; one measure is paired with all of the other side. On a grid a measure may have the
-        shape of the grid. None: uniform weights of the mass of the other side, or of mass one.
-    cost : Cost or array of shape (m1, m2)
-        The cost.
-    names : pair of str
-        What the caller calls the measures, for messages.
-    normalize : bool
-        Whether the measures may have different sums, and the mass of the problems is one.
-
-    Returns
-    -------
-    Problem
-
-    Raises
-    ------
-    ValueError, TypeError
-        If weights are not valid, sums differ, or infinite costs leave a point with weight unreachable.
-
-    Examples
-    --------
-    >>> from gibbsot import problem
-    >>> pair = problem([[2, 2], [1, 3]], [4, 0], [[0, 1], [1, 0]])
-    >>> pair.p, pair.mass
-    (array([[0.5 , 0.5 ],
-           [0.25, 0.75]]), array([4., 4.]))
-    """
-    cost = as_cost(cost)
-    (p, a), (q, b) = pairs(P, Q, cost, names)
-    if normalize:
-        a = np.ones(len(p))
-    else:
-        m1, m2 = cost.shape
-        check_sums(a, b, names, max(validation.sum_tolerance(P, m1), validation.sum_tolerance(Q, m2)))
-    result = Problem.checked(p, q, cost, a)
-    if not cost.finite:
-        _check_reachable(result, names)
-    return result
+        return Problem.checked(*self.given, cost, self.mass, self.unit)
 
 
 def pairs(

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..core import native
+from ..core.backend import backend
 from ..core.double_double import DoubleDouble
 from ..costs import Cost, DenseCost
-from ..costs.problems import Problem
 from ..io.budget import Budget
 from .annealed import feasible
 from .certificate import Certificate, for_cost
 from .easy_plan import with_easy_plan
 from .far_costs import solve_capped
+from .method import Batch, Method
 from .refinement import MatrixScreen, refined
 from .simplex import Basis, DenseSolutions, lowered, solve_dense
 from .solution import INFEASIBLE, Solution, plan_of
@@ -27,18 +28,46 @@ from .solution import INFEASIBLE, Solution, plan_of
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_SHARED_ENTRIES = 9_000_000  # of the largest matrix that the problems of a batch share
 
-def solve_batch_on_all_arcs(
-    problem: Problem, cost: Cost, which: list[int], n_jobs: int | None, warm_start: list[Solution] | None,
-    budget: Budget, gap: float,
-) -> list[Solution]:  # fmt: skip
+
+class AllArcs(Method):
+    """Network simplex on all arcs between the points that have weight."""
+
+    name = "all arcs"
+    about = "network simplex on the whole matrix between points with weight"
+    suits = "small problems, and all costs up to about 3,000 x 3,000 points that no other method suits"
+    most = 9_000_000
+
+    def accepts(self, cost: Cost) -> bool:
+        """Accept every cost, with compiled kernels."""
+        return backend().has_simplex
+
+    def memory(self, cost: Cost) -> float:
+        """Return the bytes of the points, and of the matrix if it is not stored already."""
+        return 200.0 * sum(cost.shape) + cost.matrix_memory()
+
+    def seconds(self, points: float, pairs: float) -> float:
+        """Return about how long a problem takes."""
+        return 0.8 * (pairs / 9e6) ** 1.2
+
+    def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
+        """Solve problems on one matrix, or each on its own, where the whole matrix is too large."""
+        cost = batch.cost
+        if cost.shape[0] * cost.shape[1] <= _SHARED_ENTRIES:
+            return _on_one_matrix(batch, which)
+        return batch.each(lambda b: _on_supports(*batch.weights(b), cost, batch.budget, batch.gap), which)
+
+
+def _on_one_matrix(batch: Batch, which: list[int]) -> list[Solution]:
     """Solve problems on all arcs of one matrix."""
-    p, q = problem.given
-    if len(which) < len(problem):
+    p, q = batch.problem.given
+    if len(which) < len(batch.problem):
         p, q = p[which], q[which]
-    C = cost.stored() if isinstance(cost, DenseCost) else cost.matrix()
-    basis = None if warm_start is None else _bases([warm_start[b] for b in which], sum(cost.shape))
-    threads, near = native.threads(n_jobs), (cost.accuracy(), cost.underflow())
+    cost, budget, gap = batch.cost, batch.budget, batch.gap
+    C, before = cost.stored(), batch.warm_start
+    basis = None if before is None else _bases([before[b] for b in which], sum(cost.shape))
+    threads, near = native.threads(batch.n_jobs), (cost.accuracy(), cost.underflow())
     inexact = near[1] > 0 or cost.rounding() > 0
 
     def solved(p: Array, q: Array, basis: Basis | None, which: list[int]) -> list[Solution]:
@@ -69,7 +98,7 @@ def _bases(solutions: list[Solution], most: int) -> Basis:
     return i, j
 
 
-def solve_supports_on_all_arcs(p: Array, q: Array, cost: Cost, budget: Budget, gap: float) -> Solution:
+def _on_supports(p: Array, q: Array, cost: Cost, budget: Budget, gap: float) -> Solution:
     """Solve one problem on all arcs between the points that have weight, where the whole matrix is too large."""
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
     near = cost.accuracy(), cost.underflow()

@@ -1,9 +1,7 @@
 """Crossover: exact optima from annealed potentials.
 
-The arcs of an optimal plan have small reduced costs ``M_ij - U_i + L_j`` under annealed potentials. A network simplex
-solves the problem on the arcs of smallest reduced cost, c-transforms of its potentials find the violated arcs, these
-are added, and the simplex resumes from its basis, until no arc is violated. Then plan and potentials are optimal for
-the whole problem.
+The arcs of an optimal plan have small reduced costs ``M_ij - U_i + L_j`` under annealed potentials: from these
+`arcs.GrowingArcs` starts.
 """
 
 from __future__ import annotations
@@ -13,11 +11,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import native
-from ..costs import BorderedCost, Cost, DenseCost
+from ..costs import BorderedCost, Cost, DenseCost, Units, in_units, single
+from ..costs.problems import Problem
 from ..io.budget import Budget
+from ..sampling.gibbs import Gibbs
+from ..sampling.schedules import Adaptive
+from .arcs import GrowingArcs
 from .certificate import (
-    NEGLIGIBLE_VIOLATION,
     NO_PLAN,
     ROUNDING,
     ROUNDS,
@@ -28,15 +28,63 @@ from .certificate import (
     weighted_median,
 )
 from .easy_plan import forbidden_pairs, with_easy_plan
-from .highs import HighsProblem
+from .method import Batch, Method
 from .refinement import CostScreen, refined
-from .simplex import ArcProblem, staircase
+from .simplex import ArcProblem
 from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
-_ULP = float(np.finfo(np.float64).eps)
+_LIGHTEST = 2.0**-100  # weights for the cooling before a crossover
+_ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
+
+
+class Crossover(Method):
+    """Annealed potentials choose the arcs."""
+
+    name = "crossover"
+    about = "annealed potentials choose arcs"
+    suits = "everything else that is large, and all problems without compiled kernels"
+
+    def accepts(self, cost: Cost) -> bool:
+        """Accept every cost."""
+        return True
+
+    def memory(self, cost: Cost) -> float:
+        """Return the bytes of the points, and what the sampler needs."""
+        return 1500.0 * sum(cost.shape) + cost.sweep_memory()
+
+    def seconds(self, points: float, pairs: float) -> float:
+        """Return about how long a problem takes."""
+        return 2.4 * (pairs / 25e6) ** 1.3
+
+    def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
+        """Anneal the problems together, unless there are potentials, and solve them one by one."""
+        U = _annealed(batch, which) if batch.U is None else dict(zip(which, batch.U[which], strict=True))
+
+        def one(b: int) -> Solution:
+            return crossover(
+                *batch.weights(b), batch.cost, U[b], max_rounds=batch.max_rounds, gap=batch.gap, budget=batch.budget
+            )
+
+        return batch.each(one, which)
+
+
+def _annealed(batch: Batch, which: list[int]) -> dict[int, NDArray[np.floating]]:
+    """Return potentials of annealed chains."""
+    # a weight that would vanish in single precision takes part, as its point may be the only one that others reach
+    sides = zip(batch.problem.given, (batch.problem.p, batch.problem.q), strict=True)
+    p, q = (np.where(given[which] > 0, np.maximum(w[which], _LIGHTEST), 0) for given, w in sides)
+    problem = Problem.normalised(p, q, batch.problem.cost)
+    method = Gibbs(n_sweeps=effort(problem.cost)[0], schedule=Adaptive(_ETA))
+    # single precision suffices to find the arcs; costs beyond its range are scaled, as the noise would overflow
+    cost = single(problem.cost)
+    units = Units(cost, 0.0, 1.0) if cost.dtype == np.float32 else in_units(cost).single()
+    chains = problem.with_cost(units.cost)
+    U = method.sample(chains, ids=which, n_jobs=batch.n_jobs, budget=batch.budget).info.U.astype(np.float64)
+    with np.errstate(over="ignore"):
+        U = units.shift + units.unit * U
+    return dict(zip(which, np.where(np.isfinite(U), U, 0), strict=True))  # points without weight, or hardly any
 
 
 def effort(cost: Cost) -> tuple[int, int]:
@@ -114,7 +162,7 @@ def crossover(
     cost = cost.astype(np.float64)
     if neighbours is None:
         _, neighbours = effort(cost)
-    return _Rounds(p, q, cost, neighbours, budget or Budget()).solve(np.asarray(U, np.float64), max_rounds, gap)
+    return _Crossover(p, q, cost, neighbours, budget or Budget()).solve(np.asarray(U, np.float64), max_rounds, gap)
 
 
 def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
@@ -136,65 +184,42 @@ def feasible(cost: Cost, g: Array, p: Array, q: Array) -> tuple[Array, Array]:
     return np.where(kept, U, below(cost.row_min(all_L) - 2 * cost.depth * cost.rounding(), all_L, *errors)[0]), all_L
 
 
-class _Rounds:
-    """The rounds of a crossover."""
+class _Crossover:
+    """A crossover, and what its plans and potentials prove."""
 
     def __init__(self, p: Array, q: Array, cost: Cost, neighbours: int, budget: Budget) -> None:
-        self.p, self.q, self.cost, self.neighbours, self.budget = p, q, cost, neighbours, budget
-        self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
-        self.a, self.b = p[self.rows], q[self.columns]
+        self.p, self.q, self.cost, self.budget = p, q, cost, budget
+        self.growing = GrowingArcs(cost, p, q, neighbours, budget)
         self.least = cost.least()
-        self.row_index, self.column_index = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
 
     def solve(self, U: Array, max_rounds: int, gap: float) -> Solution:
         """Add violated arcs until there is none."""
-        g = np.where(self.p > 0, U, -np.inf)
-        h = np.where(self.q > 0, self.cost.col_max(g), np.inf)
+        growing, first = self.growing, np.where(self.p > 0, U, -np.inf)
+        g = np.where(self.q > 0, -self.cost.col_max(first), -np.inf)
         if not self.cost.finite:
-            reached = np.isfinite(h[self.columns]).all() and np.isfinite(self.cost.row_min(h)[self.rows]).all()
-            if not reached:
+            reached = np.isfinite(g[growing.columns]).all()
+            if not (reached and np.isfinite(self.cost.row_min(-g)[growing.rows]).all()):
                 raise ValueError(INFEASIBLE)
-        near = self._near_arcs(g, h, self.rows, self.columns)
-        i, j, _ = staircase(self.a, self.b)
-        corners = self.rows[i] * self.cost.shape[1] + self.columns[j]
-        possible = self._start(_sorted(near, np.sort(corners)), g, h)  # if the staircase is allowed, a plan exists
-        first = g.copy()
-        for rounds in range(1, max_rounds + 1):
-            self.carried = self.engine.optimise(self._tolerance())
-            while (
-                not self.carried
-                and (possible or rounds == max_rounds)
-                and not self.budget.spent
-                and self._raise_artificial()
-            ):
-                self.carried = self.engine.optimise(self._tolerance())
-            f, minus_h = self.engine.potentials()
-            g[self.rows], h[self.columns] = f, -minus_h
-            potentials = feasible(self.cost, g, self.p, self.q)
-            self.budget.report("%d x %d points, %d arcs, round %d", *self.cost.shape, len(self.arcs), rounds)
-            if self.budget.spent:
-                return self._ended(potentials, first, rounds)
-            if self.carried:
+        growing.start(first, g)
+        for rounds in growing.rounds(max_rounds):
+            potentials = feasible(self.cost, growing.f, self.p, self.q)
+            self.budget.report("%d x %d points, %d arcs, round %d", *self.cost.shape, growing.count, rounds)
+            if growing.carried and not self.budget.spent:
                 answer = self._solution(*potentials, rounds)
                 if answer.optimal:
                     return answer
                 if answer.gap <= gap:
                     return replace(answer, status="gap reached")
-            fresh = self._violated(g, h)
-            if len(fresh) and not self.engine.can_add(len(fresh)):
-                return self._ended(potentials, first, rounds)
-            if len(fresh):
-                self._add(fresh)
-                continue
-            if not self.carried and self._raise_artificial():
-                continue
-            if not self.carried:
+        if self.budget.spent:
+            return self._ended(potentials, first, rounds)
+        if growing.settled:
+            if not growing.carried:
                 raise ValueError(INFEASIBLE)
-            if not isinstance(self.engine, ArcProblem):
-                return replace(answer, reason=ROUNDING)
-            return self._refined(self.engine, gap, rounds)
-        if not self.carried:
-            self._force(corners, g, h)
+            if isinstance(growing.problem, ArcProblem):
+                return self._refined(growing.problem, gap, rounds)
+            return replace(answer, reason=ROUNDING)
+        if not growing.carried:
+            growing.force()
         answer = self._solution(*potentials, rounds)
         return answer if answer.optimal else replace(answer, reason=ROUNDS)
 
@@ -208,110 +233,29 @@ class _Rounds:
             return best
         return replace(best, status="budget spent", reason=SPENT if np.isfinite(best.upper) else NO_PLAN)
 
-    def _start(self, arcs: Indices, g: Array, h: Array) -> bool:
-        """Start a simplex on those arcs that are not forbidden; return whether all are."""
-        i, j = np.divmod(arcs, self.cost.shape[1])
-        costs = self.cost.at(i, j)
-        allowed = np.isfinite(costs)
-        self.arcs, i, j, costs = arcs[allowed], i[allowed], j[allowed], costs[allowed]
-        f, minus_h = g[self.rows], -h[self.columns]
-        reduced = costs - g[i] + h[j]
-        self.scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(minus_h))
-        self.artificial = max(2 * float(reduced.max()), _ULP * self.scale, 1e-300)
-        self.engine = (HighsProblem if native.kernels() is None else ArcProblem)(self.a, self.b, self.budget)
-        self.engine.add(self.row_index[i], self.column_index[j], costs)
-        self.engine.start(f, minus_h, self.artificial)
-        return bool(allowed.all())
-
-    def _add(self, arcs: Indices) -> None:
-        """Add arcs that have finite costs."""
-        i, j = np.divmod(arcs, self.cost.shape[1])
-        costs = self.cost.at(i, j)
-        self.engine.add(self.row_index[i], self.column_index[j], costs)
-        self.arcs = _sorted(self.arcs, arcs)
-        self.scale = max(self.scale, float(np.abs(costs).max()))
-
-    def _refined(self, engine: ArcProblem, gap: float, rounds: int) -> Solution:
+    def _refined(self, problem: ArcProblem, gap: float, rounds: int) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
-        i, j, arc, _ = engine.basis()
-        own, screen = arc >= 0, CostScreen(self.cost, self.rows, self.columns)
-        start = (i[own], j[own]), engine.potentials()
-        found = refined(screen, self.a, self.b, *start, gap, self.budget, self.least)
+        rows, columns = self.growing.rows, self.growing.columns
+        i, j, arc, _ = problem.basis()
+        own, screen = arc >= 0, CostScreen(self.cost, rows, columns)
+        start = (i[own], j[own]), problem.potentials()
+        found = refined(screen, problem.p, problem.q, *start, gap, self.budget, self.least)
         g = np.full(self.cost.shape[0], -np.inf)
-        g[self.rows] = found.f
+        g[rows] = found.f
         U, L = feasible(self.cost, g, self.p, self.q)
-        arcs = self.rows[found.i], self.columns[found.j]
+        arcs = rows[found.i], columns[found.j]
         plan = plan_of(*arcs, found.mass, self.cost.at(*arcs), self.p, self.q)
         proof = for_cost(found.certificate, self.cost, *arcs)
         state = proof.status(gap=gap, spent=self.budget.spent)
         return Solution.of(proof, state, U, -L, plan, rounds)
 
-    def _raise_artificial(self) -> bool:
-        """Make artificial arcs more expensive; return False if they are so already that an optimal plan needs them.
-
-        Arcs that are far more expensive than those so far may have to join before there is a plan.
-        """
-        dear = self.artificial / (16 * (len(self.a) + len(self.b)))
-        if dear > max(self.scale, 1e-300) and dear > abs(self.least) + self.cost.spread():
-            return False
-        self.artificial = self.engine.raise_artificial(8.0)
-        return True
-
-    def _tolerance(self) -> float:
-        """Return what violations may be without any effect on the value, at most rounding errors."""
-        rounding = 4 * _ULP * self.scale
-        return (
-            min(rounding, NEGLIGIBLE_VIOLATION * abs(self.engine.value))
-            if isinstance(self.engine, ArcProblem)
-            else rounding
-        )
-
-    def _force(self, corners: Indices, g: Array, h: Array) -> None:
-        """Solve with forbidden arcs, which cost more than any detour."""
-        i, j = np.divmod(corners, self.cost.shape[1])
-        forbidden = ~np.isfinite(self.cost.at(i, j))
-        self._start(self.arcs, g - np.median(g[self.rows]), h - np.median(h[self.columns]))
-        price = np.full(np.count_nonzero(forbidden), 2 * len(self.arcs) * max(self.scale, 1e-300))
-        self.engine.add(self.row_index[i[forbidden]], self.column_index[j[forbidden]], price)
-        self.scale = float(price.max())
-        while not self.engine.optimise() and not self.budget.spent and self._raise_artificial():
-            pass
-
-    def _violated(self, g: Array, h: Array) -> Indices:
-        """Return the arcs of least reduced cost of the points that have a violated arc, without those that exist."""
-        share, limit = 8 * (self.cost.depth + 1) * _ULP, 4 * self._tolerance() + 2 * self.cost.rounding()
-        f, least = g[self.rows], np.where(np.isfinite(h), h + share * np.abs(h), h)
-        most = np.where(np.isfinite(g), g - share * np.abs(g), g)
-        short = self.cost.row_min(least)[self.rows] - f < -share * np.abs(f) - limit
-        over = self.cost.col_max(most)[self.columns] > least[self.columns] + limit
-        near = self._near_arcs(g, h, self.rows[short], self.columns[over])
-        return np.setdiff1d(near, self.arcs, assume_unique=True)
-
-    def _near_arcs(self, g: Array, h: Array, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Indices:
-        """Return the arcs of least reduced cost ``M_ij - g_i + h_j`` of some rows and columns, as ``i m2 + j``."""
-        m1, m2 = self.cost.shape
-        found = [np.empty(0, np.int64)]
-        if len(rows):
-            J = self.cost.row_nearest(h, min(self.neighbours, m2))[rows]
-            found.append((rows[:, None] * m2 + J)[J >= 0])
-        if len(columns):
-            I = self.cost.col_nearest(g, min(self.neighbours, m1))[columns]  # noqa: E741
-            found.append((I * m2 + columns[:, None])[I >= 0])
-        return _sorted(*found)
-
     def _solution(self, U: Array, L: Array, rounds: int) -> Solution:
         """Return the plan of the basis with bounds rounded outwards."""
-        i, j, mass = self.engine.exact_plan()
-        i, j = self.rows[i], self.columns[j]
+        i, j, mass = self.growing.problem.exact_plan()
+        i, j = self.growing.rows[i], self.growing.columns[j]
         costs = self.cost.at(i, j)
         plan = plan_of(i, j, mass, costs, self.p, self.q)
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth)
         vanished = self.cost.vanishing(i, j) if self.cost.underflow() else 0.0
         found = found.widened(0.0, vanished + self.cost.rounding()).at_least(self.least)
         return Solution.of(found, found.status(), U, -L, plan, rounds)
-
-
-def _sorted(*arcs: Indices) -> Indices:
-    """Return the union of arcs, sorted."""
-    every = np.sort(np.concatenate(arcs))
-    return every[np.diff(every, prepend=-1) > 0]

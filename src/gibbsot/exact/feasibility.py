@@ -28,11 +28,11 @@ def rounded_apart(problem: Problem) -> str | None:
 
     Examples
     --------
-    >>> from gibbsot import problem
+    >>> from gibbsot import Problem
     >>> apart = DenseCost([[0.0, np.inf], [np.inf, 0.0]])
-    >>> rounded_apart(problem([0.1 + 0.2, 0.7], [0.3, 0.7], apart))
+    >>> rounded_apart(Problem([0.1 + 0.2, 0.7], [0.3, 0.7], apart))
     'p, q: infinite costs split the points into 2 parts, of which the masses on either side differ by 5.6e-17, ...
-    >>> rounded_apart(problem([0.4, 0.6], [0.3, 0.7], apart)) is None
+    >>> rounded_apart(Problem([0.4, 0.6], [0.3, 0.7], apart)) is None
     True
     """
     if not isinstance(problem.cost, DenseCost):

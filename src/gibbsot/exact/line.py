@@ -8,10 +8,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..costs.kdtree import Points, underflow, vanishing
+from ..core.backend import backend
+from ..costs import Cost, PointCost
+from ..costs.kdtree import underflow, vanishing
 from .certificate import ROUNDING, Certificate, below, bounds
-from .refinement import MatrixScreen, PointsScreen, refined
-from .simplex import kernels, staircase
+from .method import Batch, Method
+from .refinement import CostScreen, MatrixScreen, refined
+from .simplex import staircase
 from .solution import Solution, plan_of
 
 Array = NDArray[np.float64]
@@ -19,6 +22,34 @@ Indices = NDArray[np.int64]
 
 _LOST = 5e-324  # by powers of differences that are too small
 _PAIRS = 4_000_000  # of a matrix that is made where k-d trees do not know the power
+
+
+class Line(Method):
+    """The monotone plan, in closed form."""
+
+    name = "line"
+    about = "closed form by sorted quantiles"
+    suits = "one dimension with a convex power of the distance"
+    least = 25_000
+
+    def accepts(self, cost: Cost) -> bool:
+        """Accept convex powers of distances on the line."""
+        return cost.on_line and backend().has_simplex
+
+    def memory(self, cost: Cost) -> float:
+        """Return the bytes of the points."""
+        return 300.0 * sum(cost.shape)
+
+    def seconds(self, points: float, pairs: float) -> float:
+        """Return about how long a problem takes."""
+        return 2.4 * points / 1e6
+
+    def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
+        """Solve problems one by one."""
+        geometry = batch.cost.geometry()
+        assert geometry is not None
+        x, y = geometry.X[:, 0], geometry.Y[:, 0]
+        return batch.each(lambda b: solve_line(x, y, *batch.weights(b), geometry.power), which)
 
 
 def solve_line(
@@ -47,9 +78,7 @@ def solve_line(
     p = np.ones(len(x)) if p is None else np.asarray(p, np.float64)
     q = np.ones(len(y)) if q is None else np.asarray(q, np.float64)
     order_x, order_y = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
-    n = len(x) + len(y) - 1
-    i, j, mass = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-    kernels().line_path(p=p[order_x], q=q[order_y], i=i, j=j, share=mass)
+    i, j, mass = staircase(p[order_x], q[order_y])
     xs, ys, depth = x[order_x], y[order_y], math.ceil(power) + 3
     costs = np.abs(xs[i].astype(np.longdouble) - ys[j]) ** power
     f, g, errors = _path_potentials(i, costs, int(np.flatnonzero(mass > 0)[np.count_nonzero(mass) // 2]), depth)
@@ -81,9 +110,9 @@ def _with_more_digits(
     """
     rows, columns = (np.flatnonzero(w)[np.argsort(z[w > 0], kind="stable")] for z, w in ((x, p), (y, q)))
     xs, ys = x[rows], y[columns]
-    screen: PointsScreen | MatrixScreen
+    screen: CostScreen | MatrixScreen
     if power in (1, 2):
-        screen = PointsScreen(Points(xs[:, None], ys[:, None], power == 2))
+        screen = CostScreen(PointCost.searched(xs[:, None], ys[:, None], power))
     elif len(xs) * len(ys) <= _PAIRS:
         screen = MatrixScreen(np.abs(xs[:, None] - ys) ** power)
     else:

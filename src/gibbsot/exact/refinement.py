@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from ..core.backend import backend
 from ..core.double_double import DoubleDouble
 from ..costs import Cost
-from ..costs.kdtree import BorderedPoints, Points
 from ..io.budget import Budget
 from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds, weighted_median
-from .simplex import ArcProblem, kernels
+from .simplex import ArcProblem
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -114,43 +114,32 @@ class MatrixScreen:
         return Near(i, j, np.full(m1, np.inf))
 
 
-class PointsScreen:
-    """Distances of points, searched by k-d trees.
-
-    Parameters
-    ----------
-    oracle : Points or BorderedPoints
-    """
-
-    def __init__(self, oracle: Points | BorderedPoints) -> None:
-        self.oracle, self.shape = oracle, oracle.shape
-
-    def exact(self, i: Indices, j: Indices) -> tuple[DoubleDouble, Array]:
-        """Return the costs of pairs, as the searches see them: their own error is added to the bounds."""
-        costs = self.oracle.at(i, j)
-        return DoubleDouble.of(costs), costs
-
-    def near(self, f: Array, g: Array) -> Near:
-        """Return the pairs whose reduced cost is not clearly positive."""
-        high_f, h = _raised(f), -_raised(g)
-        return _searched(lambda k: self.oracle.rows(h, k, high_f), lambda: self.oracle.row_min(h), self.shape)
-
-
 class CostScreen:
     """Any cost between the points that have weight.
 
     Parameters
     ----------
     cost : Cost
-    rows, columns : arrays of int
-        The points that have weight.
+    rows, columns : arrays of int, optional
+        The points that have weight; all by default.
+    threads : int
+        Threads of a search.
     """
 
-    def __init__(self, cost: Cost, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> None:
-        self.cost, self.rows, self.columns = cost, rows, columns
-        self.shape = len(rows), len(columns)
-        self._number = np.full(cost.shape[1], -1, np.int64)
-        self._number[columns] = np.arange(len(columns))
+    def __init__(
+        self,
+        cost: Cost,
+        rows: NDArray[np.intp] | None = None,
+        columns: NDArray[np.intp] | None = None,
+        threads: int = 1,
+    ) -> None:
+        self.cost, self._threads = cost, threads
+        self.rows, self.columns = (
+            np.arange(m) if some is None else some for m, some in zip(cost.shape, (rows, columns), strict=True)
+        )
+        self.shape = len(self.rows), len(self.columns)
+        self._number = np.full(cost.shape[1] + 1, -1, np.int64)  # the last for what was not found
+        self._number[self.columns] = np.arange(len(self.columns))
 
     def exact(self, i: Indices, j: Indices) -> tuple[DoubleDouble, Array]:
         """Return the costs of pairs."""
@@ -160,13 +149,12 @@ class CostScreen:
     def near(self, f: Array, g: Array) -> Near:
         """Return the pairs whose reduced cost is not clearly positive."""
         share = max(_DOUBLE, 8 * (self.cost.depth + 1) * 2.0**-52)  # searches may add up in another order
-        high_f, h = _raised(f, share) + 2 * self.cost.rounding(), np.full(self.cost.shape[1], np.inf)
-        h[self.columns] = -_raised(g, share)
+        high, h = np.full(self.cost.shape[0], -np.inf), np.full(self.cost.shape[1], np.inf)
+        high[self.rows], h[self.columns] = _raised(f, share) + 2 * self.cost.rounding(), -_raised(g, share)
 
         def search(k: int) -> Indices:
-            found = self.cost.row_nearest(h, min(k, self.cost.shape[1]))[self.rows]
-            sums = self.cost.at(self.rows[:, None], np.maximum(found, 0)) + h[np.maximum(found, 0)]
-            return np.where((found >= 0) & (sums < high_f[:, None]), self._number[found], -1)
+            found = self.cost.nearest(h, min(k, self.cost.shape[1]), below=high, n_jobs=self._threads)[0]
+            return self._number[found[self.rows]]
 
         def least() -> Array:
             return np.asarray(self.cost.row_min(h)[self.rows] - 2 * self.cost.rounding(), np.float64)
@@ -186,10 +174,11 @@ def _searched(
     m1, m2 = shape
     k, limit = min(8, m2), np.full(m1, np.inf)
     J = search(k)
-    while k < m2 and m1 * k < _PAIRS and (J >= 0).all(axis=1).any():
+    full = np.count_nonzero(J >= 0, axis=1) >= k
+    while k < m2 and m1 * k < _PAIRS and full.any():
         k = min(4 * k, m2)
         J = search(k)
-    full = (J >= 0).all(axis=1)
+        full = np.count_nonzero(J >= 0, axis=1) >= k
     if k < m2 and full.any():
         sums = least()[full]
         limit[full] = sums - share * np.abs(sums)
@@ -345,7 +334,7 @@ class _Refinement:
             used = np.isin(self.i[tree] * self.m2 + self.j[tree], self._carrying())
             tree = tree[used | (self.size[tree] <= _BEYOND * self.upper.scale)]
         f, g, costs = np.array(self.f), np.array(self.g), np.stack(self.high.at(tree))
-        kernels().follow_forest(self.i[tree], self.j[tree], costs, self.share, f=f, g=g)
+        backend().follow_forest(self.i[tree], self.j[tree], costs, self.share, f=f, g=g)
         self.f, self.g = DoubleDouble(*f), DoubleDouble(*g)
         return tree
 

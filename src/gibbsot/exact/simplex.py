@@ -13,16 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core import native
+from ..core.backend import backend
 from ..io.budget import Budget
 from .certificate import NO_PLAN, SPENT, status
 from .repair import coupling_near
@@ -36,16 +33,6 @@ _ROUNDING = 1e-13  # the mass that rounding may leave on artificial arcs before 
 _ARC_BYTES, _NODE_BYTES = 64, 400  # memory of the simplex and of the arrays from which its arcs come
 _INFO, _NO_BASIS = 8, np.empty((2, 0, 0), np.int32)  # numbers of a solution; where a solve starts by default
 _PIVOTS = 10_000  # between two checks for Ctrl-C: at most some 0.3 s
-
-
-def kernels() -> Any:
-    """Return the compiled kernels; the exact engine has no NumPy version."""
-    module = native.kernels()
-    if module is None:
-        raise RuntimeError(
-            "the network simplex needs the compiled kernels; solve on the arcs with SciPy's HiGHS instead"
-        )
-    return module
 
 
 @dataclass(eq=False)
@@ -128,7 +115,7 @@ class DenseSolutions:
         ends = np.cumsum([_INFO * len(p), p.size, q.size])
         f, g = self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
         if not (p.all() and q.all()):
-            kernels().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
+            backend().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
         return lowered(f, self._accuracy, self._underflow), lowered(g, self._accuracy, self._underflow)
 
     def problem(self, b: int = 0) -> tuple[Array, Array, Array]:
@@ -261,7 +248,7 @@ def solve_dense(
         start = np.stack([np.broadcast_to(x, (n, np.shape(x)[-1])) for x in basis]).astype(np.int32, copy=False)
     budget = budget or Budget()
     numbers, arcs = np.empty(n * (_INFO + m1 + m2 + most)), np.empty((2, n, most), np.int32)
-    kernels().solve_dense(C, p, q, start, threads, budget.seconds, budget.flag, numbers, arcs)
+    backend().solve_dense(C, p, q, start, threads, budget.seconds, budget.flag, numbers, arcs)
     info = numbers[: n * _INFO].reshape(n, _INFO).tolist()
     if accuracy:
         less, more = math.nextafter(1 - accuracy, 0), math.nextafter(1 + accuracy, 2)
@@ -306,7 +293,7 @@ class ArcProblem:
     def __init__(self, p: ArrayLike, q: ArrayLike, budget: Budget | None = None) -> None:
         self.p, self.q = (np.ascontiguousarray(x, np.float64) for x in (p, q))
         self._budget = budget or Budget()
-        self._simplex = kernels().ArcSimplex(self.p, self.q)
+        self._simplex = backend().arc_simplex(self.p, self.q)
         self._artificial = 0.0
 
     @property
@@ -464,19 +451,4 @@ def staircase(p: Array, q: Array) -> tuple[NDArray[np.int64], NDArray[np.int64],
     >>> i.tolist(), j.tolist(), share.tolist()
     ([0, 0, 1], [0, 1, 1], [0.25, 0.25, 0.5])
     """
-    n = len(p) + len(q) - 1
-    i, j, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-    module = native.kernels()
-    if module is not None:
-        module.line_path(p=p, q=q, i=i, j=j, share=share)
-        return i, j, share
-    P, Q = (sum(map(Fraction, x.tolist())) for x in (p, q))
-    steps = [(x * Q, 0) for x in accumulate(map(Fraction, p[:-1].tolist()))]
-    steps += [(x * P, 1) for x in accumulate(map(Fraction, q[:-1].tolist()))]
-    steps.sort()
-    kinds = np.array([kind for _, kind in steps], np.int64)
-    i[0] = j[0] = 0
-    i[1:], j[1:] = np.cumsum(kinds == 0), np.cumsum(kinds == 1)
-    ends = [Fraction(0), *(x for x, _ in steps), P * Q]
-    share[:] = [float((b - a) / (P * Q)) for a, b in pairwise(ends)]
-    return i, j, share
+    return backend().staircase(p, q)

@@ -39,7 +39,7 @@ class Solution:
     scale : float
         The sum of the absolute terms of the value, ``<plan, |M|>``.
     rounds : int
-        How often arcs were added and the simplex was budget; 0 if a coarser level reached the gap.
+        How often arcs were added and the simplex was run; 0 if a coarser level reached the gap.
     reason : str
         Why the gap is open, if it is.
     """

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from ..core import native
+from ..core.backend import backend
 from . import progress
 
 
@@ -47,8 +47,7 @@ class Budget:
     ) -> None:
         self.deadline, self.max_memory, self.threads = time.monotonic() + max_seconds, max_memory, threads
         self.advance, self._stopped = advance, False
-        module = native.kernels()
-        self.flag: Any = None if module is None else module.StopFlag()  # which the kernels see
+        self.flag = backend().stop_flag()  # which the kernels see
 
     @property
     def seconds(self) -> float:
@@ -63,8 +62,7 @@ class Budget:
     def stop(self) -> None:
         """Let the solver stop as soon as it can."""
         self._stopped = True
-        if self.flag is not None:
-            self.flag.set()
+        self.flag.set()
 
     def fits(self, nbytes: float) -> bool:
         """Tell whether so many bytes are allowed; if they are not, the solver should stop."""

@@ -23,7 +23,8 @@ from ..costs.problems import Problem
 from ..distributed import fixed_point
 from ..distributed.shard import precision
 from ..exact.certificate import PROVED, Certificate, warning
-from ..exact.methods import cross, in_threads
+from ..exact.method import in_threads
+from ..exact.methods import cross
 from ..exact.programme import linear_programme
 from ..exact.programme.free_measure import FreeMeasure, Optimum
 from ..io.budget import Budget

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from ..core import native
+from ..core.backend import backend
 from ..costs import DenseCost, PointCost
-from ..exact.all_arcs import proved
-from ..exact.methods import DISTANCE_PAIRS, STORED_PAIRS
+from ..exact.all_arcs import AllArcs, proved
+from ..exact.coarse_to_fine import CoarseToFine
 from ..exact.simplex import solve_dense
 from ..exact.solution import warn_of_open_gaps
 from ..solvers.relaxed import marginals
@@ -46,8 +46,8 @@ def coupling(x: Array, y: Array, p: Array | None, q: Array | None, metric: str) 
     """
     uniform = p is None and q is None and len(x) == len(y)
     pairs = len(x) * len(y)
-    most = DISTANCE_PAIRS if x.shape[1] <= 3 else STORED_PAIRS
-    if not (uniform and len(x) <= _ASSIGNMENT) and (pairs > most or native.kernels() is None):
+    most = CoarseToFine.least if x.shape[1] <= 3 else AllArcs.most
+    if not (uniform and len(x) <= _ASSIGNMENT) and (pairs > most or not backend().has_simplex):
         return _plan(x, y, p, q, metric)
     C = _costs(x, y) if metric == "sqeuclidean" else cdist(x, y, metric)
     if uniform and len(x) <= _ASSIGNMENT:

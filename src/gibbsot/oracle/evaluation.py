@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..sampling import schedules, theory
-from ..sampling.gibbs import GibbsSolver
+from ..sampling.gibbs import Gibbs
 from ..sampling.temperature import INITIAL_BIAS
 from .oracle import Oracle
 
@@ -54,7 +54,8 @@ def initial_temperatures(oracle: Oracle, P: Any, indices: ArrayLike | None = Non
     """Return estimates of models' costs, and the temperatures at which mixed chains have the initial relative bias."""
     pair, state = oracle.problem(P, indices)
     n_jobs = oracle.n_jobs
-    cold = GibbsSolver(_ANNEALING, schedules.Adaptive(0.3), seed=state.seed, ids=state.ids, n_jobs=n_jobs)(pair)
+    method = Gibbs(n_sweeps=_ANNEALING, schedule=schedules.Adaptive(0.3), rng=state.seed)
+    cold = method.sample(pair, ids=state.ids, n_jobs=n_jobs)
     value, least = cold.info.value, oracle.least  # the bias is relative to what exceeds it
     target = least + (1 + INITIAL_BIAS) * (value - least)
     return value, theory.sampled_temperature(cold.state, pair, target, n_jobs)

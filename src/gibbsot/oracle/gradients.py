@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..core import validation
 from ..costs import PointCost
 from ..costs.problems import Problem
-from ..exact.methods import in_threads
+from ..exact.method import in_threads
 from ..exact.solution import Solution, warn_of_open_gaps
 from ..solvers.relaxed import Marginals, Measures, Penalty, marginals
 

@@ -34,7 +34,7 @@ def logarithms(x: ArrayLike) -> Array:
 
     Examples
     --------
-    >>> from gibbsot.simplex import logarithms
+    >>> from gibbsot.mirror_descent import logarithms
     >>> logarithms([[1.0, 0.0]])
     array([[  0., -80.]])
     """
@@ -63,7 +63,7 @@ def mirror_step(log_x: Array, gradient: ArrayLike, step: float | Array) -> Array
 
     Examples
     --------
-    >>> from gibbsot.simplex import mirror_step
+    >>> from gibbsot.mirror_descent import mirror_step
     >>> import numpy as np
     >>> np.exp(mirror_step(np.log([[0.5, 0.5]]), [[0.0, 1.0]], np.log(3)))
     array([[0.75, 0.25]])
@@ -103,7 +103,7 @@ class AcceleratedMirrorDescent:
 
     Examples
     --------
-    >>> from gibbsot.simplex import AcceleratedMirrorDescent
+    >>> from gibbsot.mirror_descent import AcceleratedMirrorDescent
     >>> import numpy as np
     >>> descent = AcceleratedMirrorDescent([[0.5, 0.5]])
     >>> for _ in range(200):

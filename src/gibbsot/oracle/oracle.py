@@ -15,7 +15,7 @@ from .. import costs
 from ..core import native, validation
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
-from ..exact.methods import methods
+from ..exact.methods import METHODS, choose
 from ..exact.solution import Solution
 from ..io import npz, schemas
 from ..sampling import mixtures, sampler
@@ -301,7 +301,7 @@ class Oracle:
         pair = exact.problem(*measures)
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         U = None
-        if "crossover" in methods(pair):
+        if METHODS[-1] in choose(pair):  # which begins with potentials
             with self._alone():
                 state = self._state(rows, chains)
             U = sampler.run(state, chains, T, n_jobs=self.n_jobs)[1].U

@@ -29,7 +29,7 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
     figure : matplotlib Figure
         An empty figure.
     result : OTResult
-        Result of one problem, from ``solve(..., method="gibbs", diagnostics=True)``.
+        Result of one problem, from ``solve(..., method=gibbsot.Gibbs(diagnostics=True))``.
     probability : float
         Probability of the martingale to be outside the band.
 
@@ -41,13 +41,14 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
     Examples
     --------
     >>> import gibbsot
-    >>> result = gibbsot.solve([0.5, 0.5], [0.2, 0.8], [[0, 1], [1, 0]], method="gibbs", n_sweeps=20, diagnostics=True)
+    >>> method = gibbsot.Gibbs(n_sweeps=20, diagnostics=True)
+    >>> result = gibbsot.solve([0.5, 0.5], [0.2, 0.8], [[0, 1], [1, 0]], method=method)
     >>> from gibbsot.plots import diagnostics, new_figure
     >>> diagnostics(new_figure(8, 8), result)
     """
     trace = result.diagnostics
     if trace is None or not result.single:
-        raise ValueError("result: expected that of one problem, from solve(..., diagnostics=True)")
+        raise ValueError("result: expected that of one problem, from solve(..., method=Gibbs(diagnostics=True))")
     steps = np.arange(1, len(trace.T) + 1)
     value, increment, temperature, martingale = figure.subplots(4, 1, sharex=True)
     value.plot(np.arange(1, len(trace.value) + 1), trace.value, color=PINK, linewidth=0.8)

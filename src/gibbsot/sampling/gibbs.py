@@ -1,4 +1,4 @@
-"""The annealed Gibbs sampler as a solver: an object that holds its options and is called with a problem."""
+"""The annealed Gibbs sampler as a method of `solve`: an object that has its options and runs the chains of problems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import sparse
 
 from ..core import validation
 from ..costs import DenseCost, GridCost
-from ..costs.points import MATRIX_BYTES
+from ..costs.base import MATRIX_BYTES
 from ..costs.problems import Problem, dual_value, inner, transforms
 from ..io.budget import Budget
 from . import sampler, theory
@@ -22,12 +22,12 @@ from .theory import Trace
 
 Array = NDArray[np.float64]
 
-SWEEPS, TAU = 8000, 5  # defaults: the largest number of sweeps, and the lag of the mixing test
+SWEEPS = 8000  # by default
 MOST_SWEEPS, MOST_LAG = 2**26, 1_000_000  # each sweep has an entry in the history, each lag in the mixing test
 _EXACT_BIAS = 0.01  # relative, of chains that are warm-started from an exact result
 
 
-class Sample(NamedTuple):
+class Sampled(NamedTuple):
     """What the chains of a batch of problems have shown.
 
     Attributes
@@ -53,9 +53,9 @@ class Sample(NamedTuple):
     mixed: NDArray[np.bool_]
     diagnostics: Trace | None = None
 
-    def rows(self, rows: slice) -> Sample:
+    def rows(self, rows: slice) -> Sampled:
         """Return what some of the chains have shown."""
-        return Sample(
+        return Sampled(
             self.state[rows],
             Info._make(x[rows] for x in self.info),
             self.temperature[rows],
@@ -65,75 +65,134 @@ class Sample(NamedTuple):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class GibbsSolver:
-    """Estimates the costs of batches of transport problems; the options are those of `solve` and `solve_batch`.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gibbs:
+    r"""The paper's annealed Gibbs sampler as a method of `solve` and `solve_batch`, with its options.
 
-    Attributes
+    At temperature T it draws potentials of the dual problem,
+
+    .. math:: (g, h) \sim \exp\!\big( (\langle p, g \rangle - \langle q, h \rangle) / T \big),
+        \quad g_i - h_j \le M_{ij},
+
+    and cools. Each sweep has an estimate V(z) of W(p, q); the last one is the value of the result.
+
+    Parameters
     ----------
-    n_sweeps, schedule, pinned, diagnostics, tau, seed
-        As for `solve`.
-    warm_start : Sample, optional
-        The chains to continue.
-    ids, n_jobs
-        As for `solve_batch`.
-    budget : Budget
-        Its time, after which the chains end, and its report of progress.
+    n_sweeps : int, optional
+        The largest number of sweeps, 8,000 by default, or as many as the schedule has temperatures. Fewer are faster
+        and less precise.
+    schedule : Adaptive, number, array or function, optional
+        By default the cooling adapts to the problem, `schedules.Adaptive()`. Otherwise the temperature, in units of the
+        cost: of all sweeps, of each, or as a function of the sweep's number from 1.
+    tau : int
+        The lag of the mixing test in sweeps: see `sampler.mixed`.
+    stride : int
+        The number of sweeps from one mixing test to the next. The paper tests every tau sweeps.
+    pinned : bool
+        Keep g = 0 at the first point with weight, the paper's Omega_0.
+    diagnostics : bool
+        Evaluate every half step of the run as the paper's appendix does: `diagnostics` of the result is then a
+        `theory.Trace`. Every half step costs O(m1 m2 log(m1 m2)): for small problems.
+    rng : int or numpy.random.Generator, optional
+        The seed of the noise, 0 by default; of a generator each solve draws one. A warm start keeps the seed of its
+        result.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If options are not valid, or chains with diagnostics are pinned.
+
+    Examples
+    --------
+    >>> from gibbsot import Gibbs, solve
+    >>> result = solve([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]], method=Gibbs(n_sweeps=2000, rng=1))
+    >>> round(result.value, 2), result.status  # W is 0.25
+    (0.25, 'estimate')
     """
 
     n_sweeps: int | None = None
     schedule: Schedule | None = None
-    warm_start: Sample | None = None
+    tau: int = 5
+    stride: int = 1
     pinned: bool = False
     diagnostics: bool = False
-    tau: int = TAU
-    seed: int = 0
-    ids: ArrayLike | None = None
-    n_jobs: int | None = None
-    budget: Budget = field(default_factory=Budget)
+    rng: int | np.random.Generator | None = None
 
     def __post_init__(self) -> None:
         for name in ("pinned", "diagnostics"):
             validation.flag(getattr(self, name), name)
         if self.n_sweeps is not None:
             validation.count(self.n_sweeps, "n_sweeps", MOST_SWEEPS)
-        validation.count(self.tau, "tau", MOST_LAG)
+        for name in ("tau", "stride"):
+            validation.count(getattr(self, name), name, MOST_LAG)
         if self.diagnostics and self.pinned:
             raise ValueError("diagnostics: the theory is about chains that are not pinned; expected pinned=False")
+        if (
+            not isinstance(self.rng, np.random.Generator | None)
+            and not 0 <= validation.integer(self.rng, "rng") < 2**64
+        ):
+            raise ValueError(
+                f"rng: expected an integer from 0 to 2**64 - 1 or a numpy.random.Generator, got {self.rng!r}"
+            )
 
-    def __call__(self, problem: Problem) -> Sample:
+    @property
+    def most_sweeps(self) -> int:
+        """The largest number of sweeps."""
+        return SWEEPS if self.n_sweeps is None else self.n_sweeps
+
+    def sample(
+        self,
+        problem: Problem,
+        *,
+        start: Sampled | None = None,
+        ids: ArrayLike | None = None,
+        n_jobs: int | None = None,
+        budget: Budget | None = None,
+    ) -> Sampled:
         """Run the chains of a batch of problems.
 
         Parameters
         ----------
         problem : Problem
             The problems, which share a cost.
+        start : Sampled, optional
+            The chains to continue.
+        ids : array of int, optional
+            Numbers of the problems, which determine their noise together with the seed; by default their indices.
+        n_jobs : int, optional
+            Threads over the problems.
+        budget : Budget, optional
+            Its time, after which the chains end, and its report of progress.
 
         Returns
         -------
-        Sample
+        Sampled
         """
-        warm = self.warm_start
-        start = sampler.init(problem, self.seed, self.ids) if warm is None else _warm_state(warm, problem)
-        chains = _Chains(start, problem, self)
-        T = self._run(chains)
-        state, done = chains.state, chains.state.sweep - start.sweep
+        first = sampler.init(problem, self._seed(), ids) if start is None else _warm_state(start, problem)
+        chains = _Chains(first, problem, self, n_jobs, budget or Budget())
+        T = self._run(chains, None if start is None else start.temperature)
+        state, done = chains.state, chains.state.sweep - first.sweep
         history = np.concatenate(chains.histories, axis=1)[:, : done.max()]  # without sweeps that no problem needed
         info = chains.last._replace(history=history)
         recent = np.maximum(done[:, None] - 1 - np.arange(self.tau, -1, -1), 0)
         mixed = sampler.mixed(np.take_along_axis(info.history, recent, axis=1), T, self.tau)
-        seen = theory.trace(start, problem, np.concatenate(chains.T, axis=1))[1] if self.diagnostics else None
-        return Sample(state, info, T, done, (done > self.tau) & mixed, seen)
+        seen = theory.trace(first, problem, np.concatenate(chains.T, axis=1))[1] if self.diagnostics else None
+        return Sampled(state, info, T, done, (done > self.tau) & mixed, seen)
 
-    def _run(self, chains: _Chains) -> Array:
-        """Run the chains through their temperatures; return the last ones."""
+    def _seed(self) -> int:
+        """Return the seed of one solve."""
+        if isinstance(self.rng, np.random.Generator):
+            return int(self.rng.integers(2**64, dtype=np.uint64))
+        return 0 if self.rng is None else int(self.rng)
+
+    def _run(self, chains: _Chains, warm: Array | None) -> Array:
+        """Run the chains through their temperatures, from those of a warm start; return the last ones."""
         if self.schedule is not None and not isinstance(self.schedule, Adaptive):
             given = temperatures(self.schedule, self.n_sweeps)
             chains.total = len(given)
             chains.run(given)
             return np.full(len(chains.problem), given[-1])
-        chains.total = SWEEPS if self.n_sweeps is None else self.n_sweeps
-        warm = None if self.warm_start is None else self.warm_start.temperature
+        chains.total = self.most_sweeps
         if warm is not None and self.schedule is None:
             chains.hold(warm, chains.total, tau=self.tau)
             return warm
@@ -159,8 +218,8 @@ def memory_of_chains(problem: Problem, n_sweeps: int = SWEEPS) -> float:
 
     Examples
     --------
-    >>> from gibbsot import DenseCost, problem
-    >>> memory_of_chains(problem([1, 1], [1, 1], DenseCost([[0, 1], [1, 0]])), 10)
+    >>> from gibbsot import DenseCost, Problem
+    >>> memory_of_chains(Problem([1, 1], [1, 1], DenseCost([[0, 1], [1, 0]])), 10)
     912.0
     """
     cost, n = problem.cost, len(problem)
@@ -169,7 +228,7 @@ def memory_of_chains(problem: Problem, n_sweeps: int = SWEEPS) -> float:
     return n * (160.0 * sum(cost.shape) + 24 * n_sweeps) + (0.0 if isinstance(cost, GridCost) else matrix)
 
 
-def sample_of(problem: Problem, f: Array, g: Array, value: Array) -> Sample:
+def sample_of(problem: Problem, f: Array, g: Array, value: Array) -> Sampled:
     """Return chains that start from optimal potentials and values, at a temperature of small bias."""
     U, L = f, -g
     shift = inner(problem.p, U)[:, None]  # U of a chain is centred
@@ -181,7 +240,7 @@ def sample_of(problem: Problem, f: Array, g: Array, value: Array) -> Sample:
     size = np.maximum(np.abs(value), _EXACT_BIAS * (np.ptp(U, axis=1) + np.ptp(L, axis=1)))
     T = np.maximum(_EXACT_BIAS * size / points, 1e20 * np.finfo(problem.cost.dtype).tiny)
     info = Info(U, L, U, value, value, np.empty((len(problem), 0)))
-    return Sample(state, info, T, none, none == 0)
+    return Sampled(state, info, T, none, none == 0)
 
 
 @dataclass
@@ -190,7 +249,9 @@ class _Chains:
 
     state: State
     problem: Problem
-    options: GibbsSolver
+    options: Gibbs
+    n_jobs: int | None
+    budget: Budget
     last: Info = field(init=False)
     total: int = 1  # sweeps, for the progress bar
     histories: list[Array] = field(default_factory=list)
@@ -207,10 +268,11 @@ class _Chains:
             self.problem,
             T,
             tau=tau,
+            stride=options.stride,
             pinned=options.pinned,
-            n_jobs=options.n_jobs,
-            progress=lambda done: options.budget.advance(done * share),
-            stop=lambda: options.budget.spent,
+            n_jobs=self.n_jobs,
+            progress=lambda done: self.budget.advance(done * share),
+            stop=lambda: self.budget.spent,
         )
         self.histories.append(self.last.history)
 
@@ -221,21 +283,21 @@ class _Chains:
 
 def _anneal(chains: _Chains, policy: StagedCooling, total: int, T: Array | None) -> Array:
     """Cool in stages; return the last temperatures."""
-    problem, n_jobs = chains.problem, chains.options.n_jobs
+    problem, n_jobs = chains.problem, chains.n_jobs
     points = np.count_nonzero(problem.p, axis=1) + np.count_nonzero(problem.q, axis=1)
     scale, floor = _scale(problem, n_jobs)
     cooling = policy.init(scale, points, total, T)
     (first, *others), hold = policy.lengths(total)
     chains.hold(cooling.T, first)
     for length in others:
-        if chains.options.budget.spent:
+        if chains.budget.spent:
             return cooling.T
         before, h = chains.last, chains.state.h
         chains.run(cooling.T[:, None])
         bound = theory.sampled_bound(problem, before.L, h, chains.last.value, cooling.T, n_jobs)
         cooling = policy.update(cooling, bound, policy.level(before.history) - floor)
         chains.hold(cooling.T, length - 1)
-    if hold and not chains.options.budget.spent:
+    if hold and not chains.budget.spent:
         chains.hold(cooling.T, hold, tau=chains.options.tau)
     return cooling.T
 
@@ -248,7 +310,7 @@ def _scale(problem: Problem, n_jobs: int | None) -> tuple[Array, Array]:
     return np.maximum(mean - floor, np.maximum(limits.eps * np.abs(mean), 1e20 * limits.tiny)), floor
 
 
-def _warm_state(sample: Sample, problem: Problem) -> State:
+def _warm_state(sample: Sampled, problem: Problem) -> State:
     """Return the chains of a sample for measures that may have changed."""
     # a point that had no weight has no h: its bound L replaces it, or 0 where nothing that had weight could reach it
     state = sample.state
@@ -280,8 +342,8 @@ def sparse_plans(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floati
     Examples
     --------
     >>> import numpy as np
-    >>> from gibbsot import problem
-    >>> pair = problem([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]])
+    >>> from gibbsot import Problem
+    >>> pair = Problem([0.5, 0.5], [0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]])
     >>> sparse_plans(pair, np.zeros((1, 2)), np.zeros((1, 2)))[0].toarray()
     array([[0.5, 0. ],
            [0. , 0.5]])
@@ -289,8 +351,8 @@ def sparse_plans(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floati
     plans = []
     for p, q, u, v in zip(problem.p, problem.q, U, L, strict=True):
         rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-        J = problem.cost.row_nearest(np.where(q > 0, v, np.inf))[rows, 0]
-        I = problem.cost.col_nearest(np.where(p > 0, u, -np.inf))[columns, 0]  # noqa: E741
+        J = problem.cost.nearest(np.where(q > 0, v, np.inf))[0][rows, 0]
+        I = problem.cost.nearest(np.where(p > 0, -u, np.inf), by_rows=False)[0][columns, 0]  # noqa: E741
         halves = np.concatenate([p[rows], q[columns]]) / 2
         positions = np.concatenate([rows, I]), np.concatenate([J, columns])
         plans.append(sparse.csr_array(sparse.coo_array((halves, positions), shape=problem.cost.shape)))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import native
+from ..core.backend import backend
 from ..costs import Cost
 from . import sampler
 
@@ -159,16 +160,14 @@ def run(
     -------
     Gradients, or None if there is no kernel for the cost
     """
-    kernels = native.kernels()
-    found = None if kernels is None else cost.operand()
-    if found is None:
+    if not backend().has_chains(cost):
         return None
     sampler.check_sweeps(sweep, max_sweeps)
     D, W, weighted = mixtures.components, mixtures.memberships, mixtures.weighted
     values, gradients, sums, before = np.empty(len(W)), np.empty(W.shape), mixtures.no_sums(), sweep.copy()
-    (kind, operand), (starts, columns, weights) = found, targets
-    getattr(kernels, f"run_mixtures_{kind}")(
-        operand,
+    starts, columns, weights = targets
+    backend().mixture_sweeps(
+        cost,
         components=np.ascontiguousarray(D),
         memberships=np.ascontiguousarray(W),
         weighted=np.ascontiguousarray(np.empty((0, 0)) if weighted is None else weighted),

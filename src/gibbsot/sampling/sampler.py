@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import native, philox, validation
+from ..core.backend import backend
 from ..costs import Cost
 from ..costs.problems import Problem, inner
 
@@ -95,6 +96,13 @@ def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State
     Returns
     -------
     State
+
+    Examples
+    --------
+    >>> from gibbsot import Problem
+    >>> from gibbsot.sampler import init
+    >>> init(Problem([0.5, 0.5], [0.25, 0.75, 0.0], [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0]])).h
+    array([[ 0.,  0., inf]])
     """
     seed, n = validation.seed(seed), len(problem)
     h = np.where(problem.q > 0, 0.0, np.inf).astype(problem.cost.dtype)
@@ -114,6 +122,16 @@ def draw(state: State, problem: Problem) -> tuple[Array, Array]:
     Returns
     -------
     theta_g, theta_h : arrays of shape (n, m1) and (n, m2)
+
+    Examples
+    --------
+    >>> from gibbsot import Problem
+    >>> from gibbsot.sampler import draw, init
+    >>> two = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> for theta in draw(init(two, seed=1), two):
+    ...     print(theta.round(4))
+    [[0.0475 0.7572]]
+    [[4.1931 0.1143]]
     """
     keys = [(state.seed, int(i), int(s)) for i, s in zip(state.ids, state.sweep, strict=True)]
     theta_g, theta_h = (
@@ -158,10 +176,11 @@ def step(
 
     Examples
     --------
-    >>> from gibbsot import problem, sampler, step
-    >>> two = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
-    >>> state = sampler.init(two)
-    >>> state, info = step(state, two, 1e-3, sampler.draw(state, two))
+    >>> from gibbsot import Problem
+    >>> from gibbsot.sampler import draw, init, step
+    >>> two = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> state = init(two)
+    >>> state, info = step(state, two, 1e-3, draw(state, two))
     >>> bool((info.g[0][:, None] - state.h[0] <= two.cost.matrix()).all())
     True
     """
@@ -228,6 +247,16 @@ def run(
         The chains after the last sweep.
     info : Info
         Bounds and values of each chain's last sweep, and the history of all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import Problem
+    >>> from gibbsot.sampler import init, run
+    >>> two = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> state, info = run(init(two), two, np.geomspace(0.1, 1e-4, 200))
+    >>> info.value.round(3), state.sweep  # W is 0.25
+    (array([0.25]), array([200]))
     """
     _check_state(state, problem)
     temperatures = np.atleast_2d(validation.temperatures(temperatures, "temperatures", problem.cost.dtype))
@@ -288,6 +317,7 @@ def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: i
     Examples
     --------
     >>> import numpy as np
+    >>> from gibbsot.sampler import mixed
     >>> mixed(np.array([[0.0, 1.0, 1.5, 1.9], [1.0, 1.0, 1.0, 1.0]]), np.array([0.1, 0.1]), tau=2)
     array([False,  True])
     """
@@ -310,9 +340,8 @@ def chains_per_call(cost: Cost, sweeps: int, threads: int) -> int:
 def _sweeps(
     state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, stride: int, pinned: bool, threads: int
 ) -> tuple[State, Info]:
-    cost, n, kernels = problem.cost, len(problem), native.kernels()
-    found = None if kernels is None else cost.operand()
-    if found is None:
+    cost, n = problem.cost, len(problem)
+    if not backend().has_chains(cost):
         return _steps(state, problem, temperatures, tau, stride, pinned)
     p, q = (np.ascontiguousarray(x, cost.dtype) for x in (problem.p, problem.q))
     h, sweep = state.h.astype(cost.dtype), state.sweep.astype(np.int64)  # copies, which the kernel writes to
@@ -327,9 +356,7 @@ def _sweeps(
         "n_threads": threads,
     }
     written = {"h": h, "sweep": sweep, "U": U, "L": L, "g": g, "values": history, "energy": energy}
-    kind, operand = found
-    run_kernel = getattr(kernels, f"run_{kind}")
-    run_kernel(operand, p=p, q=q, ids=state.ids, temperatures=temperatures, **options, **written)
+    backend().sweeps(cost, p=p, q=q, ids=state.ids, temperatures=temperatures, **options, **written)
     value = history[np.arange(n), sweep - state.sweep - 1]
     return replace(state, h=h, sweep=sweep), Info(U, L, g, value, energy, history)
 

@@ -43,9 +43,9 @@ class Adaptive:
     Examples
     --------
     >>> from gibbsot.schedules import Adaptive
-    >>> from gibbsot import GridCost, solve
+    >>> from gibbsot import Gibbs, GridCost, solve
     >>> cost = GridCost(3, spacing=1e3)
-    >>> round(solve([1, 0, 0], [0, 0, 1], cost, method="gibbs", schedule=Adaptive(eta=0.5)).value / 4e6, 3)
+    >>> round(solve([1, 0, 0], [0, 0, 1], cost, method=Gibbs(schedule=Adaptive(eta=0.5))).value / 4e6, 3)
     1.0
     """
 

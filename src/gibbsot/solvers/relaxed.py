@@ -23,15 +23,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..core import native, validation
+from ..core import validation
+from ..core.backend import backend
 from ..costs import BorderedCost, Cost, DenseCost
 from ..costs.problems import Problem, check_sums
-from ..costs.problems import problem as make_problem
+from ..exact.all_arcs import AllArcs
 from ..exact.certificate import Certificate, lower_bound
-from ..exact.methods import DISTANCE_PAIRS, STORED_PAIRS, cross
+from ..exact.coarse_to_fine import CoarseToFine
+from ..exact.methods import cross
 from ..exact.solution import Solution
 from ..sampling.sampler import Info
-from .result import OTResult
+from . import masses
 
 Array = NDArray[np.floating]
 Weights = NDArray[np.float64]
@@ -75,10 +77,6 @@ class PartialProblem(Problem):
 
     def with_cost(self, cost: Cost) -> PartialProblem:
         return PartialProblem.of(*self.given, cost, self.size)
-
-    def without_points(self, solutions: Sequence[Solution]) -> list[Solution]:
-        """Return solutions without the additional points, still of problems of mass one."""
-        return [PartialSolution(one, self.size) for one in solutions]
 
 
 class PartialSolution(Solution):
@@ -183,7 +181,7 @@ class Marginals:
         (a, mass), (b, other) = p, q
         check_sums(mass, other, names, tolerance)
         if not self.cost.finite:
-            make_problem(a, b, self.cost, names, normalize=True)  # refuses points that no finite cost leads to
+            Problem(a, b, self.cost, normalize=True, names=names)  # refuses points that no finite cost leads to
         return Problem.checked(a, b, self.cost, mass)  # solvers divide each measure by its own sum
 
     def chains(self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q")) -> Problem:
@@ -296,20 +294,17 @@ class LeftOver(Marginals):
         # a unit that is transported takes part of the masses of both measures
         return min(self.cost.least() / 2, *(float(np.min(x)) for x in self._outer))
 
-    @property
-    def memory(self) -> float:
-        """The bytes of the matrix that the exact solver needs, and copies; 0 if it needs none."""
-        return 0.0 if self._without_matrix else 24.0 * (self.cost.shape[0] + 1) * (self.cost.shape[1] + 1)
+    def memory(self, exact: bool) -> float:
+        """Return the bytes of the matrix that a solver needs, exact or not, and copies; 0 if it needs none."""
+        m1, m2 = self.cost.shape
+        return 0.0 if exact and self._without_matrix else 24.0 * (m1 + 1) * (m2 + 1)
 
     @cached_property
     def _without_matrix(self) -> bool:
         """Whether distances of many points need no matrix; k-d trees have the same penalty for all points."""
-        pairs = self.cost.shape[0] * self.cost.shape[1]
-        if pairs <= DISTANCE_PAIRS or native.kernels() is None:
-            return False
         one_penalty = len(np.unique(np.concatenate(self._outer))) == 1
-        geometry = self.cost.geometry() if one_penalty or pairs > STORED_PAIRS else None
-        return geometry is not None and geometry.power in (1, 2)
+        most = CoarseToFine.least if one_penalty else AllArcs.most
+        return self.cost.shape[0] * self.cost.shape[1] > most and self.cost.searchable
 
     def problem(
         self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q"), exact: bool = True
@@ -337,7 +332,7 @@ class LeftOver(Marginals):
         """
         rows, columns = (_padded(list(side)) for side in zip(*self._spare(p, q), strict=True))
         extra, cost = (rows.shape[1], columns.shape[1]), self.cost.astype(np.float64) if exact else self.cost
-        spare = bool(rows[:, 0].all() and columns[:, 0].all())  # which `multiscale` needs
+        spare = bool(rows[:, 0].all() and columns[:, 0].all())  # which `CoarseToFine` needs
         bordered = exact and self._needs_no_matrix(cost, spare)
         more = BorderedCost(cost, self._outer, self._corner, extra) if bordered else self._matrix(cost, extra)
         return PartialProblem.of(np.column_stack([p[0], rows]), np.column_stack([q[0], columns]), more, cost.shape)
@@ -365,8 +360,8 @@ class LeftOver(Marginals):
 
     def _needs_no_matrix(self, cost: Cost, spare: bool) -> bool:
         """Tell whether the cost itself is used: if that is faster, or if a matrix would round its entries."""
-        small = cost.shape[0] * cost.shape[1] <= DISTANCE_PAIRS and not isinstance(cost, DenseCost)
-        return (self._without_matrix and spare) or (small and native.kernels() is not None)
+        small = cost.shape[0] * cost.shape[1] <= CoarseToFine.least and not isinstance(cost, DenseCost)
+        return (self._without_matrix and spare) or (small and backend().has_simplex)
 
     def _matrix(self, cost: Cost, extra: tuple[int, int]) -> DenseCost:
         """Return a cost with more points on either side."""
@@ -380,14 +375,13 @@ class LeftOver(Marginals):
     ) -> list[Solution]:
         U = None if U is None else refitted(U, problem, 0)
         arcs = None if warm_start is None else refitted_arcs(warm_start, problem)
-        return _partial(problem).without_points(cross(problem, U, warm_start=arcs, **options))
+        return without_points(problem, cross(problem, U, warm_start=arcs, **options))
 
     def with_masses(self, problem: Problem, solutions: list[Solution]) -> list[Solution]:
         """Return solutions for the masses given, as they matter."""
-        result = OTResult(problem, solutions, None, 0.0)
-        lower, upper, value = (x.tolist() for x in (result.lower_bound, result.upper_bound, result.value))
+        (lower, upper), value = masses.bounds(problem, solutions), masses.values(problem, solutions)
         found = []
-        for b, (one, plan) in enumerate(zip(solutions, result.plan, strict=True)):
+        for b, (one, plan) in enumerate(zip(solutions, transported_plans(problem, solutions), strict=True)):
             numbers = Certificate(lower[b], upper[b], value[b], problem.mass.item(b) * one.scale, one.reason)
             found.append(Solution.of(numbers, one.status, one.f, one.g, plan, one.rounds))
         return found
@@ -626,71 +620,31 @@ def refitted_arcs(solutions: Sequence[Any], problem: Problem) -> list[Any]:
     return found
 
 
-def start_from(result: OTResult, problem: Problem) -> tuple[Array, list[Any] | None]:
-    """Return potentials and bases of a result from which problems of the same size with other weights may start."""
-    solved = result.solved
-    U = result.sample.info.U if result.sample is not None else np.stack([one.f for one in solved or ()])
-    if solved is not None and result.problem.cost.shape != problem.cost.shape:
+def start_from(
+    U: Array, solved: Sequence[Any] | None, before: Problem, problem: Problem
+) -> tuple[Array, list[Any] | None]:
+    """Return potentials and bases of solved problems for problems of the same size with other weights."""
+    if solved is not None and before.cost.shape != problem.cost.shape:
         solved = refitted_arcs(solved, problem)
-    return refitted(U, problem, 0), solved
+    return refitted(U, problem, 0), None if solved is None else list(solved)
 
 
-def _partial(problem: Problem) -> PartialProblem:
-    """Return a problem that is one with additional points."""
-    assert isinstance(problem, PartialProblem)
-    return problem
+def without_points(problem: Problem, solutions: list[Solution]) -> list[Solution]:
+    """Return solutions without the additional points, still of problems of mass one."""
+    if not isinstance(problem, PartialProblem):
+        return solutions
+    return [PartialSolution(one, problem.size) for one in solutions]
 
 
-class PartialResult(OTResult):
-    """The result of `solve` where mass may be left over.
+def transported_plans(problem: Problem, solutions: Sequence[Solution]) -> list[Any]:
+    """Return what is transported, of the masses given, from solutions without the additional points."""
+    plans = masses.plans(problem, [one.plan for one in solutions])
+    for plan in plans if isinstance(problem, PartialProblem) else ():
+        plan.eliminate_zeros()  # masses that are below the range of doubles
+    return plans
 
-    Attributes
-    ----------
-    value, lower_bound, upper_bound, gap, status, seconds
-        As of `OTResult`. With ``penalty=c`` the value is ``<plan, M>`` plus c for every unit that is left over, on
-        either side; with ``mass=s`` it is ``<plan, M>``.
-    plan : scipy.sparse.csr_array of shape (m1, m2)
-        What is transported: its marginals are at most p and q. Nothing where the upper bound is infinite: a budget was
-        spent before there was a plan that avoids infinite costs.
-    potentials : pair of arrays of shape (m1,) and (m2,)
-        f and g with ``f_i + g_j + multiplier <= M_ij`` for all pairs; ``f_i, g_j <= c`` with a penalty and at most 0
-        with a given mass s. ``<p, f> + <q, g> + multiplier s`` is the lower bound.
-    multiplier : float
-        The cost of one more unit of mass, with ``mass=s``; 0 with a penalty.
-    transported : float
-        The mass of the plan.
-    problem : Problem
-        The balanced problem with additional points on either side. Their weights add up to the mass that is left over,
-        exactly.
-    """
 
-    @property
-    def _size(self) -> str:
-        """The sizes of the measures, without the additional points."""
-        m1, m2 = self.problem.size
-        return f"{m1} x {m2} points"
-
-    @cached_property
-    def solutions(self) -> list[Solution]:
-        """Plans, potentials and bounds of the normalised problems, without the additional points."""
-        return _partial(self.problem).without_points(super().solutions)
-
-    @property
-    def _plans(self) -> list[Any]:
-        """What is transported, of all problems."""
-        plans = super()._plans
-        for plan in plans:
-            plan.eliminate_zeros()  # masses that are below the range of doubles
-        return plans
-
-    @property
-    def transported(self) -> Any:
-        """The mass of the plan."""
-        return self._number(np.array([math.fsum(plan.data.tolist()) for plan in self._plans]))
-
-    @property
-    def multiplier(self) -> Any:
-        """The cost of one more unit of mass."""
-        given = np.isinf(self.problem.cost.at(*self.problem.size))
-        both = np.array([one.between for one in self.solutions if isinstance(one, PartialSolution)])
-        return self._number(-both if given else np.zeros(len(both)))
+def multipliers(problem: Problem, solutions: Sequence[Solution]) -> list[float]:
+    """Return the costs of one more unit of mass, from solutions without the additional points: zero with a penalty."""
+    given = isinstance(problem, PartialProblem) and np.isinf(problem.cost.at(*problem.size))
+    return [-one.between if given and isinstance(one, PartialSolution) else 0.0 for one in solutions]

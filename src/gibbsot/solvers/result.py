@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -15,48 +14,188 @@ from numpy.typing import NDArray
 
 from ..costs.problems import Problem
 from ..exact.annealed import feasible
-from ..exact.certificate import lower_bound, relative_gap, rounded_down, rounded_up, status
+from ..exact.certificate import OPTIMAL_GAP, lower_bound, relative_gap, status
 from ..exact.methods import cross
 from ..exact.solution import Solution
-from ..sampling.gibbs import Sample, sparse_plans
+from ..sampling.gibbs import Sampled, sparse_plans
 from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
+from . import masses
 from .displacement import interpolated
+from .relaxed import multipliers, transported_plans, without_points
 
-Array = NDArray[np.floating]
+Array = NDArray[np.float64]
 
 _WHEN_READ = "computed when read"  # the bounds of an estimate take time, and nothing is computed to show a result
 
 
-def _total(weights: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the sum of weights as two doubles, of which the first is correctly rounded."""
-    values = weights.tolist()
-    mass = math.fsum(values)
-    return mass, math.fsum([*values, -mass])
-
-
-def _product(total: tuple[float, float], bound: float, towards: float) -> float:
-    """Return the product of a sum and a bound, rounded outwards."""
-    if bound == 0 or not math.isfinite(bound):
-        return bound
-    away = math.copysign(math.inf, bound if towards > 0 else -bound)
-    rest = math.nextafter(total[1], away) if total[1] else 0.0  # the second double is rounded, too
-    exact = (Fraction(total[0]) + Fraction(rest)) * Fraction(bound)
-    return rounded_up(exact) if towards > 0 else rounded_down(exact)
-
-
 @dataclass(eq=False)
+class Part:
+    """What is known of problems that share a cost; every list and array has one entry for each problem.
+
+    Attributes
+    ----------
+    problem : Problem
+        The problems, with additional points where mass may be left over.
+    solved : list of Solution or None
+        Of an exact solve, with the additional points.
+    sample : Sampled or None
+        The chains, of an estimate.
+    cut : bool
+        Whether chains ended before their last sweep because the time was over.
+    """
+
+    problem: Problem
+    solved: list[Solution] | None = None
+    sample: Sampled | None = None
+    cut: bool = False
+
+    def __len__(self) -> int:
+        return len(self.problem)
+
+    def __getitem__(self, rows: slice) -> Part:
+        solved = None if self.solved is None else self.solved[rows]
+        sample = None if self.sample is None else self.sample.rows(rows)
+        return Part(self.problem[rows], solved, sample, self.cut)
+
+    @property
+    def balanced(self) -> list[Solution]:
+        """Plans, potentials and bounds of the normalised problems, with the additional points."""
+        return self._from_sample if self.solved is None else self.solved
+
+    @cached_property
+    def solutions(self) -> list[Solution]:
+        """Plans, potentials and bounds of the normalised problems."""
+        return without_points(self.problem, self.balanced)
+
+    @cached_property
+    def _from_sample(self) -> list[Solution]:
+        """Plans on the arcs that the chains' potentials suggest, and the better potentials of chains and simplex."""
+        U, cost = self.U, self.problem.cost.astype(np.float64)
+        found = cross(self.problem, U, max_rounds=1)
+        lower = lower_bound(self.problem, U).tolist()
+        for b, solution in enumerate(found):
+            if lower[b] > solution.lower:
+                f, L = feasible(cost, U[b], self.problem.p[b], self.problem.q[b])
+                found[b] = replace(solution, lower=lower[b], f=f, g=-L)
+        return found
+
+    @property
+    def bounds_known(self) -> bool:
+        """Whether bounds need no more work."""
+        return self.solved is not None or "_from_sample" in vars(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no gap of an exact solve is open, also after one more rounding of the bounds for the masses given."""
+        for one, mass in zip(self.solved or (), self.problem.mass.tolist(), strict=self.solved is not None):
+            in_range = 1e-280 < min(one.scale, mass * one.scale) < math.inf
+            if not in_range or not one.upper - one.lower <= 0.99 * OPTIMAL_GAP * one.scale:
+                return False
+        return True
+
+    @property
+    def value(self) -> list[float]:
+        """The costs of the plans, or the estimates V(z)."""
+        if self.sample is not None:
+            return (self.problem.mass * self.sample.info.value).tolist()
+        return masses.values(self.problem, self.solutions)
+
+    @cached_property
+    def bounds(self) -> tuple[list[float], list[float]]:
+        """Lower and upper bounds for the masses given, rounded outwards."""
+        return masses.bounds(self.problem, self.solutions, self.sample is not None)
+
+    @property
+    def scale(self) -> list[float]:
+        """What gaps are relative to."""
+        return [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.solutions, strict=True)]
+
+    @property
+    def lower_bound(self) -> list[float]:
+        """Certified lower bounds."""
+        return self.bounds[0]
+
+    @property
+    def upper_bound(self) -> list[float]:
+        """Certified upper bounds."""
+        return self.bounds[1]
+
+    @property
+    def gap(self) -> list[float]:
+        """Certified relative gaps."""
+        return [relative_gap(*one) for one in zip(*self.bounds, self.scale, strict=True)]
+
+    @property
+    def status(self) -> list[str]:
+        """What is known of the values, unless the last rounding of the bounds for the masses given contradicts it."""
+        if self.sample is not None:
+            return ["estimate"] * len(self)
+        found = []
+        for one, lower, upper, scale in zip(self.solutions, *self.bounds, self.scale, strict=True):
+            state = status(lower, upper, scale, gap=math.inf if one.status == "gap reached" else 0.0)
+            found.append(state if state == "optimal" or one.status == "optimal" else one.status)
+        return found
+
+    @property
+    def reason(self) -> list[str]:
+        """Why gaps are open, if they are."""
+        return [one.reason for one in self.solutions]
+
+    @property
+    def plan(self) -> list[Any]:
+        """What is transported."""
+        return transported_plans(self.problem, self.solutions)
+
+    @property
+    def transported(self) -> list[float]:
+        """The masses of the plans."""
+        return [math.fsum(plan.data.tolist()) for plan in self.plan]
+
+    @property
+    def multiplier(self) -> list[float]:
+        """The costs of one more unit of mass."""
+        return multipliers(self.problem, self.solutions)
+
+    @cached_property
+    def potentials(self) -> tuple[Array, Array]:
+        """Feasible potentials of the points of p and q."""
+        return np.stack([one.f for one in self.solutions]), np.stack([one.g for one in self.solutions])
+
+    @property
+    def start(self) -> NDArray[np.floating]:
+        """Potentials of the first measures, additional points included, from which similar problems may start."""
+        return np.stack([one.f for one in self.balanced]) if self.sample is None else self.sample.info.U
+
+    @property
+    def U(self) -> NDArray[np.floating]:  # noqa: N802
+        """The paper's potentials of the first measures."""
+        return self.potentials[0] if self.sample is None else self.sample.info.U
+
+    @property
+    def L(self) -> NDArray[np.floating]:  # noqa: N802
+        """The paper's potentials of the second measures."""
+        return -self.potentials[1] if self.sample is None else self.sample.info.L
+
+    @property
+    def recovered_plan(self) -> list[Any]:
+        """The paper's sparse plans."""
+        return masses.plans(self.problem, sparse_plans(self.problem, self.U, self.L))
+
+
+@dataclass(eq=False, repr=False)
 class OTResult:
     """The result of `solve` for one problem, or of `solve_batch` for many.
 
-    For a batch every number is an array and every array has one more axis in front; ``result[b]`` is the result of
-    problem b, and ``len(result)`` the number of problems.
+    For a batch every number is an array and every array has one more axis in front, or is a list where each problem has
+    its own cost; ``result[b]`` is the result of problem b, and ``len(result)`` the number of problems. Whatever takes
+    time is computed when it is read.
 
     Attributes
     ----------
     value : float
-        The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With ``method="gibbs"`` the estimate
-        V(z), which is no bound.
+        The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With a penalty c it includes c for
+        every unit that is left over, on either side. With ``method="gibbs"`` the estimate V(z), which is no bound.
     lower_bound, upper_bound : float
         Certified bounds of W(p, q), rounded outwards.
     gap : float
@@ -70,40 +209,52 @@ class OTResult:
         Why the gap is open, if it is.
     plan : scipy.sparse.csr_array of shape (m1, m2)
         A coupling: its marginals are p and q. A list for a batch. Where the upper bound is infinite, a budget was
-        spent before there was a coupling that avoids infinite costs; this then is a part of one, of less mass.
+        spent before there was a coupling that avoids infinite costs; this then is a part of one, of less mass. With
+        ``penalty`` or ``mass``: what is transported, whose marginals are at most p and q; nothing where the upper bound
+        is infinite.
+    transported : float
+        The mass of the plan.
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
         lower bound, both up to the rounding of f and g to double precision: the bound itself may have been proved
-        with twice the digits. They are gradients of W with respect to p and q.
+        with twice the digits. They are gradients of W with respect to p and q. With a penalty c they are at most c.
+        With a given mass s they are at most 0, ``f_i + g_j + multiplier <= M_ij``, and the lower bound is
+        ``<p, f> + <q, g> + multiplier s``.
+    multiplier : float
+        The cost of one more unit of mass, with ``mass=s``; otherwise 0.
     U, L : arrays of shape (m1,) and (m2,)
         The paper's potentials: f and -g, or with ``method="gibbs"`` those of the last sweep, whose dual value is V(z).
     recovered_plan : scipy.sparse.csr_array of shape (m1, m2)
         The paper's sparse plan of U and L. Its marginals are p and q only in the limit. A list for a batch.
     seconds : float
-        The time of the solve.
+        The time of the solve; that of all problems for a batch and for each of its items.
     problem : Problem
-        The problems.
+        The problems; a list where each has its own cost. With ``penalty`` or ``mass`` the balanced ones, with
+        additional points on either side whose weights add up to the mass that is left over, exactly.
     solutions : list of Solution
-        Plans, potentials and bounds of the normalised problems; for an estimate computed when first used.
+        Plans, potentials and bounds of the normalised problems.
     mixed, n_sweeps, temperature, history, diagnostics, state, info
         Of the chains, with ``method="gibbs"``: whether the paper's mixing test held at the end, the number of sweeps,
         the last temperature, V(z) of every sweep (NaN for sweeps that were not needed), the `theory.Trace` of the
         option ``diagnostics``, the state that a warm start continues, and what the last sweep showed. Without chains,
         AttributeError.
+
+    Examples
+    --------
+    >>> from gibbsot import GridCost, solve_batch
+    >>> result = solve_batch([[1, 0, 0], [0, 1, 0]], [0, 0, 1], GridCost(3, spacing=1.0))
+    >>> result.value, result[1].value, result[1].status
+    (array([4., 1.]), 1.0, 'optimal')
     """
 
-    problem: Problem
-    # with repr=False: internal
-    solved: list[Solution] | None = field(repr=False)  # of an exact solve
-    sample: Sample | None = field(repr=False)  # the chains
-    seconds: float
+    parts: list[Part] = field(repr=False)  # one for problems that share a cost, otherwise one for each problem
+    seconds: float = 0.0
     single: bool = field(default=False, repr=False)  # the result of one problem, not of a batch
-    cut: bool = field(default=False, repr=False)  # chains ended before their last sweep because the time was over
 
     def __len__(self) -> int:
         if self.single:
             raise TypeError("this is the result of one problem, not of a batch")
-        return len(self.problem)
+        return sum(map(len, self.parts))
 
     def __bool__(self) -> bool:
         return True
@@ -116,132 +267,113 @@ class OTResult:
             if not -n <= b < n:
                 raise IndexError(f"problem {b} of a batch of {n}")
             rows, single = slice(b % n, b % n + 1), True
-        solved = None if self.solved is None else self.solved[rows]
-        sample = None if self.sample is None else self.sample.rows(rows)
-        return type(self)(self.problem[rows], solved, sample, self.seconds, single, self.cut)
+        parts = self.parts[rows] if self._ragged else [self.parts[0][rows]]
+        return OTResult(parts, self.seconds, single)
 
     def __iter__(self) -> Iterator[OTResult]:
         return (self[b] for b in range(len(self)))
 
     @property
-    def _size(self) -> str:
-        """The sizes of the measures."""
-        m1, m2 = self.problem.cost.shape
-        return f"{m1} x {m2} points"
+    def _ragged(self) -> bool:
+        """Whether each problem has a cost of its own."""
+        return len(self.parts) != 1
+
+    def _each(self, name: str) -> Any:
+        """Return what the parts have for each problem: of the one, or a list."""
+        if self.single:
+            return getattr(self.parts[0], name)[0]
+        return [x for part in self.parts for x in getattr(part, name)]
+
+    def _number(self, name: str) -> Any:
+        """Return a number of the one problem, or an array with those of all."""
+        found = self._each(name)
+        return found if self.single else np.array(found)
+
+    def _array(self, found: list[Any]) -> Any:
+        """Return an array of the one problem, those of all with one more axis, or a list where sizes may differ."""
+        if self.single:
+            return found[0][0]
+        return [x for part in found for x in part] if self._ragged else found[0]
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return what is shown of a result."""
-        known = self.solved is not None or "_from_sample" in vars(self)
+        known = all(part.bounds_known for part in self.parts)
         time = ("time", f"{self.seconds:.3g} s")
+        m1, m2 = (0, 0) if self._ragged else self.parts[0].problem.size
         if not self.single:
-            rows = [("batch", f"{len(self)} problems of {self._size}"), *_of_batch(self.value, self.status)]
-            return [*rows, ("largest gap", f"{self.gap.max():.1e}" if known else _WHEN_READ), time]
+            states = self.status
+            counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+            return [
+                ("batch", f"{len(self)} problems" + ("" if self._ragged else f" of {m1} x {m2} points")),
+                ("mean value", f"{self.value.mean():.6g} ({counts})"),
+                ("largest gap", f"{self.gap.max():.1e}" if known else _WHEN_READ),
+                time,
+            ]
         bounds = f"{self.lower_bound:.6g} <= W <= {self.upper_bound:.6g}" if known else _WHEN_READ
-        return [("value", f"{self.value:.6g} ({self.status})"), ("bounds", bounds), ("size", self._size), time]
+        shown = f"{self.value:.6g} ({self.status})"
+        return [("value", shown), ("bounds", bounds), ("size", f"{m1} x {m2} points"), time]
 
     def __repr__(self) -> str:
-        return _text(self)
+        return f"<OTResult {', '.join(f'{name} {text}' for name, text in self._rows())}>"
 
     def _repr_html_(self) -> str:
-        return _table(self)
+        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in self._rows())
+        return f"<table>{rows}</table>"
 
-    def _one_or_all(self, x: Any) -> Any:
-        return x[0] if self.single else x
-
-    def _number(self, x: NDArray[np.float64]) -> Any:
-        return float(x[0]) if self.single else x
+    @property
+    def problem(self) -> Any:
+        """The problems."""
+        return [part.problem for part in self.parts] if self._ragged else self.parts[0].problem
 
     @property
     def solutions(self) -> list[Solution]:
         """Plans, potentials and bounds of the normalised problems."""
-        return self._from_sample if self.solved is None else self.solved
-
-    @cached_property
-    def _from_sample(self) -> list[Solution]:
-        """Plans on the arcs that the chains' potentials suggest, and the better potentials of chains and simplex."""
-        U, cost = np.atleast_2d(self.U), self.problem.cost.astype(np.float64)
-        found = cross(self.problem, U, max_rounds=1)
-        lower = lower_bound(self.problem, U).tolist()
-        for b, solution in enumerate(found):
-            if lower[b] > solution.lower:
-                f, L = feasible(cost, U[b], self.problem.p[b], self.problem.q[b])
-                found[b] = replace(solution, lower=lower[b], f=f, g=-L)
-        return found
+        return [one for part in self.parts for one in part.solutions]
 
     @property
     def value(self) -> Any:
         """The cost of the plan, or the estimate V(z)."""
-        if self.sample is not None:
-            return self._number(self.problem.mass * self.sample.info.value)
-        if self.single:
-            return self.problem.mass.item(0) * self.solutions[0].value
-        return self.problem.mass * np.array([solution.value for solution in self.solutions])
+        return self._number("value")
 
     @property
     def status(self) -> Any:
         """What is known of the value."""
-        if self.sample is not None:
-            return self._one_or_all(["estimate"] * len(self.problem))
-        return self._one_or_all([self._state(b, one) for b, one in enumerate(self.solutions)])
-
-    def _state(self, b: int, one: Solution) -> str:
-        """Return the status of a solution, unless the last rounding of the bounds for the mass given contradicts it."""
-        lower, upper = self._bounds[0][b], self._bounds[1][b]
-        scale = self.problem.mass.item(b) * one.scale
-        found = status(lower, upper, scale, gap=math.inf if one.status == "gap reached" else 0.0)
-        return found if found == "optimal" or one.status == "optimal" else one.status
+        return self._each("status")
 
     @property
     def reason(self) -> Any:
         """Why the gap is open, if it is."""
-        return self._one_or_all([one.reason for one in self.solutions])
-
-    @cached_property
-    def _bounds(self) -> tuple[list[float], list[float]]:
-        """Bounds for the masses given, rounded outwards."""
-        lower, upper = [s.lower for s in self.solutions], [s.upper for s in self.solutions]
-        if self.sample is not None or min(lower) < 0:
-            least = self.problem.cost.least()  # no plan costs less; it may take as long as a small problem
-            lower = [max(bound, least) for bound in lower]
-        for b, mass in enumerate(self.problem.mass.tolist()):
-            weights = self.problem.given[0][b]
-            if mass == 1 and abs(float(weights.sum()) - 1) > 1e-9:
-                continue  # normalised
-            total = _total(weights)
-            if total != (1.0, 0.0):
-                lower[b], upper[b] = _product(total, lower[b], -math.inf), _product(total, upper[b], math.inf)
-        return lower, upper
+        return self._each("reason")
 
     @property
     def lower_bound(self) -> Any:
         """A certified lower bound of W(p, q)."""
-        return self._bounds[0][0] if self.single else np.array(self._bounds[0])
+        return self._number("lower_bound")
 
     @property
     def upper_bound(self) -> Any:
         """A certified upper bound of W(p, q): the cost of the plan."""
-        return self._bounds[1][0] if self.single else np.array(self._bounds[1])
+        return self._number("upper_bound")
 
     @property
     def gap(self) -> Any:
         """The certified relative gap."""
-        scales = [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.solutions, strict=True)]
-        return self._number(np.array([relative_gap(*one) for one in zip(*self._bounds, scales, strict=True)]))
+        return self._number("gap")
 
     @property
     def plan(self) -> Any:
-        """A coupling of p and q."""
-        return self._one_or_all(self._plans)
+        """A coupling of p and q, or what is transported."""
+        return self._each("plan")
 
     @property
-    def _plans(self) -> list[Any]:
-        """The plans of all problems."""
-        return self._with_masses([solution.plan for solution in self.solutions])
+    def transported(self) -> Any:
+        """The mass of the plan."""
+        return self._number("transported")
 
-    def _with_masses(self, plans: list[Any]) -> list[Any]:
-        """Return plans of the masses given from plans of mass one."""
-        masses = self.problem.mass.tolist()
-        return [plan * mass if mass != 1 else plan for plan, mass in zip(plans, masses, strict=True)]
+    @property
+    def multiplier(self) -> Any:
+        """The cost of one more unit of mass."""
+        return self._number("multiplier")
 
     def interpolate(self, t: float, *, on_grid: bool = False) -> Any:
         r"""Return the measure at time t on the geodesic from p to q that the plan Z defines.
@@ -283,167 +415,77 @@ class OTResult:
         >>> result.interpolate(0.25, on_grid=True)
         array([0.5, 1. , 0.5, 0. ])
         """
-        found = [interpolated(plan, self.problem.cost, t, on_grid) for plan in self._plans]
-        return self._one_or_all(found)
+        found = [interpolated(plan, part.problem.cost, t, on_grid) for part in self.parts for plan in part.plan]
+        return found[0] if self.single else found
 
-    @cached_property
-    def potentials(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    @property
+    def potentials(self) -> tuple[Any, Any]:
         """Feasible potentials f and g."""
-        f, g = np.stack([s.f for s in self.solutions]), np.stack([s.g for s in self.solutions])
-        return self._one_or_all(f), self._one_or_all(g)
+        pairs = [part.potentials for part in self.parts]
+        return self._array([f for f, _ in pairs]), self._array([g for _, g in pairs])
 
     @property
-    def U(self) -> Array:  # noqa: N802
+    def U(self) -> Any:  # noqa: N802
         """The paper's potentials of the first measure."""
-        return self.potentials[0] if self.sample is None else self._one_or_all(self.sample.info.U)
+        return self._array([part.U for part in self.parts])
 
     @property
-    def L(self) -> Array:  # noqa: N802
+    def L(self) -> Any:  # noqa: N802
         """The paper's potentials of the second measure."""
-        return -self.potentials[1] if self.sample is None else self._one_or_all(self.sample.info.L)
+        return self._array([part.L for part in self.parts])
 
     @property
     def recovered_plan(self) -> Any:
         """The paper's sparse plan."""
-        U, L = np.atleast_2d(self.U), np.atleast_2d(self.L)
-        return self._one_or_all(self._with_masses(sparse_plans(self.problem, U, L)))
+        return self._each("recovered_plan")
 
-    def _chains(self, name: str, called: str = "") -> Any:
-        if self.sample is None:
-            raise AttributeError(
-                f"{called or name} belongs to the sampler's chains, which an exact solve does not have"
-            )
-        return getattr(self.sample, name)
+    def _samples(self, name: str) -> list[Sampled]:
+        """Return the chains of all parts, for a property of this name."""
+        found = [part.sample for part in self.parts if part.sample is not None]
+        if not found:
+            raise AttributeError(f"{name} belongs to the sampler's chains, which an exact solve does not have")
+        return found
 
     @property
     def mixed(self) -> Any:
         """Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing."""
-        return self._one_or_all(self._chains("mixed"))
+        found = np.concatenate([sample.mixed for sample in self._samples("mixed")])
+        return found[0] if self.single else found
 
     @property
     def n_sweeps(self) -> Any:
         """The number of sweeps of this call."""
-        return self._one_or_all(self._chains("n_sweeps"))
+        found = np.concatenate([sample.n_sweeps for sample in self._samples("n_sweeps")])
+        return found[0] if self.single else found
 
     @property
     def temperature(self) -> Any:
         """The last temperature."""
-        return self._one_or_all(self._chains("temperature"))
+        found = np.concatenate([sample.temperature for sample in self._samples("temperature")])
+        return found[0] if self.single else found
 
     @property
-    def history(self) -> NDArray[np.float64]:
+    def history(self) -> Any:
         """V(z) of every sweep."""
-        return self._one_or_all(self._chains("info", "history").history)
+        return self._array([sample.info.history for sample in self._samples("history")])
 
     @property
-    def diagnostics(self) -> Trace | None:
+    def diagnostics(self) -> Any:
         """The quantities of the paper's appendix."""
-        trace = self._chains("diagnostics")
-        return trace if trace is None or not self.single else Trace._make(field[0] for field in trace)
+        traces = [sample.diagnostics for sample in self._samples("diagnostics")]
+        first = traces[0]
+        if first is not None and self.single:
+            return Trace._make(x[0] for x in first)
+        return traces if self._ragged else first
 
     @property
-    def state(self) -> State:
+    def state(self) -> Any:
         """The chains, which a warm start continues."""
-        return self._chains("state")
+        found: list[State] = [sample.state for sample in self._samples("state")]
+        return found if self._ragged else found[0]
 
     @property
-    def info(self) -> Info:
+    def info(self) -> Any:
         """What the last sweep showed."""
-        return self._chains("info")
-
-
-def _of_batch(values: NDArray[np.float64], states: list[str]) -> list[tuple[str, str]]:
-    """Return what is shown of values and statuses of many problems."""
-    counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-    return [("mean value", f"{values.mean():.6g} ({counts})")]
-
-
-def _text(result: OTResult | OTResultList) -> str:
-    """Return a result as a line of text."""
-    return f"<{type(result).__name__} {', '.join(f'{name} {text}' for name, text in result._rows())}>"
-
-
-def _table(result: OTResult | OTResultList) -> str:
-    """Return a result as a table for notebooks."""
-    rows = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in result._rows())
-    return f"<table>{rows}</table>"
-
-
-class OTResultList(Sequence["OTResult"]):
-    """The results of `solve_batch` for problems with costs of their own: a sequence of results.
-
-    Parameters
-    ----------
-    results : list of OTResult
-        One for each problem.
-    seconds : float
-        The time of the solve.
-
-    Attributes
-    ----------
-    value, lower_bound, upper_bound, gap : arrays of shape (n,)
-        As of `OTResult`.
-    status : list of str
-    plan : list of scipy.sparse.csr_array
-    potentials : pair of lists of arrays
-    seconds : float
-    """
-
-    def __init__(self, results: list[OTResult], seconds: float) -> None:
-        self._results, self.seconds = results, seconds
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def __getitem__(self, b: Any) -> Any:
-        found = self._results[b]
-        return OTResultList(found, self.seconds) if isinstance(b, slice) else found
-
-    def _rows(self) -> list[tuple[str, str]]:
-        """Return what is shown of the results."""
-        rows = [("batch", f"{len(self)} problems"), *_of_batch(self.value, self.status)]
-        known = all(result.solved is not None for result in self)
-        gap = f"{self.gap.max():.1e}" if known else _WHEN_READ
-        return [*rows, ("largest gap", gap), ("time", f"{self.seconds:.3g} s")]
-
-    def __repr__(self) -> str:
-        return _text(self)
-
-    def _repr_html_(self) -> str:
-        return _table(self)
-
-    @property
-    def value(self) -> NDArray[np.float64]:
-        """The costs of the plans, or estimates."""
-        return np.array([result.value for result in self])
-
-    @property
-    def lower_bound(self) -> NDArray[np.float64]:
-        """Certified lower bounds."""
-        return np.array([result.lower_bound for result in self])
-
-    @property
-    def upper_bound(self) -> NDArray[np.float64]:
-        """Certified upper bounds."""
-        return np.array([result.upper_bound for result in self])
-
-    @property
-    def gap(self) -> NDArray[np.float64]:
-        """Certified relative gaps."""
-        return np.array([result.gap for result in self])
-
-    @property
-    def status(self) -> list[str]:
-        """What is known of each value."""
-        return [result.status for result in self]
-
-    @property
-    def plan(self) -> list[Any]:
-        """Couplings."""
-        return [result.plan for result in self]
-
-    @property
-    def potentials(self) -> tuple[list[Any], list[Any]]:
-        """Feasible potentials f and g of each problem."""
-        pairs = [result.potentials for result in self]
-        return [f for f, _ in pairs], [g for _, g in pairs]
+        found: list[Info] = [sample.info for sample in self._samples("info")]
+        return found if self._ragged else found[0]

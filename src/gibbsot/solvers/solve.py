@@ -5,45 +5,32 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, cast, overload
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ..core import validation
+from ..core import native, validation
 from ..core.warn import warn
-from ..costs import Cost
-from ..costs.problems import Problem
-from ..exact.certificate import OPTIMAL_GAP, warn_of_gaps
-from ..sampling.schedules import Schedule
-from .options import Options
-from .relaxed import Penalty
-from .result import OTResult, OTResultList
+from ..costs import Cost, as_cost
+from ..costs.problems import Problem, pairs
+from ..exact.certificate import warn_of_gaps
+from ..exact.feasibility import rounded_apart
+from ..exact.method import in_threads
+from ..exact.methods import KEPT_BYTES, cross, memory_needed
+from ..exact.solution import INFEASIBLE, Solution
+from ..io.budget import Budget, reported_budget
+from ..sampling.gibbs import Gibbs, Sampled, memory_of_chains, sample_of
+from .options import BatchOptions, Options, takes
+from .relaxed import LeftOver, refitted, start_from
+from .result import OTResult, Part
 
 
-def solve(
-    p: Any,
-    q: Any,
-    cost: Cost | ArrayLike,
-    *,
-    method: str = "exact",
-    gap: float | None = None,
-    normalize: bool = False,
-    penalty: Penalty | None = None,
-    mass: float | None = None,
-    max_seconds: float | None = None,
-    max_memory: float | None = None,
-    warm_start: OTResult | None = None,
-    n_sweeps: int | None = None,
-    schedule: Schedule | None = None,
-    pinned: bool = False,
-    diagnostics: bool = False,
-    tau: int | None = None,
-    seed: int | None = None,
-    n_jobs: int | None = None,
-    verbose: bool = False,
-) -> OTResult:
+@takes(Options)
+def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     r"""Solve optimal transport between two measures: the cost W, an optimal plan and potentials, with a certificate.
 
     .. math:: W(p, q) = \min_{Z \ge 0} \langle Z, M \rangle, \quad Z 1 = p, \; Z^T 1 = q
@@ -56,8 +43,8 @@ def solve(
         coarser precision; a difference is spread proportionally.
     cost : Cost or array of shape (m1, m2)
         The cost. Infinite costs forbid pairs.
-    method : {"exact", "gibbs"}
-        "exact": the optimum. "gibbs": the estimate of the paper's annealed sampler.
+    method : {"exact", "gibbs"} or Gibbs
+        "exact": the optimum. "gibbs", or `Gibbs` with options: the estimate of the paper's annealed sampler.
     gap : float, optional
         Stop as soon as the certified relative gap is at most this; 0, as None, for the optimum. With
         ``method="exact"``.
@@ -65,8 +52,7 @@ def solve(
         Divide both measures by their sums. By default the value is for the masses given.
     penalty : float or pair, optional
         Mass may be left over and costs this much a unit; the sums of p and q may differ. A number for both sides, or a
-        pair for p and q, each a number or an array with an entry for every point. The result is a `PartialResult`, and
-        so for ``mass``.
+        pair for p and q, each a number or an array with an entry for every point.
     mass : float, optional
         Exactly this much is transported, at least cost.
     max_seconds : float, optional
@@ -78,20 +64,6 @@ def solve(
         The result of measures or costs that were a little different: it saves time, the optimum is the same. With
         ``method="gibbs"`` the chains continue from it, at its temperature unless a schedule is given, and stop as soon
         as they have mixed: a warm start follows, it does not refine.
-    n_sweeps : int, optional
-        With "gibbs": the largest number of sweeps, 8,000 by default. Fewer are faster and less precise.
-    schedule : Adaptive, number, array or function, optional
-        With "gibbs": by default the cooling adapts to the problem, `schedules.Adaptive()`. Otherwise the temperature,
-        in units of the cost: of all sweeps, of each, or as a function of the sweep's number from 1.
-    pinned : bool
-        With "gibbs": keep g = 0 at the first point with weight, the paper's Omega_0.
-    diagnostics : bool
-        With "gibbs": evaluate every half step of the run as the paper's appendix does: `diagnostics` of the result is
-        then a `theory.Trace`. Every half step costs O(m1 m2 log(m1 m2)): for small problems.
-    tau : int, optional
-        With "gibbs": the lag of the mixing test in sweeps, 5 by default.
-    seed : int, optional
-        With "gibbs": the seed of the noise, 0 by default. A warm start keeps the seed of its result.
     n_jobs : int, optional
         Threads, as in scikit-learn: None for one, -1 for all cores. Results do not depend on it.
     verbose : bool
@@ -125,45 +97,12 @@ def solve(
     4.0
     """
     begun = time.perf_counter()
-    options = Options.of(locals())
-    given, copied = _cost(cost, "p, q, cost", options)
-    problem = options.problem(p, q, given, ("p", "q"))
-    if len(problem) != 1:
-        raise ValueError(f"p, q: expected one measure each, got {len(problem)}; solve_batch takes many")
-    result = options.solve(problem, copied)
-    result.single = True
-    _warn([result])
-    result.seconds = time.perf_counter() - begun
-    return result
+    problem, copied = one_problem(p, q, cost, options)
+    return solve_problem(problem, options, copied, begun)
 
 
-@overload
-def solve_batch(P: Any, Q: Any, cost: Sequence[Cost], **options: Any) -> OTResultList: ...
-@overload
-def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike, **options: Any) -> OTResult: ...
-def solve_batch(  # type: ignore[misc]  # the options have their names here only
-    P: Any,
-    Q: Any,
-    cost: Cost | ArrayLike | Sequence[Cost],
-    *,
-    method: str = "exact",
-    gap: float | None = None,
-    normalize: bool = False,
-    penalty: Penalty | None = None,
-    mass: float | None = None,
-    max_seconds: float | None = None,
-    max_memory: float | None = None,
-    warm_start: OTResult | None = None,
-    n_sweeps: int | None = None,
-    schedule: Schedule | None = None,
-    pinned: bool = False,
-    diagnostics: bool = False,
-    tau: int | None = None,
-    seed: int | None = None,
-    ids: ArrayLike | None = None,
-    n_jobs: int | None = None,
-    verbose: bool = False,
-) -> OTResult | OTResultList:
+@takes(BatchOptions)
+def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike | Sequence[Any], options: BatchOptions) -> OTResult:
     """Solve many transport problems: row b of P to row b of Q, with one cost for all or one for each.
 
     The problems are independent and have their own supports. The result is the same for every ``n_jobs``, and with
@@ -176,20 +115,15 @@ def solve_batch(  # type: ignore[misc]  # the options have their names here only
         may be stacks of shape (n, h, w). Lists of measures of different sizes where each problem has its own cost.
     cost : Cost, array of shape (m1, m2), or sequence of Cost
         The cost of all problems, or one for each, such as ``[PointCost(x, y) for x, y in pairs]``.
-    method, gap, normalize, penalty, mass, max_seconds, max_memory, warm_start
-        As for `solve`; the time and the memory are those of all problems.
-    n_sweeps, schedule, pinned, diagnostics, tau, seed, verbose
-        As for `solve`.
-    ids : array of int, optional
-        With "gibbs": numbers of the problems, which determine their noise together with the seed; by default their
-        indices in the batch.
-    n_jobs : int, optional
-        Threads over the problems, as in scikit-learn: None for one, -1 for all cores.
+    **options
+        As for `solve`. The time and the memory are those of all problems, and threads run over the problems. With
+        "gibbs", ``ids`` are numbers of the problems, which determine their noise together with the seed; by default
+        their indices in the batch.
 
     Returns
     -------
-    OTResult, or OTResultList for costs of their own
-        The results; every number is an array with one entry for each problem.
+    OTResult
+        Every number is an array with one entry for each problem.
 
     Examples
     --------
@@ -204,27 +138,61 @@ def solve_batch(  # type: ignore[misc]  # the options have their names here only
     array([2.   , 4.667])
     """
     begun = time.perf_counter()
-    options = Options.of(locals())
-    result: OTResult | OTResultList
     if isinstance(cost, list | tuple) and all(isinstance(one, Cost) or _axes(one) == 2 for one in cost):
-        result = options.solve_each(*_problems(P, Q, cost, options))
-        _warn(list(result))
+        parts = _solve_each(*_problems(P, Q, cost, options), options)
     else:
-        given, copied = _cost(cast("Cost | ArrayLike", cost), "P, Q, cost", options)
-        result = options.solve(options.problem(P, Q, given, ("P", "Q")), copied)
-        _warn([result])
+        problem, copied = _problem(P, Q, cost, ("P", "Q"), options)
+        parts = [_solve_shared(problem, options, copied)]
+    return _finished(OTResult(parts), begun)
+
+
+def one_problem(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> tuple[Problem, float]:
+    """Return the problem that `solve` is asked for, and the bytes that were copied for it.
+
+    Parameters
+    ----------
+    p, q, cost
+        As for `solve`.
+    options : Options
+        Its options.
+
+    Returns
+    -------
+    problem : Problem
+    copied : float
+    """
+    problem, copied = _problem(p, q, cost, ("p", "q"), options)
+    if (n := len(problem)) != 1:
+        raise ValueError(f"p, q: expected one measure each, got {n}; solve_batch takes many")
+    return problem, copied
+
+
+def solve_problem(problem: Problem, options: Options, copied: float, begun: float) -> OTResult:
+    """Solve one problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, as `one_problem` made it with the same options.
+    options : Options
+        The options of `solve`.
+    copied : float
+        The bytes that were copied for it.
+    begun : float
+        When the call began, by `time.perf_counter`.
+
+    Returns
+    -------
+    OTResult
+    """
+    return _finished(OTResult([_solve_shared(problem, options, copied)], single=True), begun)
+
+
+def _finished(result: OTResult, begun: float) -> OTResult:
+    """Return a result with its time, after warnings."""
+    _warn(result)
     result.seconds = time.perf_counter() - begun
     return result
-
-
-def _cost(cost: Cost | ArrayLike, order: str, options: Options) -> tuple[Cost, float]:
-    """Return the cost of all problems and its copied bytes; where weights are in its place, say the order."""
-    try:
-        return options.cost(cost)
-    except ValueError as error:
-        if _axes(cost) != 1:
-            raise
-        raise ValueError(f"{error}; the order of the arguments is {order}") from None
 
 
 def _axes(x: Any) -> int:
@@ -235,17 +203,43 @@ def _axes(x: Any) -> int:
         return -1
 
 
+def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options) -> tuple[Problem, float]:
+    """Return balanced problems, with additional points on either side where mass may be left over; and copied bytes."""
+    copied = 0.0 if options.max_memory is None else _copied(cost)
+    options.allow(copied)
+    try:
+        if not options.partial:
+            return Problem(p, q, cost, normalize=options.normalize, names=names), copied
+        cost = as_cost(cost)
+    except ValueError as error:
+        if _axes(cost) != 1:
+            raise
+        raise ValueError(f"{error}; the order of the arguments is {', '.join(names)}, cost") from None
+    relaxed, exact = LeftOver(cost, options.penalty, options.mass), options.sampler is None
+    options.allow(relaxed.memory(exact))
+    return relaxed.problem(*pairs(p, q, cost, names), exact=exact), copied
+
+
+def _copied(cost: Any) -> float:
+    """Return the bytes of the matrix that a cost will have and the argument has not."""
+    if not isinstance(cost, Cost):
+        with suppress(TypeError, IndexError, KeyError):  # where this is no matrix, `as_cost` says so
+            if isinstance(cost, np.ndarray):
+                return (4.0 if cost.dtype == np.float32 else 8.0) * cost.size
+            return 16.0 * len(cost) * len(cost[0])  # an array, and that of the cost
+    return 0.0
+
+
 def _problems(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> tuple[list[Problem], float]:
     """Return one problem for each cost, and the bytes of copied costs."""
     if not costs:
         raise ValueError("cost: is empty; expected a cost, or one for each problem")
     rows = _rows(P, "P", len(costs)), _rows(Q, "Q", len(costs))
     names = [(f"P[{b}]", f"Q[{b}]") for b in range(len(costs))]
-    given = [options.cost(c) for c in costs]
-    found = [options.problem(p, q, c, name) for p, q, (c, _), name in zip(*rows, given, names, strict=True)]
-    if [b for b, problem in enumerate(found) if len(problem) != 1]:
+    found = [_problem(p, q, c, name, options) for p, q, c, name in zip(*rows, costs, names, strict=True)]
+    if any(len(problem) != 1 for problem, _ in found):
         raise ValueError("P, Q: expected one measure for each cost, got several")
-    return found, sum(copied for _, copied in given)
+    return [problem for problem, _ in found], sum(copied for _, copied in found)
 
 
 def _rows(x: Any, name: str, n: int) -> Any:
@@ -260,24 +254,138 @@ def _rows(x: Any, name: str, n: int) -> Any:
     return x
 
 
-def _warn(results: list[OTResult]) -> None:
+def _solve_shared(problem: Problem, options: Options, copied: float) -> Part:
+    """Solve problems that share a cost, for which so many bytes were copied."""
+    if options.max_memory is not None:
+        _check_memory([problem], options, copied)
+    warm = options.warm_start
+    with _budget(1 if options.n_jobs is None else len(problem), options) as budget:
+        start = None if warm is None else _start(warm, problem, options)
+        return _solve(problem, options, start, options.ids, options.n_jobs, budget)
+
+
+def _solve_each(problems: list[Problem], copied: float, options: Options) -> list[Part]:
+    """Solve problems with costs of their own, for which so many bytes were copied, in threads."""
+    warm, n = options.warm_start, len(problems)
+    ids: Any = range(n) if options.ids is None else options.ids
+    for name, x in (("warm_start", warm), ("ids", ids)):
+        if x is not None and len(x) != n:
+            raise ValueError(f"{name}: has {len(x)} entries; expected one for each of the {n} problems")
+    if options.max_memory is not None:
+        _check_memory(problems, options, copied)
+
+    def work(b: int) -> Part:
+        start = None if warm is None else _start(warm[b], problems[b], options)
+        own = [ids[b]] if options.sampler is not None else None
+        return _solve(problems[b], options, start, own, None, budget)
+
+    with _budget(n, options) as budget:
+        return in_threads(work, range(n), options.n_jobs)
+
+
+def _check_memory(problems: list[Problem], options: Options, copied: float) -> None:
+    """Refuse problems that need more memory than allowed; as many are solved at once as there are threads."""
+    if options.sampler is not None:
+        needed = [memory_of_chains(problem, options.sampler.most_sweeps) for problem in problems]
+    else:
+        needed = [memory_needed(problem, options.n_jobs) for problem in problems]
+    at_once = sum(sorted(needed)[-native.threads(options.n_jobs) :])
+    kept = KEPT_BYTES * sum(sum(problem.cost.shape) for problem in problems) if len(problems) > 1 else 0.0
+    options.allow(copied + at_once + kept)
+
+
+def _budget(n: int, options: Options) -> AbstractContextManager[Budget]:
+    """Return the budget of a call with n problems."""
+    label, endless = ("transport", True) if options.sampler is None else ("Gibbs-OT", False)
+    seconds = math.inf if options.max_seconds is None else float(options.max_seconds)
+    memory = math.inf if options.max_memory is None else float(options.max_memory)
+    threads = 1 if options.n_jobs is None else max(1, native.threads(options.n_jobs) // n)
+    return reported_budget(label, options.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
+
+
+def _solve(
+    problem: Problem, options: Options, start: Part | None, ids: ArrayLike | None, n_jobs: int | None, budget: Budget
+) -> Part:
+    """Solve a batch of problems within a budget."""
+    if options.sampler is not None:
+        return _estimate(problem, options.sampler, start, ids, n_jobs, budget)
+    U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
+    try:
+        solutions = cross(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
+    except ValueError as error:
+        if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
+            raise
+        raise ValueError(reason) from None
+    _check_range(problem, solutions)
+    return Part(problem, solutions)
+
+
+def _estimate(
+    problem: Problem, method: Gibbs, start: Part | None, ids: ArrayLike | None, n_jobs: int | None, budget: Budget
+) -> Part:
+    """Run the chains of a batch of problems within a budget."""
+    chains = None if start is None else _chains(start, problem)
+    own = ids if start is None else None
+    found = method.sample(problem, start=chains, ids=own, n_jobs=n_jobs, budget=budget)
+    cut = budget.spent and bool((found.n_sweeps < method.most_sweeps).any())
+    return Part(problem, None, found, cut)
+
+
+def _check_range(problem: Problem, solutions: list[Solution]) -> None:
+    """Refuse problems whose transport cost is no double."""
+    for mass, one in zip(problem.mass.tolist(), solutions, strict=True):
+        if mass > 1 and math.isfinite(one.upper) and not math.isfinite(2 * mass * one.scale):
+            raise ValueError(
+                f"p, q: a mass of {mass:.3g} at a mean cost of {one.scale:.3g} is beyond the range of doubles; "
+                "expected smaller weights or costs"
+            )
+
+
+def _start(warm_start: Any, problem: Problem, options: Options) -> Part:
+    """Return what is known of similar problems; refuse those of another kind, or with other noise."""
+    if not isinstance(warm_start, OTResult):
+        raise TypeError(f"warm_start: expected an OTResult, got {type(warm_start).__name__}")
+    given = {"ids": options.ids, "rng": None if options.sampler is None else options.sampler.rng}
+    for name, x in given.items():
+        if x is not None:
+            raise ValueError(f"{name}: a warm start keeps those of its result; leave it out")
+    found, n = warm_start.parts[0], sum(map(len, warm_start.parts))
+    before = found.problem
+    if len(warm_start.parts) > 1:
+        raise ValueError("warm_start: has problems with costs of their own; expected one cost for all")
+    if type(before) is not type(problem):
+        raise ValueError("warm_start: expected a result with penalty or mass if and only if one of them is given")
+    if n != len(problem) or before.size != problem.size:
+        raise ValueError(
+            f"warm_start: has {n} problems of {before.size[0]} x {before.size[1]} points; "
+            f"expected {len(problem)} of {problem.size[0]} x {problem.size[1]}"
+        )
+    return found
+
+
+def _chains(start: Part, problem: Problem) -> Sampled:
+    """Return the chains of a result, or some that start from its potentials, for the points of a problem."""
+    sample = start.sample
+    if sample is None:
+        f, g, value = (np.stack(x) for x in zip(*((s.f, s.g, s.value) for s in start.balanced), strict=True))
+        sample = sample_of(start.problem, f, g, value)
+    h, L = (refitted(x, problem, 1) for x in (sample.state.h, sample.info.L))
+    return sample._replace(state=replace(sample.state, h=h), info=sample.info._replace(L=L))
+
+
+def _warn(result: OTResult) -> None:
     """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
-    solved = [result for result in results if result.solved is not None]
-    if not all(_closed(result) for result in solved):
+    all_closed, cut = True, False
+    for part in result.parts:
+        all_closed, cut = all_closed and part.closed, cut or part.cut
+    if not all_closed:
+        solved = [part for part in result.parts if part.solved is not None]
         # what the results show: bounds for the masses given are rounded once more than those of the solutions
-        states = [state for result in solved for state in ([result.status] if result.single else result.status)]
-        gaps = [gap for result in solved for gap in np.atleast_1d(result.gap).tolist()]
-        warn_of_gaps(gaps, states, [solution.reason for result in solved for solution in result.solutions])
-    if any(result.cut for result in results):
+        gaps = [gap for part in solved for gap in part.gap]
+        states = [state for part in solved for state in part.status]
+        warn_of_gaps(gaps, states, [reason for part in solved for reason in part.reason])
+    if cut:
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
         text = "the sampler ended before its last sweep; the estimate is rougher. Allow more time, or fewer n_sweeps"
         warn(text, ConvergenceWarning)
-
-
-def _closed(result: OTResult) -> bool:
-    """Whether all gaps are closed, also after one more rounding of the bounds for the masses given."""
-    return all(
-        1e-280 < min(one.scale, mass * one.scale) < math.inf and one.upper - one.lower <= 0.99 * OPTIMAL_GAP * one.scale
-        for one, mass in zip(result.solutions, result.problem.mass.tolist(), strict=True)
-    )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core import validation
-from ..exact.methods import in_threads
+from ..exact.method import in_threads
 from ..oracle.couplings import coupling
 from ._operators import _arrays
 from .functional import checked

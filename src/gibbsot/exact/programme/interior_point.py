@@ -116,7 +116,15 @@ class InteriorPoint:
         self._ground = [int(x.argmax()) for x in targets]  # one potential of each measure is zero
 
     def iterates(self, start: Start | None = None, most: int = 60) -> Iterator[Iterate]:
-        """Budget Mehrotra's predictor-corrector method until rounding stops it; yield the iterates."""
+        """Run Mehrotra's predictor-corrector method until rounding stops it; yield the iterates.
+
+        Every iterate has x, w, z, zw > 0: steps end a little before the boundary. Neither the marginals of x and w nor
+        the equations ``A' dual + z = c`` hold before the last iterates: each step closes the share of both residuals
+        that it is long, and all of it where it is full. So a caller may use an iterate only as an estimate, and proves
+        bounds by c-transforms of its potentials. The arrays of an iterate are never written to again: it may be kept,
+        and be the start of a later call. A step has one factorisation and two solves, three or four with correctors.
+        Where factors in single precision fail, the same iterate is yielded once more, with double precision to follow.
+        """
         x, w, dual, z, zw = start or self._start()
         none = Dual(np.zeros_like(dual.u), np.zeros_like(dual.v), 0.0)
         for _ in range(most):

@@ -20,6 +20,7 @@ from scipy.optimize import linprog
 from threadpoolctl import threadpool_limits
 
 from ...io.budget import Budget
+from ..arcs import union
 from ..certificate import OPTIMAL_GAP, PROGRAMME_GAP
 from .free_measure import Bound, FreeMeasure, Optimum
 from .interior_point import Arcs, Dual, InteriorPoint, Iterate, Start
@@ -30,25 +31,42 @@ Mask = NDArray[np.bool_]
 
 ONE_THREAD = partial(threadpool_limits, 1, "blas")  # the result depends on the number of threads of matrix products
 
-_SIMPLEX_ARCS = 40_000  # up to so many, if they are all, a simplex solves the programme
-_ROW_ARCS, _COLUMN_ARCS = (4, 8), (5, 8)  # of each point and of each target: for a barycenter, and for a mixture
-_REACH, _NEAR = 1.0, 3.0  # points whose reduced cost is at most so many gaps may carry mass: at first, and later
-_CLOSE = 0.1  # relative gap of the interior point from which bounds are computed
-_AGAIN = 0.1, 0.6  # relative gap of the interior point at which arcs are added for once: barycenter, and mixture
-_PRICED = 1e-2  # relative gap of the interior point from which arcs are added
-_SHARE = 0.3  # of what missing arcs are worth: below this gap they are added
-_BACK = 30.0  # times what missing arcs are worth: to this gap the interior point goes back when arcs are added
-_NEW = 0.1  # share of its target's mass that a new arc has at most, whatever its reduced cost
+# Constants: what each of them trades. Pairs are for a barycenter and for a mixture, unless they say otherwise. None of
+# them changes what is proved, only the time until it is. Where no reason is given beside the trade, the value is not
+# tuned: no measurement is on record, and `benchmarks/barycenter.py` shows what a change does.
+
+# Which arcs there are. More arcs cost memory and time in every step, fewer cost further rounds.
+_SIMPLEX_ARCS = 40_000  # up to so many, if they are all, a simplex solves the programme: no rounds, but pivots
+_ROW_ARCS, _COLUMN_ARCS = (4, 8), (5, 8)  # of each point and of each target; a mixture has its points once and for all
+# Points whose reduced cost is at most so many gaps may carry mass: at first, and later. In an optimum a point with
+# k gaps has at most 1 / k of the mass. Later gaps are those of a programme that lacks arcs, and are too small.
+_REACH, _NEAR = 1.0, 3.0
+
+# When arcs are added. Early the potentials are poor and suggest arcs in vain; late the interior point must go back
+# further, because an iterate near a vertex is a bad start for a programme with more arcs. Gaps are relative to the
+# objective of the interior point.
+_AGAIN = 0.1, 0.6  # gap at which arcs are added for once, whatever the bound says: poor potentials chose the first ones
+_CLOSE = 0.1  # gap from which bounds are computed, a c-transform of every measure each: above it none would be of use
+_PRICED = 1e-2  # gap from which arcs are added as soon as a bound falls below the one before
+_SHARE = 0.3  # of what missing arcs are worth: below this gap they are added, as most of what the bound lacks is theirs
+_BACK = 30.0  # times what missing arcs are worth: the gap of the iterate to which the interior point goes back for them
+_NEW = 0.1  # share of its target's mass that a new arc has at most: more would spoil the marginals of the start
+
+# When the interior point ends. Its last iterates are expensive where rounding needs many refinements.
 _STALL = 0.1  # share of the gap that is wanted, by which a step must raise the bound when rounding spoils masses
-_FINE = 1e-9  # relative gap at which the interior point ends, and HiGHS finishes
-_TRY = 6.0  # times the gap that is wanted: from there the objective is computed exactly
-_CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass
-_VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks
-_NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped
+_FINE = 1e-9  # gap at which the interior point ends and HiGHS finishes: that of an optimum, `PROGRAMME_GAP`
+_TRY = 6.0  # times the gap that is wanted: from there the objective is computed exactly, an exact solve per measure
+
+# The finish by HiGHS on the arcs that carry mass.
+_CARRIES = 1e-4  # mass over reduced cost, in units of the objective, of arcs that may carry mass: few, but enough
+_VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS lacks: above the rounding of potentials
+_NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped: each costs a point in every exact solve
 _TOLERANCE = 1e-10  # the smallest that HiGHS takes
-_MOST_ROUNDS, _MOST_FINISHES = 20, 10
-_REFINEMENTS, _FASTER = 4, 0.5  # of a vertex, as long as each closes this share of the gap
-_MAGNIFIED, _CUT = 2.0**20, 2.0**10  # of reduced costs: by how much they grow, and where the largest are cut off
+_MOST_ROUNDS, _MOST_FINISHES = 20, 10  # so that it ends where rounding keeps bounds apart
+_REFINEMENTS, _FASTER = 4, 0.5  # of a vertex, as long as each closes this share of the gap: the next digits of HiGHS
+# Of reduced costs: by how much they grow at a time, and where the largest are cut off, as their arcs carry no mass.
+# More at a time would hide from HiGHS, by its tolerance, what is small beside the cut.
+_MAGNIFIED, _CUT = 2.0**20, 2.0**10
 
 
 def minimise(
@@ -229,15 +247,16 @@ class _Rounds:
         keys = [(i * self.m + plan.col) * self.m + plan.row for i, plan in enumerate(plans)]
         for i, j in enumerate(problem.supports):
             g = np.where(self.chosen, dual.U[i] - (dual.mean if self.free else 0), -np.inf)
-            a = problem.cost.col_nearest(g, min(_COLUMN_ARCS[not self.free], int(self.chosen.sum())))[j]
+            k = min(_COLUMN_ARCS[not self.free], int(self.chosen.sum()))
+            a = problem.cost.nearest(-g, k, by_rows=False)[0][j]
             keys.append(((i * self.m + j[:, None]) * self.m + a).ravel())
-        self.keys = _distinct(*keys, self._nearest(self.chosen, dual.L))
+        self.keys = union(*keys, self._nearest(self.chosen, dual.L))
 
     def _nearest(self, points: Mask, L: Array) -> Indices:
         """Return the arcs of least reduced cost of some points, in every measure."""
         rows, found = np.flatnonzero(points), []
         for i, j in enumerate(self.problem.supports):
-            near = self.problem.cost.row_nearest(L[i], min(_ROW_ARCS[not self.free], len(j)))[rows]
+            near = self.problem.cost.nearest(L[i], min(_ROW_ARCS[not self.free], len(j)))[0][rows]
             found.append(((i * self.m + near) * self.m + rows[:, None]).ravel())
         return np.concatenate(found)
 
@@ -313,7 +332,7 @@ class _Rounds:
         """Add points that may carry mass by the last iterate, with their arcs; return whether there are new ones."""
         last = history[-1]
         fresh = self._within(last.at.dual.v, last.at.dual.theta + reach * last.gap)
-        keys = _distinct(self.keys, fresh)
+        keys = union(self.keys, fresh)
         if len(keys) == len(self.keys):
             return False
         start = next((it for it in reversed(history) if it.gap >= _BACK * missing), history[0])
@@ -377,7 +396,7 @@ class _Rounds:
                 return
             self._offer(found)
             yield self.best
-            known, keys = keys, _distinct(keys, np.intersect1d(self._within(found.v, -_VIOLATED), self.keys))
+            known, keys = keys, union(keys, np.intersect1d(self._within(found.v, -_VIOLATED), self.keys))
             if self._finished():
                 return
             if len(keys) == len(known):
@@ -447,9 +466,3 @@ class _Rounds:
         sizes, points = np.array([len(j) for j in self.problem.supports], np.float64), float(len(self.points))
         rest = 30 * len(self.keys) + 4 * self.problem.X.size
         return float(8 * ((sizes**2).sum() + 3 * points**2 + 3 * sizes.max() * points + rest))
-
-
-def _distinct(*keys: Indices) -> Indices:
-    """Return distinct keys in order, faster than `numpy.unique`, which hashes them."""
-    found = np.sort(np.concatenate(keys))
-    return found[np.diff(found, prepend=-1) > 0]

@@ -16,7 +16,6 @@ from ...costs import Cost, GridCost, PointCost
 from ...costs.problems import Problem
 from ...exact.certificate import lower_bound
 from ...exact.methods import cross
-from ...exact.pyramid import coarser, pooled
 
 Array = NDArray[np.float64]
 
@@ -197,7 +196,8 @@ class Refinement:
     def __init__(self, cost: Cost) -> None:
         self._cost, self._coarse = cost.astype(np.float64), None
         if isinstance(self._cost, GridCost) and cost.shape[0] >= _COARSE_POINTS and min(cost.row_shape) > 3:
-            self._coarse = coarser(self._cost)
+            ones = np.ones(cost.shape[0])
+            self._coarse = self._cost.coarsen(ones, ones, 0)
             self._weights = [_interpolation(n) for n in cost.row_shape]
 
     @property
@@ -209,9 +209,12 @@ class Refinement:
         """Return lower bounds."""
         q, h = problem.q, np.zeros_like(problem.q)
         if self._coarse is not None:
-            shape = self._cost.row_shape
-            first, second = (np.stack([pooled(row, shape) for row in rows]) for rows in problem.given)
-            found = cross(Problem.checked(first, second, self._coarse, np.ones(len(q))), n_jobs=n_jobs)
+            cost, cells = self._coarse.cost, self._coarse.rows
+            first, second = (
+                np.stack([np.asarray(np.bincount(cells, row, cost.shape[0]), np.float64) for row in x])
+                for x in problem.given
+            )
+            found = cross(Problem.checked(first, second, cost, np.ones(len(q))), n_jobs=n_jobs)
             h = -self._interpolated(np.stack([solution.g for solution in found]))
         U = self._cost.row_min(np.where(q > 0, h, np.inf), n_jobs)
         return lower_bound(problem.with_cost(self._cost), U)

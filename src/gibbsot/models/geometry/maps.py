@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from ...core import native, validation
 from ...core.warn import warn
 from ...costs import Cost, GridCost, PointCost
-from ...exact.methods import in_threads
+from ...exact.method import in_threads
 from ...exact.programme.linear_programme import ONE_THREAD
 from ...io import progress
 from ...io.budget import Budget

@@ -17,7 +17,8 @@ from ...costs import Cost, PointCost, as_cost
 from ...costs.problems import Problem
 from ...distributed import sources
 from ...exact.certificate import PROVED, warning
-from ...exact.methods import cross, in_threads
+from ...exact.method import in_threads
+from ...exact.methods import cross
 from ...exact.solution import Solution
 from ...io import progress
 from ...io.budget import Budget

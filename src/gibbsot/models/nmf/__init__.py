@@ -1,5 +1,1 @@
 """Wasserstein NMF."""
-
-from .estimator import WassersteinNMF
-
-__all__ = ["WassersteinNMF"]

@@ -202,8 +202,8 @@ def trace(state: sampler.State, problem: Problem, temperatures: ArrayLike) -> tu
     Examples
     --------
     >>> from gibbsot.theory import trace
-    >>> from gibbsot import problem, sampler
-    >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> from gibbsot import Problem, sampler
+    >>> pair = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> _, seen = trace(sampler.init(pair), pair, [0.1, 0.1, 0.1])
     >>> seen.value.shape, seen.increment.shape
     ((1, 6), (1, 5))
@@ -231,7 +231,7 @@ def _evaluate(
     """Return V(z), T, O(z, T), calT(z), C(z, T) and D(z) of the pairs of a run, each of shape (n, sweeps)."""
     U, L = (np.stack(x, axis=1).reshape(T.size, -1) for x in zip(*pairs, strict=True))
     p, q = (np.repeat(w, T.shape[1], axis=0) for w in (problem.p, problem.q))
-    many = Problem(p, q, problem.cost)
+    many = Problem.normalised(p, q, problem.cost)
     flat = (
         dual_value(many, U, L),
         T,

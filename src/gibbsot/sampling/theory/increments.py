@@ -49,8 +49,8 @@ def phi(problem: Problem, U: ArrayLike, T: ArrayLike) -> Array:
     Examples
     --------
     >>> from gibbsot.theory import phi
-    >>> from gibbsot import problem
-    >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> from gibbsot import Problem
+    >>> pair = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> phi(pair, [[0.0, 0.0]], 1e-3), phi(pair, [[0.0, 0.0]], 1e3).round(3)
     (array([[2., 2.]]), array([[1., 1.]]))
     """
@@ -85,8 +85,8 @@ def psi(problem: Problem, L: ArrayLike, T: ArrayLike) -> Array:
     Examples
     --------
     >>> from gibbsot.theory import psi
-    >>> from gibbsot import problem
-    >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> from gibbsot import Problem
+    >>> pair = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> psi(pair, [[0.0, 0.0]], 1e-3).round(3)
     array([[4.   , 1.333]])
     """
@@ -114,8 +114,8 @@ def expected_L(problem: Problem, U: ArrayLike, T: ArrayLike) -> Array:  # noqa: 
     Examples
     --------
     >>> from gibbsot.theory import expected_L
-    >>> from gibbsot import problem
-    >>> expected_L(problem([1.0], [1.0], [[3.0]]), [[0.0]], 0.5)
+    >>> from gibbsot import Problem
+    >>> expected_L(Problem([1.0], [1.0], [[3.0]]), [[0.0]], 0.5)
     array([[-3.5]])
     """
     least, excess = least_and_phi(view_of(problem, U, None, "L"), T)
@@ -143,8 +143,8 @@ def expected_U(problem: Problem, L: ArrayLike, T: ArrayLike) -> Array:  # noqa: 
     Examples
     --------
     >>> from gibbsot.theory import expected_U
-    >>> from gibbsot import problem
-    >>> expected_U(problem([1.0], [1.0], [[3.0]]), [[0.0]], 0.5)
+    >>> from gibbsot import Problem
+    >>> expected_U(Problem([1.0], [1.0], [[3.0]]), [[0.0]], 0.5)
     array([[3.5]])
     """
     least, excess = least_and_phi(view_of(problem, None, L, "U"), T)
@@ -176,8 +176,8 @@ def expected_increment(problem: Problem, U: ArrayLike, L: ArrayLike, T: ArrayLik
     Examples
     --------
     >>> from gibbsot.theory import expected_increment
-    >>> from gibbsot import problem
-    >>> expected_increment(problem([1.0], [1.0], [[3.0]]), [[4.0]], [[0.0]], 0.25, "L")
+    >>> from gibbsot import Problem
+    >>> expected_increment(Problem([1.0], [1.0], [[3.0]]), [[4.0]], [[0.0]], 0.25, "L")
     array([-0.75])
     """
     view, temperature = view_of(problem, U, L, side), positive(T, len(problem))
@@ -209,8 +209,8 @@ def C(problem: Problem, U: ArrayLike, L: ArrayLike, T: ArrayLike, side: Side) ->
     Examples
     --------
     >>> from gibbsot.theory import C
-    >>> from gibbsot import problem
-    >>> C(problem([1.0], [1.0], [[3.0]]), [[4.0]], [[0.0]], 0.25, "L")
+    >>> from gibbsot import Problem
+    >>> C(Problem([1.0], [1.0], [[3.0]]), [[4.0]], [[0.0]], 0.25, "L")
     array([1.])
     """
     view, temperature = view_of(problem, U, L, side), positive(T, len(problem))
@@ -246,8 +246,8 @@ def D(problem: Problem, U: ArrayLike, L: ArrayLike, side: Side) -> Array:  # noq
     Examples
     --------
     >>> from gibbsot.theory import D
-    >>> from gibbsot import problem
-    >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> from gibbsot import Problem
+    >>> pair = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> D(pair, [[0.0, 0.5]], [[0.0, 0.0]], "L")
     array([0.625])
     """

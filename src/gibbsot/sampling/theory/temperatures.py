@@ -44,8 +44,8 @@ def temperature_bound(problem: Problem, U: ArrayLike, L: ArrayLike, side: Side =
     Examples
     --------
     >>> from gibbsot.theory import temperature_bound
-    >>> from gibbsot import problem
-    >>> one = problem([1.0], [1.0], [[3.0]])
+    >>> from gibbsot import Problem
+    >>> one = Problem([1.0], [1.0], [[3.0]])
     >>> temperature_bound(one, [[4.0]], [[0.0]]), temperature_bound(one, [[2.0]], [[0.0]])
     (array([1.]), array([0.]))
     """
@@ -86,8 +86,8 @@ def sampled_bound(
     --------
     >>> import numpy as np
     >>> from gibbsot.theory import sampled_bound
-    >>> from gibbsot import problem, sampler
-    >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> from gibbsot import Problem, sampler
+    >>> pair = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> state, before = sampler.run(sampler.init(pair), pair, np.full(20, 0.1))
     >>> _, after = sampler.run(state, pair, np.array([0.1]))
     >>> bool(0 < sampled_bound(pair, before.L, state.h, after.value, 0.1)[0] < 1)
@@ -126,8 +126,8 @@ def sampled_temperature(state: sampler.State, problem: Problem, value: ArrayLike
     Examples
     --------
     >>> from gibbsot.theory import sampled_temperature
-    >>> from gibbsot import problem, sampler
-    >>> pair = problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
+    >>> from gibbsot import Problem, sampler
+    >>> pair = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
     >>> T = sampled_temperature(sampler.init(pair), pair, [0.3])
     >>> sampler.run(sampler.init(pair), pair, T[:, None])[1].value.round(6)
     array([0.3])

@@ -1,0 +1,349 @@
+"""The one owner of compiled and NumPy code: operations that have a kernel, and what can be done without one.
+
+`Backend` does them in NumPy, or says by a capability that it cannot; `CompiledBackend` calls the kernels. `backend`
+returns the one that is in use. No other module asks which kernels are selected. Another device would be one more
+subclass: it overrides the operations that it has, such as `c_transform`, and inherits the others.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from types import ModuleType
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import native
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_BLOCK = 2_000_000  # entries of the blocks of a matrix that NumPy sorts: some tens of megabytes with their copies
+
+
+class TransformedCost(Protocol):
+    """What a cost offers, so that a backend can work with it; see `gibbsot.costs.Cost`."""
+
+    def operand(self) -> tuple[str, Any] | None:
+        """Return the kind of its kernel and the kernel's first argument, or None if there is no kernel."""
+
+    def matrix(self, rows: Any = None, columns: Any = None) -> NDArray[np.floating]:
+        """Return some rows or columns of its matrix."""
+
+    def _transform_one(self, x: NDArray[np.floating], by_rows: bool) -> NDArray[np.floating]:
+        """Return one c-transform in NumPy."""
+
+
+class StopFlag:
+    """A flag that ends the work of kernels; without kernels nothing looks at it."""
+
+    def set(self) -> None:
+        """End the work."""
+
+    def watch(self) -> None:
+        """Let the kernels of this thread look at the flag."""
+
+
+class Backend:
+    """The operations in NumPy.
+
+    Attributes
+    ----------
+    name : str
+        What ``GIBBSOT_KERNEL`` calls it.
+    has_simplex : bool
+        Whether there is a network simplex: `solve_dense`, `complete_dense`, `arc_simplex`, `follow_forest`. Without it
+        exact problems are solved by SciPy's HiGHS on few arcs.
+    has_kd_trees : bool
+        Whether there are `kd_tree` and `median_cells`.
+
+    Examples
+    --------
+    >>> numpy = Backend()
+    >>> numpy.extremes(np.array([[3.0, 1.0]]))
+    (1.0, 3.0)
+    >>> numpy.has_simplex
+    False
+    """
+
+    name = "numpy"
+    has_simplex = False
+    has_kd_trees = False
+
+    # --- checks of input -----------------------------------------------------------------------------------------
+
+    def extremes(self, x: NDArray[np.floating]) -> tuple[float, float]:
+        """Return the least and the largest entry of an array that is not empty, NaN if there is one."""
+        return float(np.minimum.reduce(x, axis=None)), float(np.maximum.reduce(x, axis=None))
+
+    def sum_rows(self, x: NDArray[np.floating]) -> tuple[Array, float, float]:
+        """Return the sums of the rows of a matrix, inf where finite entries overflow, and its `extremes`."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return x.sum(axis=1, dtype=np.float64), *self.extremes(x)
+
+    # --- costs ---------------------------------------------------------------------------------------------------
+
+    def c_transform(
+        self,
+        cost: TransformedCost,
+        x: NDArray[np.floating],
+        by_rows: bool,
+        out: NDArray[np.floating],
+        threads: int,
+    ) -> None:
+        """Write the minimum of ``M_ij + x_j`` over j (by rows) or of ``M_ij + x_i`` over i, of each row x of a batch.
+
+        Parameters
+        ----------
+        cost : Cost
+            The cost.
+        x : array of shape (n, m2) by rows, else (n, m1)
+            What is added; of the cost's precision and contiguous.
+        by_rows : bool
+            Whether there is one minimum for each row of M.
+        out : array of shape (n, m1) by rows, else (n, m2)
+            The minima.
+        threads : int
+            Threads over the batch.
+        """
+        for one, row in zip(x, out, strict=True):
+            row[:] = cost._transform_one(one, by_rows)
+
+    def nearest(self, cost: TransformedCost, x: NDArray[np.floating], by_rows: bool, out: Indices) -> None:
+        """Write where the k least ``M_ij + x_j`` of each row i are (by rows), or the least ``M_ij + x_i`` of each j.
+
+        Parameters
+        ----------
+        cost : Cost
+            The cost.
+        x : array of shape (m2,) by rows, else (m1,)
+            What is added.
+        by_rows : bool
+            Whether each row of M is searched, or each column.
+        out : array of int64, shape (m1, k) by rows, else (m2, k)
+            The indices in the order of their sums; -1 where a sum is infinite.
+        """
+        k, step = out.shape[1], max(1, _BLOCK // len(x))
+        for start in range(0, len(out), step):
+            own = np.arange(start, min(start + step, len(out)))
+            sums = (cost.matrix(rows=own) if by_rows else cost.matrix(columns=own).T) + x
+            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
+            out[own] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+
+    def means(
+        self, columns: NDArray[np.floating], p: NDArray[np.floating], q: NDArray[np.floating], threads: int
+    ) -> Array:
+        """Return the mean of the finite costs under each product of weights.
+
+        Parameters
+        ----------
+        columns : array of shape (m2, at least m1)
+            The columns of the matrix of costs, which may be padded.
+        p, q : arrays of shape (n, m1) and (n, m2)
+            Weights.
+        threads : int
+            Threads over the problems.
+        """
+        out, Mt = np.empty(len(p)), columns[:, : p.shape[1]]
+        for b, (source, target) in enumerate(zip(p.astype(np.float64), q.astype(np.float64), strict=True)):
+            kept = np.flatnonzero(target)
+            weight = target[kept, None] * source
+            finite = np.isfinite(Mt[kept])
+            out[b] = (weight * np.where(finite, Mt[kept], 0)).sum() / (weight * finite).sum()
+        return out
+
+    def kd_tree(self, points: NDArray[np.floating]) -> Any:
+        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.TreePair` uses it."""
+        self._lacks_kd_trees()
+
+    def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
+        """Write the cell of each point, of at most so many neighbouring points; return the number of cells."""
+        self._lacks_kd_trees()
+
+    def _lacks_kd_trees(self) -> NoReturn:
+        """Raise an error about searches in space."""
+        self._lacks("k-d trees", "c-transforms and arcs of least reduced cost come from the matrix instead")
+
+    # --- the sampler ---------------------------------------------------------------------------------------------
+
+    def has_chains(self, cost: TransformedCost) -> bool:
+        """Tell whether `sweeps` and `mixture_sweeps` run chains of this cost; else the sampler does it by steps."""
+        return False
+
+    def sweeps(self, cost: TransformedCost, **arguments: Any) -> None:
+        """Advance chains, as ``native/sweep.hpp`` says; `sampling.sampler.step` is the specification."""
+        self._lacks("chains", "use `sampling.sampler.step`")
+
+    def mixture_sweeps(self, cost: TransformedCost, **arguments: Any) -> None:
+        """Advance chains whose models are mixtures, as ``native/mixtures.hpp`` says; see `sampling.mixtures`."""
+        self._lacks("chains", "use `sampling.sampler.step`")
+
+    # --- exact optima --------------------------------------------------------------------------------------------
+
+    def staircase(self, p: Array, q: Array) -> tuple[Indices, Indices, Array]:
+        """Return rows, columns and shares of the plan of the north-west corner rule, in exact arithmetic.
+
+        It has one cell for each row and column but one, in the order of a path; some cells may have no mass.
+        """
+        P, Q = (sum(map(Fraction, x.tolist())) for x in (p, q))
+        steps = [(x * Q, 0) for x in accumulate(map(Fraction, p[:-1].tolist()))]
+        steps += [(x * P, 1) for x in accumulate(map(Fraction, q[:-1].tolist()))]
+        steps.sort()
+        kinds = np.array([kind for _, kind in steps], np.int64)
+        i, j = (np.concatenate([[0], np.cumsum(kinds == side)]) for side in (0, 1))
+        ends = [Fraction(0), *(x for x, _ in steps), P * Q]
+        return i, j, np.array([float((b - a) / (P * Q)) for a, b in pairwise(ends)])
+
+    def solve_dense(self, *arguments: Any) -> None:
+        """Solve problems on all arcs of a matrix, as ``native/bind_exact.cpp`` says."""
+        self._lacks_simplex()
+
+    def complete_dense(self, C: Array, **arguments: Any) -> None:
+        """Write the potentials of points without weight, from those that `solve_dense` wrote."""
+        self._lacks_simplex()
+
+    def arc_simplex(self, p: Array, q: Array) -> Any:
+        """Return a network simplex on a list of arcs that grows, as `exact.simplex.ArcProblem` uses it."""
+        self._lacks_simplex()
+
+    def follow_forest(self, *arguments: Any, **written: Any) -> None:
+        """Write potentials with twice the digits that make the arcs of a forest tight."""
+        self._lacks_simplex()
+
+    def _lacks_simplex(self) -> NoReturn:
+        """Raise an error about the exact engine."""
+        self._lacks("network simplex", "solve on the arcs with SciPy's HiGHS instead")
+
+    def _lacks(self, what: str, instead: str) -> NoReturn:
+        """Raise an error about an operation that a capability tells to be missing."""
+        raise RuntimeError(f"the backend {self.name!r} has no {what}, which the compiled kernels have; {instead}")
+
+    # --- threads -------------------------------------------------------------------------------------------------
+
+    def stop_flag(self) -> Any:
+        """Return a flag with the methods of `StopFlag`, which ends what the kernels do in threads that watch it."""
+        return StopFlag()
+
+
+class CompiledBackend(Backend):
+    """The operations by compiled kernels, and in NumPy those that the kernels lack for a cost or a precision.
+
+    Parameters
+    ----------
+    name : str
+        The instruction set.
+    module : module
+        The kernels.
+    """
+
+    has_simplex = True
+    has_kd_trees = True
+
+    def __init__(self, name: str, module: ModuleType) -> None:
+        self.name, self._module = name, module
+
+    def extremes(self, x: NDArray[np.floating]) -> tuple[float, float]:
+        if x.dtype != np.float64 or x.ndim != 2 or not x.flags.c_contiguous:
+            return super().extremes(x)
+        low, high = self._module.extremes(x)
+        return low, high
+
+    def sum_rows(self, x: NDArray[np.floating]) -> tuple[Array, float, float]:
+        if x.dtype != np.float64 or not x.flags.c_contiguous:
+            return super().sum_rows(x)
+        sums = np.empty(len(x))
+        low, high = self._module.sum_rows(x, sums)
+        return sums, low, high
+
+    def c_transform(
+        self,
+        cost: TransformedCost,
+        x: NDArray[np.floating],
+        by_rows: bool,
+        out: NDArray[np.floating],
+        threads: int,
+    ) -> None:
+        found = cost.operand()
+        if found is None:
+            super().c_transform(cost, x, by_rows, out, threads)
+        else:
+            transform = getattr(self._module, f"c_transform_{found[0]}")
+            transform(found[1], by_rows=by_rows, x=x, out=out, n_threads=threads)
+
+    def nearest(self, cost: TransformedCost, x: NDArray[np.floating], by_rows: bool, out: Indices) -> None:
+        found = cost.operand()
+        if found is None:
+            super().nearest(cost, x, by_rows, out)
+        else:
+            getattr(self._module, f"nearest_{found[0]}")(found[1], by_rows=by_rows, x=x, out=out)
+
+    def means(
+        self, columns: NDArray[np.floating], p: NDArray[np.floating], q: NDArray[np.floating], threads: int
+    ) -> Array:
+        out = np.empty(len(p))
+        self._module.means_dense(columns, p=p, q=q, out=out, n_threads=threads)
+        return out
+
+    def kd_tree(self, points: NDArray[np.floating]) -> Any:
+        return getattr(self._module, f"KdTree{points.shape[1]}")(points)
+
+    def has_chains(self, cost: TransformedCost) -> bool:
+        return cost.operand() is not None
+
+    def sweeps(self, cost: TransformedCost, **arguments: Any) -> None:
+        self._run("run", cost, arguments)
+
+    def mixture_sweeps(self, cost: TransformedCost, **arguments: Any) -> None:
+        self._run("run_mixtures", cost, arguments)
+
+    def _run(self, what: str, cost: TransformedCost, arguments: dict[str, Any]) -> None:
+        """Call the kernel of a cost that `has_chains`."""
+        kind, operand = cost.operand() or self._lacks("chains of this cost", "use `sampling.sampler.step`")
+        getattr(self._module, f"{what}_{kind}")(operand, **arguments)
+
+    def staircase(self, p: Array, q: Array) -> tuple[Indices, Indices, Array]:
+        n = len(p) + len(q) - 1
+        i, j, share = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+        self._module.line_path(p=p, q=q, i=i, j=j, share=share)
+        return i, j, share
+
+    def solve_dense(self, *arguments: Any) -> None:
+        self._module.solve_dense(*arguments)
+
+    def complete_dense(self, C: Array, **arguments: Any) -> None:
+        self._module.complete_dense(C, **arguments)
+
+    def arc_simplex(self, p: Array, q: Array) -> Any:
+        return self._module.ArcSimplex(p, q)
+
+    def follow_forest(self, *arguments: Any, **written: Any) -> None:
+        self._module.follow_forest(*arguments, **written)
+
+    def stop_flag(self) -> Any:
+        return self._module.StopFlag()
+
+    def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
+        return int(self._module.median_cells(points, most=most, label=label))
+
+
+_made: dict[str, Backend] = {"numpy": Backend()}
+
+
+def backend() -> Backend:
+    """Return the backend that is in use: that of the kernels which `native.name` names.
+
+    Returns
+    -------
+    Backend
+
+    Examples
+    --------
+    >>> backend().name in native.available()
+    True
+    """
+    name = native.name()
+    if name not in _made:
+        _made[name] = CompiledBackend(name, native.load(name))
+    return _made[name]

@@ -1,0 +1,258 @@
+"""The one column generation: a problem on few arcs, which grows by the arcs that its potentials violate.
+
+An optimal plan uses few of all arcs. Potentials suggest the first ones, those of least reduced cost. The network
+simplex solves the problem on these, a search finds arcs that its potentials violate, they are added, and the simplex
+resumes from its basis, until no arc is violated. Then plan and potentials are optimal for the whole problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.backend import backend
+from ..costs import Cost
+from ..io.budget import Budget
+from .certificate import NEGLIGIBLE_VIOLATION
+from .highs import HighsProblem
+from .simplex import ArcProblem, staircase
+
+Array = NDArray[Any]
+Indices = NDArray[np.int64]
+
+_ULP = float(np.finfo(np.float64).eps)
+_MOST = 0.75  # of the first arcs: if more are far, they are no outliers
+_PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
+_DEARER = 8.0  # times the cost of artificial arcs, as long as they carry mass
+
+
+def union(*keys: Indices) -> Indices:
+    """Return the union of arcs, each once and sorted.
+
+    Parameters
+    ----------
+    *keys : arrays of int64
+        Arcs as numbers, such as ``i m2 + j``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> union(np.array([3, 1]), np.array([2, 3]))
+    array([1, 2, 3])
+    """
+    every = np.sort(np.concatenate(keys))
+    return every[np.diff(every, prepend=-1) > 0]
+
+
+class GrowingArcs:
+    """A transport problem on arcs that grow.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost, in double precision.
+    p, q : arrays of shape (m1,) and (m2,)
+        Weights; points without weight take no part.
+    neighbours : int
+        The number of arcs of least reduced cost that a point brings in.
+    budget : Budget
+        Its time, memory and threads.
+
+    Attributes
+    ----------
+    rows, columns : arrays of int
+        The points that have weight.
+    problem : ArcProblem or HighsProblem
+        The problem on the arcs, between these points.
+    f, g : arrays of shape (m1,) and (m2,)
+        Potentials; ``-inf`` where there is no weight.
+    carried : bool
+        Whether the arcs carry all mass.
+    settled : bool
+        Whether no other arc is violated.
+    enough : float
+        A value at which the simplex may stop.
+    """
+
+    def __init__(self, cost: Cost, p: Array, q: Array, neighbours: int, budget: Budget) -> None:
+        self.cost, self.budget = cost, budget
+        self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
+        self._a, self._b = p[self.rows], q[self.columns]
+        self._row_number, self._column_number = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
+        self._neighbours = neighbours
+        self.carried = self.settled = False
+        self.enough = -np.inf
+
+    def start(
+        self, f: Array, g: Array, near: Indices | None = None, some_plan: bool = True, far: float = np.inf
+    ) -> None:
+        """Choose the first arcs.
+
+        Parameters
+        ----------
+        f, g : arrays of shape (m1,) and (m2,)
+            Potentials; ``-inf`` where there is no weight.
+        near : array of int64, shape (m1, k), optional
+            Columns of least reduced cost of the rows, if they are known.
+        some_plan : bool
+            Whether to begin with the arcs of some plan. Otherwise they are added if others carry not all mass.
+        far : float
+            Arcs of larger costs are left out at first, unless they are many: they are not needed where clusters that
+            are far apart have each its own balance, and would make potentials large.
+        """
+        self.f, self.g = f, g
+        keys = self._near(near)
+        self._spare = None if some_plan else self._plan()
+        if some_plan:
+            keys = union(keys, np.sort(self._plan()))
+        i, j = np.divmod(keys, self.cost.shape[1])
+        costs = self.cost.at(i, j)
+        kept = np.isfinite(costs)
+        # if the arcs of some plan are allowed, there is one
+        self._patience = _PATIENCE if not some_plan else 0 if kept.all() else None
+        near_by = costs <= far
+        if np.count_nonzero(kept & near_by) >= _MOST * np.count_nonzero(kept):
+            kept &= near_by
+        self._begin(keys[kept], i[kept], j[kept], costs[kept])
+
+    def _begin(self, keys: Indices, i: Indices, j: Indices, costs: Array) -> None:
+        """Start the simplex on arcs."""
+        f, g = self.f[self.rows], self.g[self.columns]
+        self._keys = keys
+        self._scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
+        largest = float((costs - self.f[i] - self.g[j]).max())
+        self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
+        self.problem = (ArcProblem if backend().has_simplex else HighsProblem)(self._a, self._b, self.budget)
+        self.problem.add(self._row_number[i], self._column_number[j], costs)
+        self.problem.start(f, g, self._artificial)
+
+    @property
+    def count(self) -> int:
+        """The number of arcs."""
+        return len(self._keys)
+
+    def rounds(self, most: int) -> Iterator[int]:
+        """Solve, and go on with more arcs, until none is violated, the budget is spent, or there were so many rounds.
+
+        Yields
+        ------
+        int
+            The number of rounds so far: the problem is solved on its arcs, and `f` and `g` are its potentials. The
+            caller may stop here.
+        """
+        for number in range(1, most + 1):
+            limits = (self._tolerance(),) if self.enough == -np.inf else (self._tolerance(), self.enough)
+            self.carried = self.problem.optimise(*limits)
+            if not self.carried and (number == most if self._patience is None else number > self._patience):
+                self._carry()
+            f, g = self.problem.potentials()
+            self.f, self.g = np.full(len(self.f), -np.inf), np.full(len(self.g), -np.inf)
+            self.f[self.rows], self.g[self.columns] = f, g
+            yield number
+            if self.budget.spent:
+                return
+            fresh = self._violated()
+            if len(fresh):
+                if not self._add(fresh):
+                    return
+            elif self.carried or not self._raise_artificial():
+                self.settled = True
+                return
+
+    def _carry(self) -> None:
+        """Make artificial arcs dearer until they carry no mass, if that is possible.
+
+        The arcs of least reduced cost may not carry all mass, above all between duplicates of points.
+        """
+        if self._spare is not None:
+            self._add(np.setdiff1d(self._spare, self._keys))
+            self._spare = None
+        while not self.carried and not self.budget.spent and self._raise_artificial():
+            self.carried = self.problem.optimise(self._tolerance())
+
+    def force(self) -> None:
+        """Solve with forbidden arcs, which cost more than any detour."""
+        keys = self._plan()
+        i, j = np.divmod(keys, self.cost.shape[1])
+        forbidden = ~np.isfinite(self.cost.at(i, j))
+        own = np.divmod(self._keys, self.cost.shape[1])
+        self.f, self.g = self.f - np.median(self.f[self.rows]), self.g - np.median(self.g[self.columns])
+        self._begin(self._keys, *own, self.cost.at(*own))
+        price = np.full(np.count_nonzero(forbidden), 2 * len(self._keys) * max(self._scale, 1e-300))
+        self.problem.add(self._row_number[i[forbidden]], self._column_number[j[forbidden]], price)
+        self._scale = float(price.max(initial=self._scale))
+        while not self.problem.optimise() and not self.budget.spent and self._raise_artificial():
+            pass
+
+    def _plan(self) -> Indices:
+        """Return the arcs of some plan, those that carry mass in the order of rows and columns."""
+        i, j, _ = staircase(self._a, self._b)
+        return self.rows[i] * self.cost.shape[1] + self.columns[j]
+
+    def _add(self, keys: Indices) -> bool:
+        """Add those arcs that are not forbidden; return whether the budget allows it."""
+        if not self.problem.can_add(len(keys)):
+            return False
+        i, j = np.divmod(keys, self.cost.shape[1])
+        costs = self.cost.at(i, j)
+        if not self.cost.finite:
+            allowed = np.isfinite(costs)
+            keys, i, j, costs = keys[allowed], i[allowed], j[allowed], costs[allowed]
+        self.problem.add(self._row_number[i], self._column_number[j], costs)
+        self._keys = union(self._keys, keys)
+        self._scale = max(self._scale, float(np.abs(costs).max(initial=0.0)))
+        return True
+
+    def _raise_artificial(self) -> bool:
+        """Make artificial arcs dearer; return False if they are so dear already that an optimal plan needs them.
+
+        Arcs that are far more expensive than those so far may have to join before there is a plan.
+        """
+        dear = self._artificial / (16 * (len(self._a) + len(self._b)))
+        if dear > max(self._scale, 1e-300) and dear > abs(self.cost.least()) + self.cost.spread():
+            return False
+        self._artificial = self.problem.raise_artificial(_DEARER)
+        return True
+
+    def _tolerance(self) -> float:
+        """Return what violations may be: at most rounding errors, and without any effect on the value."""
+        rounding = 4 * _ULP * self._scale
+        if isinstance(self.problem, HighsProblem):
+            return rounding
+        return min(rounding, NEGLIGIBLE_VIOLATION * abs(self.problem.value))
+
+    def _near(self, columns: Indices | None) -> Indices:
+        """Return the arcs of least reduced cost of all points that have weight."""
+        (m1, m2), threads = self.cost.shape, self.budget.threads
+        if columns is None:
+            columns = self.cost.nearest(-self.g, min(self._neighbours, m2), n_jobs=threads)[0]
+        rows = self.cost.nearest(-self.f, min(self._neighbours, m1), False, n_jobs=threads)[0]
+        return self._keys_of(columns, rows, self.rows, self.columns)
+
+    def _keys_of(self, columns: Indices, rows: Indices, own: NDArray[np.intp], others: NDArray[np.intp]) -> Indices:
+        """Return the arcs from some rows to the columns found for them, and to some columns from the rows found."""
+        m2, J, I = self.cost.shape[1], columns[own], rows[others]  # noqa: E741
+        return union((own[:, None] * m2 + J)[J >= 0], (I * m2 + others[:, None])[I >= 0])
+
+    def _violated(self) -> Indices:
+        """Return arcs of least reduced cost of points that have a violated arc, without those that exist.
+
+        A violation counts beyond the rounding errors of its own terms.
+        """
+        (m1, m2), k, threads = self.cost.shape, self._neighbours, self.budget.threads
+        share, limit = 8 * (self.cost.depth + 1) * _ULP, 4 * self._tolerance() + 2 * self.cost.rounding()
+        f, g = (np.where(np.isfinite(x), x - share * np.abs(x), x) for x in (self.f, self.g))
+        if self.cost.bounded_search:
+            J = self.cost.nearest(-g, min(k, m2), below=f - limit, n_jobs=threads)[0]
+            I, over = np.empty((m2, 0), np.int64), np.empty(0, np.intp)  # noqa: E741
+            short = np.arange(m1)
+        else:
+            h = -self.g
+            short = self.rows[self.cost.row_min(-g)[self.rows] < (f - limit)[self.rows]]
+            over = self.columns[self.cost.col_max(f)[self.columns] > (limit - g)[self.columns]]
+            J = self.cost.nearest(h, min(k, m2))[0] if len(short) else np.empty((m1, 0), np.int64)
+            I = self.cost.nearest(-self.f, min(k, m1), False)[0] if len(over) else np.empty((m2, 0), np.int64)  # noqa: E741
+        return np.setdiff1d(self._keys_of(J, I, short, over), self._keys, assume_unique=True)

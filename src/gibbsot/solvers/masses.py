@@ -1,0 +1,56 @@
+"""Solutions have mass one: their values, bounds and plans for the masses that were given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs.problems import Problem
+from ..exact.certificate import rounded_down, rounded_up
+from ..exact.solution import Solution
+
+
+def values(problem: Problem, solutions: Sequence[Solution]) -> list[float]:
+    """Return the costs of the plans."""
+    return [mass * one.value for mass, one in zip(problem.mass.tolist(), solutions, strict=True)]
+
+
+def plans(problem: Problem, of_mass_one: Sequence[Any]) -> list[Any]:
+    """Return plans of the masses given from plans of mass one."""
+    masses = problem.mass.tolist()
+    return [plan * mass if mass != 1 else plan for plan, mass in zip(of_mass_one, masses, strict=True)]
+
+
+def bounds(problem: Problem, solutions: Sequence[Solution], estimate: bool = False) -> tuple[list[float], list[float]]:
+    """Return lower and upper bounds, rounded outwards; those of an estimate may be below what every plan costs."""
+    lower, upper = [one.lower for one in solutions], [one.upper for one in solutions]
+    if estimate or min(lower) < 0:
+        least = problem.cost.least()  # no plan costs less; it may take as long as a small problem
+        lower = [max(bound, least) for bound in lower]
+    for b, weights in enumerate(() if problem.unit else problem.given[0]):
+        total = _total(weights)
+        if total != (1.0, 0.0):
+            lower[b], upper[b] = _product(total, lower[b], -math.inf), _product(total, upper[b], math.inf)
+    return lower, upper
+
+
+def _total(weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the sum of weights as two doubles, of which the first is correctly rounded."""
+    found = weights.tolist()
+    mass = math.fsum(found)
+    return mass, math.fsum([*found, -mass])
+
+
+def _product(total: tuple[float, float], bound: float, towards: float) -> float:
+    """Return the product of a sum and a bound, rounded outwards."""
+    if bound == 0 or not math.isfinite(bound):
+        return bound
+    away = math.copysign(math.inf, bound if towards > 0 else -bound)
+    rest = math.nextafter(total[1], away) if total[1] else 0.0  # the second double is rounded, too
+    exact = (Fraction(total[0]) + Fraction(rest)) * Fraction(bound)
+    return rounded_up(exact) if towards > 0 else rounded_down(exact)
