@@ -95,7 +95,7 @@ sanitize: $(VENV)/test
 	export GIBBSOT_TEST_NATIVE=1 ASAN_OPTIONS=detect_leaks=0 \
 		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 		PYTHONPATH="$(SANITIZE)/site:$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && \
-	$(RUN) -S -m pytest -m "not slow" tests/core/test_native.py tests/core/test_costs.py tests/core/test_points.py \
+	$(RUN) -S -m pytest -m "not slow" tests/core/test_native.py tests/costs/test_costs.py tests/costs/test_points.py \
 		tests/core/test_philox.py tests/sampling/test_sampler.py tests/oracle/test_oracle.py \
 		tests/exact/test_simplex.py tests/exact/test_coarse_to_fine.py && \
 	$(RUN) -S tests/fuzz.py $(FUZZED) 0 dense crossed points line

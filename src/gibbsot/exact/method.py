@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -22,7 +21,7 @@ from .solution import Solution
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Batch:
     """Problems to be solved, and how.
 
@@ -42,6 +41,8 @@ class Batch:
         Potentials to start from.
     max_rounds : int
         How often arcs may be added; with one round problems are solved only on the arcs that U suggests.
+    cost : Cost
+        The cost in double precision: one copy for all problems.
     """
 
     problem: Problem
@@ -52,10 +53,10 @@ class Batch:
     U: NDArray[np.floating] | None = None
     max_rounds: int = 30
 
-    @cached_property
-    def cost(self) -> Cost:
-        """The cost in double precision: one copy for all problems."""
-        return self.problem.cost.astype(np.float64)
+    cost: Cost = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cost = self.problem.cost.astype(np.float64)
 
     def weights(self, b: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weights of a problem, as they were given."""

@@ -123,9 +123,11 @@ def cross(
     batch = Batch(problem, gap, budget, n_jobs, warm_start, U, max_rounds)
     chosen = [METHODS[-1]] * len(problem) if max_rounds == 1 else choose(problem)
     found: dict[int, Solution] = {}
-    for method in METHODS:
+    for method in dict.fromkeys(chosen):
         which = [b for b, one in enumerate(chosen) if one is method]
-        if which:
-            budget.report("%d problems of %d x %d points by %s", len(which), *problem.cost.shape, method.name)
-            found.update(zip(which, method.solve(batch, which), strict=True))
-    return [found[b] for b in range(len(problem))]
+        budget.report("%d problems of %d x %d points by %s", len(which), *problem.cost.shape, method.name)
+        answers = method.solve(batch, which)
+        if len(which) == len(chosen):
+            return answers
+        found.update(zip(which, answers, strict=True))
+    return [found[b] for b in range(len(chosen))]
