@@ -241,6 +241,40 @@ def test_a_bordered_cost_is_its_matrix(corner, each):
         assert "BorderedCost(GridCost((4, 5)" in repr(cost)
 
 
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("corner", [0.0, np.inf])
+@pytest.mark.parametrize("extra", [(1, 1), (2, 3)])
+def test_searches_and_parts_of_a_bordered_cost(corner, each, extra):
+    """The least sums by rows and columns, with and without bounds, and subsets: those of the matrix."""
+    rng = np.random.default_rng(0)
+    outer = (0.5 * rng.random(30), 0.5 * rng.random(25)) if each else 0.2
+    cost = BorderedCost(PointCost(rng.random((30, 2)), rng.random((25, 2))), outer, corner, extra)
+    for by_rows in (True, False):
+        M = cost.matrix() if by_rows else cost.matrix().T
+        x, below = 0.3 * rng.random(M.shape[1]), 0.4 * rng.random(len(M))
+        every = M + x
+        for k in (1, 4, M.shape[1]):
+            for limit in (None, below):
+                found, sums = cost.nearest(x, k, by_rows, limit)
+                asked = np.where(every < (np.inf if limit is None else limit[:, None]), every, np.inf)
+                np.testing.assert_allclose(sums[:, :k], np.sort(asked, axis=1)[:, :k], rtol=1e-13)
+                assert (sums[:, 1:] >= sums[:, :-1]).all()
+                assert ((found >= 0) == np.isfinite(sums)).all()
+                i, j = np.nonzero(found >= 0)
+                np.testing.assert_allclose(every[i, found[i, j]], sums[i, j], rtol=1e-13)
+    inner = cost.inner.by_trees()
+    if inner is not None:  # with compiled kernels
+        assert cost.searchable == (cost.by_trees() is not None) == (not each)
+        trees, rows, columns = BorderedCost(inner, outer, corner, extra), np.r_[7, 3, 30], np.r_[24, 0, 25]
+        np.testing.assert_allclose(trees.subset(rows, columns).matrix(), cost.matrix(rows, columns), rtol=1e-13)
+        coarser = trees.coarsen(*map(np.ones, cost.shape), 4)
+        assert (coarser is None) == each
+        if coarser is not None:
+            new = coarser.cost.matrix()
+            assert (new[-extra[0] :, : -extra[1]] == 0.2).all()
+            assert (new[: -extra[0], -extra[1] :] == 0.2).all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
