@@ -210,6 +210,23 @@ def test_clouds_without_a_matrix_have_the_optimum_of_the_matrix(d, metric, optio
     assert reference.lower_bound <= rough.upper_bound
 
 
+@pytest.mark.parametrize("method", ["exact", "gibbs"])
+@pytest.mark.parametrize("options", [{"penalty": 0.3}, {"penalty": ([0.1, 0.2, 0.3], 0.4)}, {"mass": 0.5}])
+def test_results_have_no_additional_points(method, options):
+    """The paper's potentials and plans had them in an estimate, and recovered plans of an optimum were an error."""
+    rng = np.random.default_rng(4)
+    P, Q, M = rng.random((2, 3)) + 0.2, rng.random((2, 5)) + 0.2, rng.random((3, 5))
+    result = solve_batch(P, Q, M, method=method, **options)
+    assert (result.U.shape, result.L.shape) == (P.shape, Q.shape)
+    for one in result.solutions:
+        assert (one.f.shape, one.g.shape, one.plan.shape) == ((3,), (5,), (3, 5))
+    if "penalty" in options:
+        np.testing.assert_allclose((P * result.U).sum(axis=1) - (Q * result.L).sum(axis=1), result.value, rtol=1e-12)
+    for p, q, plan, recovered in zip(P, Q, result.plan, result.recovered_plan, strict=True):
+        assert plan.shape == recovered.shape == M.shape
+        assert recovered.sum() <= (p.sum() + q.sum()) / 2 * (1 + 1e-12)  # half of what each point has
+
+
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("corner", [0.0, np.inf])
 def test_a_bordered_cost_is_its_matrix(corner, each):

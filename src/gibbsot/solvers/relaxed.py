@@ -302,9 +302,11 @@ class LeftOver(Marginals):
     @cached_property
     def _without_matrix(self) -> bool:
         """Whether distances of many points need no matrix; k-d trees have the same penalty for all points."""
-        one_penalty = len(np.unique(np.concatenate(self._outer))) == 1
-        most = CoarseToFine.least if one_penalty else AllArcs.most
-        return self.cost.shape[0] * self.cost.shape[1] > most and self.cost.searchable
+        pairs = self.cost.shape[0] * self.cost.shape[1]
+        if pairs <= CoarseToFine.least or not self.cost.searchable:
+            return False
+        first = self._outer[0][0]
+        return pairs > AllArcs.most or all(bool((x == first).all()) for x in self._outer)
 
     def problem(
         self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q"), exact: bool = True
@@ -393,8 +395,7 @@ class LeftOver(Marginals):
 
     def of_chains(self, problem: Problem, info: Info) -> tuple[Weights, Array, Array]:
         # the weight of each additional point is the mass of the other measure
-        U, L = info.U, info.L
-        return problem.mass * info.value, U[:, :-1] - L[:, -1:], L[:, :-1] - U[:, -1:]
+        return problem.mass * info.value, *_outer_potentials(info.U, info.L, self.cost.shape)
 
     def measures(self, chains: Problem) -> tuple[Weights, Weights]:
         return chains.p[:, :-1], chains.q[:, :-1]
@@ -634,6 +635,17 @@ def without_points(problem: Problem, solutions: list[Solution]) -> list[Solution
     if not isinstance(problem, PartialProblem):
         return solutions
     return [PartialSolution(one, problem.size) for one in solutions]
+
+
+def potentials_without_points(problem: Problem, U: Array, L: Array) -> tuple[Array, Array]:
+    """Return the paper's potentials without the additional points."""
+    return _outer_potentials(U, L, problem.size) if isinstance(problem, PartialProblem) else (U, L)
+
+
+def _outer_potentials(U: Array, L: Array, size: tuple[int, int]) -> tuple[Array, Array]:
+    """Return U and L of the points of measures; those of the additional points become zero."""
+    m1, m2 = size
+    return U[:, :m1] - L[:, m2 : m2 + 1], L[:, :m2] - U[:, m1 : m1 + 1]
 
 
 def transported_plans(problem: Problem, solutions: Sequence[Solution]) -> list[Any]:

@@ -22,7 +22,7 @@ from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
 from . import masses
 from .displacement import interpolated
-from .relaxed import multipliers, transported_plans, without_points
+from .relaxed import multipliers, potentials_without_points, transported_plans, without_points
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class Part:
     @cached_property
     def _from_sample(self) -> list[Solution]:
         """Plans on the arcs that the chains' potentials suggest, and the better potentials of chains and simplex."""
-        U, cost = self.U, self.problem.cost.astype(np.float64)
+        U, cost = self.start, self.problem.cost.astype(np.float64)
         found = cross(self.problem, U, max_rounds=1)
         lower = lower_bound(self.problem, U).tolist()
         for b, solution in enumerate(found):
@@ -163,24 +163,33 @@ class Part:
         return np.stack([one.f for one in self.solutions]), np.stack([one.g for one in self.solutions])
 
     @property
+    def _chain_potentials(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """The paper's potentials U and L, those of the additional points included."""
+        if self.sample is not None:
+            return self.sample.info.U, self.sample.info.L
+        return np.stack([one.f for one in self.balanced]), -np.stack([one.g for one in self.balanced])
+
+    @property
     def start(self) -> NDArray[np.floating]:
         """Potentials of the first measures, additional points included, from which similar problems may start."""
-        return np.stack([one.f for one in self.balanced]) if self.sample is None else self.sample.info.U
+        return self._chain_potentials[0]
 
     @property
     def U(self) -> NDArray[np.floating]:  # noqa: N802
         """The paper's potentials of the first measures."""
-        return self.potentials[0] if self.sample is None else self.sample.info.U
+        return potentials_without_points(self.problem, *self._chain_potentials)[0]
 
     @property
     def L(self) -> NDArray[np.floating]:  # noqa: N802
         """The paper's potentials of the second measures."""
-        return -self.potentials[1] if self.sample is None else self.sample.info.L
+        return potentials_without_points(self.problem, *self._chain_potentials)[1]
 
     @property
     def recovered_plan(self) -> list[Any]:
         """The paper's sparse plans."""
-        return masses.plans(self.problem, sparse_plans(self.problem, self.U, self.L))
+        m1, m2 = self.problem.size
+        plans = sparse_plans(self.problem, *self._chain_potentials)
+        return masses.plans(self.problem, [plan[:m1, :m2] for plan in plans])
 
 
 @dataclass(eq=False, repr=False)
@@ -194,7 +203,7 @@ class OTResult:
     Attributes
     ----------
     value : float
-        The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With a penalty c it includes c for
+        The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With a penalty it includes that of
         every unit that is left over, on either side. With ``method="gibbs"`` the estimate V(z), which is no bound.
     lower_bound, upper_bound : float
         Certified bounds of W(p, q), rounded outwards.
@@ -217,9 +226,9 @@ class OTResult:
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
         lower bound, both up to the rounding of f and g to double precision: the bound itself may have been proved
-        with twice the digits. They are gradients of W with respect to p and q. With a penalty c they are at most c.
-        With a given mass s they are at most 0, ``f_i + g_j + multiplier <= M_ij``, and the lower bound is
-        ``<p, f> + <q, g> + multiplier s``.
+        with twice the digits. They are gradients of W with respect to p and q. With a penalty they are at most that
+        of their point. With a given mass s they are at most 0, ``f_i + g_j + multiplier <= M_ij``, and the lower bound
+        is ``<p, f> + <q, g> + multiplier s``.
     multiplier : float
         The cost of one more unit of mass, with ``mass=s``; otherwise 0.
     U, L : arrays of shape (m1,) and (m2,)
