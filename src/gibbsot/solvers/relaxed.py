@@ -295,18 +295,13 @@ class LeftOver(Marginals):
         return min(self.cost.least() / 2, *(float(np.min(x)) for x in self._outer))
 
     def memory(self, exact: bool) -> float:
-        """Return the bytes of the matrix that a solver needs, exact or not, and copies; 0 if it needs none."""
-        m1, m2 = self.cost.shape
-        return 0.0 if exact and self._without_matrix else 24.0 * (m1 + 1) * (m2 + 1)
-
-    @cached_property
-    def _without_matrix(self) -> bool:
-        """Whether distances of many points need no matrix; k-d trees have the same penalty for all points."""
-        pairs = self.cost.shape[0] * self.cost.shape[1]
-        if pairs <= CoarseToFine.least or not self.cost.searchable:
-            return False
-        first = self._outer[0][0]
-        return pairs > AllArcs.most or all(bool((x == first).all()) for x in self._outer)
+        """Return the bytes of the matrix that a solver needs, exact or not, and copies; 0 if k-d trees do without."""
+        (m1, m2), first = self.cost.shape, self._outer[0][0]
+        pairs, needed = m1 * m2, 24.0 * (m1 + 1) * (m2 + 1)
+        if exact and pairs > CoarseToFine.least and self.cost.searchable:
+            most = CoarseToFine.least if all((x == first).all() for x in self._outer) else AllArcs.most
+            needed = 0.0 if pairs > most else needed
+        return needed
 
     def problem(
         self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q"), exact: bool = True
@@ -320,8 +315,8 @@ class LeftOver(Marginals):
         tolerance, names
             Not used: masses may differ.
         exact : bool
-            Whether the problems are solved exactly: costs are then in double precision, and distances of many points
-            have no matrix.
+            Whether the problems are solved exactly: costs are then in double precision, and have no matrix that
+            would round them.
 
         Returns
         -------
@@ -334,8 +329,8 @@ class LeftOver(Marginals):
         """
         rows, columns = (_padded(list(side)) for side in zip(*self._spare(p, q), strict=True))
         extra, cost = (rows.shape[1], columns.shape[1]), self.cost.astype(np.float64) if exact else self.cost
-        spare = bool(rows[:, 0].all() and columns[:, 0].all())  # which `CoarseToFine` needs
-        bordered = exact and self._needs_no_matrix(cost, spare)
+        # a matrix would round the entries of other costs, and bounds are those of the cost
+        bordered = exact and backend().has_simplex and not isinstance(cost, DenseCost)
         more = BorderedCost(cost, self._outer, self._corner, extra) if bordered else self._matrix(cost, extra)
         return PartialProblem.of(np.column_stack([p[0], rows]), np.column_stack([q[0], columns]), more, cost.shape)
 
@@ -359,11 +354,6 @@ class LeftOver(Marginals):
                 f"mass: {mass:.3g} beside a mass of {most:.3g} is beyond the range of float64; expected a larger share"
             )
         return [_left_over(x, y, float(mass)) for x, y in every]
-
-    def _needs_no_matrix(self, cost: Cost, spare: bool) -> bool:
-        """Tell whether the cost itself is used: if that is faster, or if a matrix would round its entries."""
-        small = cost.shape[0] * cost.shape[1] <= CoarseToFine.least and not isinstance(cost, DenseCost)
-        return (self._without_matrix and spare) or (small and backend().has_simplex)
 
     def _matrix(self, cost: Cost, extra: tuple[int, int]) -> DenseCost:
         """Return a cost with more points on either side."""
