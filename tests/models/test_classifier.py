@@ -68,7 +68,8 @@ ON_AVERAGE = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few epochs
+@pytest.mark.filterwarnings("ignore:X. [0-9]+ rows have no mass:UserWarning")
 @compiled
 @parametrize_with_checks([WassersteinClassifier(max_epochs=5, tau=3)], expected_failed_checks=lambda _: ON_AVERAGE)
 def test_scikit_learn_is_content(estimator, check):

@@ -68,7 +68,8 @@ descent = pytest.mark.filterwarnings("ignore:1 of 1 barycenters ended with an op
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # two epochs
+@pytest.mark.filterwarnings("ignore:X. [0-9]+ rows have no mass:UserWarning")
 @slow
 @parametrize_with_checks([WassersteinBarycenter("line", max_epochs=2, tau=3)])
 def test_scikit_learn_is_content(estimator, check):

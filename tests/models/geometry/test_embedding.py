@@ -330,7 +330,7 @@ def test_bad_calls(call, message):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore:X. [0-9]+ rows have no mass:UserWarning")
 @parametrize_with_checks([WassersteinEmbedding("line"), WassersteinPCA(cost="line")])
 def test_scikit_learn_checks(estimator, check):
     if native.name() == "numpy":

@@ -206,7 +206,7 @@ def test_too_many_neighbours():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore:X. [0-9]+ rows have no mass:UserWarning")
 @parametrize_with_checks([WassersteinNeighbors(2, cost="line", mode="connectivity")])
 def test_scikit_learn_checks(estimator, check):
     if native.name() == "numpy":

@@ -83,7 +83,8 @@ ON_AVERAGE = {
 
 # the checks bring rows without mass, components without use, and more
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few epochs
+@pytest.mark.filterwarnings("ignore:X. [0-9]+ rows have no mass:UserWarning")
 @pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
 @parametrize_with_checks(
     [
@@ -856,7 +857,7 @@ def test_no_bar_without_a_terminal(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few epochs
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_are_repeated_rows(seed):
     """A weight of two has the objective of a row that is given twice.
