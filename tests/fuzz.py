@@ -475,7 +475,7 @@ def penalised(rng: np.random.Generator) -> Case:
         ratio = math.fsum(one.p) / math.fsum(one.q)
         q = one.q * ratio if math.isfinite(ratio) else one.q
         one = one._replace(q=q) if np.isfinite(q).all() and q.any() else one
-    penalty = float(rng.choice([0.0, 1.0, 10.0 ** rng.uniform(-3, 15), -1.0]))
+    penalty = float(rng.choice([0.0, 1.0, 10.0 ** rng.uniform(-3, 15)]))
     return of_partial(rng, one, penalty=penalty)
 
 

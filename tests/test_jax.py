@@ -52,6 +52,8 @@ def test_central_differences():
         (lambda z: wasserstein(jax.nn.softmax(z), q, GRID), jnp.log(p)),
         (lambda z: wasserstein(z, q, GRID, normalize=True), 3 * p),
         (lambda z: wasserstein(z, q, GRID, penalty=0.05), 3 * p),
+        (lambda z: wasserstein(z, q, GRID, penalty=(np.linspace(0.01, 0.1, 12), 0.05)), 3 * p),
+        (lambda z: wasserstein(None, None, (z, y), penalty=(np.linspace(0.1, 0.3, len(x)), 0.2)), x),
         (lambda z: wasserstein(None, None, (z, y)), x),
         (lambda z: wasserstein(None, None, (x, z), metric="euclidean"), y),
     ):
@@ -113,6 +115,7 @@ BAD = {
     "x, y: expected shapes": lambda: wasserstein(None, None, (P, Q)),
     "metric": lambda: wasserstein(None, None, tuple(points()), metric="cosine"),
     "normalize: masses matter": lambda: wasserstein(P, Q, GRID, normalize=True, penalty=1.0),
+    "penalty: expected a finite number of at least 0": lambda: wasserstein(P, Q, GRID, penalty=-1),
     "p: has negative weights": lambda: wasserstein(-P, Q, GRID),
     "q: sums to 2, p to 1; expected sums that agree": lambda: wasserstein(P, 2 * Q, GRID),
 }

@@ -18,6 +18,7 @@ except ImportError:
 from .core import native, validation
 from .costs import Cost, as_cost
 from .oracle.gradients import Weights, centred, cloud_gradients, weight_gradients
+from .solvers.relaxed import Penalty, constant, marginals, penalties
 
 __all__ = ["wasserstein"]
 
@@ -28,7 +29,7 @@ class _Options(NamedTuple):
     """What is constant in a compiled function; None stands for points in place of a cost."""
 
     cost: Cost | None
-    penalty: float | None
+    penalty: Any  # a number, or a pair of numbers or tuples
     metric: str
     normalize: bool
     threads: int
@@ -40,7 +41,7 @@ def wasserstein(
     q: Any,
     cost: Any,
     *,
-    penalty: float | None = None,
+    penalty: Penalty | None = None,
     normalize: bool = False,
     metric: str = "sqeuclidean",
     n_jobs: int | None = None,
@@ -61,9 +62,9 @@ def wasserstein(
         precision. None for uniform weights of mass one (with points).
     cost : Cost, NumPy array of shape (m1, m2), or pair of arrays (x, y)
         The cost, which is a constant; or the points x and y of clouds, of shape (..., m1, d) and (..., m2, d).
-    penalty : float, optional
-        Mass may be left over and costs this much a unit, on either side, as in `solve`. Sums may differ, and gradients
-        are not centred.
+    penalty : float or pair, optional
+        Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q, each a number
+        or an array with an entry for every point. Sums may differ, and gradients are not centred.
     normalize : bool
         Divide the weights by their sums first; the gradients are then those of the quotients.
     metric : {"sqeuclidean", "euclidean"}
@@ -113,7 +114,9 @@ def wasserstein(
             raise ValueError(f"{name}: expected shape (..., {m}) to match the cost, got {w.shape}")
     tolerance = max(_SUM_TOLERANCE, *(4 * float(jnp.finfo(w.dtype).eps) for w in (p, q)))
     validation.choice(metric, "metric", ("sqeuclidean", "euclidean"))
-    options = _Options(own, penalty, metric, bool(normalize), native.threads(n_jobs), tolerance)
+    if penalty is not None:
+        penalties(penalty, sizes)  # checks
+    options = _Options(own, constant(penalty), metric, bool(normalize), native.threads(n_jobs), tolerance)
     arrays = [p, q, x, y] if points else [p, q]
     axes = [1, 1, 2, 2]
     shape = jnp.broadcast_shapes(*(z.shape[: z.ndim - k] for z, k in zip(arrays, axes)))  # noqa: B905
@@ -172,7 +175,8 @@ def _solved(options: _Options, dtypes: tuple[np.dtype[Any], ...], *arrays: Any) 
     p, q = (w.rows for w in weights)
     found: list[Any]
     if options.cost is not None:
-        found = list(weight_gradients(p, q, options.cost, options.penalty, options.tolerance, options.threads)[:3])
+        of = marginals(options.cost, options.penalty)
+        found = list(weight_gradients(p, q, of, options.tolerance, options.threads)[:3])
     else:
         clouds = list(zip(*rows[2:], p, q, strict=True))
         each = cloud_gradients(clouds, options.metric, options.penalty, options.tolerance, options.threads)

@@ -38,7 +38,7 @@ class Counter(Shard[None]):
 
     @query
     def wrong_chain(self) -> int:
-        self.oracle._h[0] += 1
+        self.oracle._store._arrays["h"][0] += 1
         return 0
 
     @query

@@ -154,7 +154,7 @@ def test_memory_of_costs_and_chains_is_checked_before_the_work(monkeypatch):
     monkeypatch.setattr("gibbsot.solvers.solve.cross", None)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 8.4e\+04 bytes"):
         solve_batch(None, None, clouds, max_memory=1e4)
-    monkeypatch.setattr("gibbsot.solvers.solve.partial_problem", None)
+    monkeypatch.setattr("gibbsot.solvers.solve.pairs", None)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 6.2e\+04 bytes"):
         solve(None, None, clouds[0], penalty=1.0, max_memory=1e4)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 2.4e\+07 bytes"):

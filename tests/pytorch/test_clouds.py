@@ -72,6 +72,10 @@ def test_a_penalty():
     value = SamplesLoss(penalty=0.3)(x, y, [torch.full((4,), 0.5)], [torch.full((6,), 0.1)])
     expected = solve(np.full(4, 0.5), np.full(6, 0.1), PointCost(*(z[0].detach() for z in (x, y))), penalty=0.3).value
     np.testing.assert_allclose(value.item(), expected, rtol=1e-6)
+    both = [SamplesLoss(penalty=c)(x, y, [torch.full((4,), 0.5)], [torch.full((6,), 0.1)]) for c in (0.3, (0.3, 0.3))]
+    assert both[0] == both[1]
+    with pytest.raises(ValueError, match=r"penalty\[1\]: expected a finite number of at least 0, got -1"):
+        SamplesLoss(penalty=(0.3, -1))
 
 
 X, Y = clouds([3, 4]), clouds([2, 2], seed=1)

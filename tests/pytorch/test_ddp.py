@@ -50,7 +50,7 @@ def ranked(rank: int, folder: Path, method: str) -> None:
             torch.manual_seed(rank)  # DDP starts all from the weights of rank 0
             network = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 20))
             loss = trained(network, torch.arange(4).chunk(2)[rank], method)
-            layer, state = network.module, loss.chains if method == "gibbs" else loss.duals
+            layer, state = network.module, loss.store
             arrays = {"weight": layer.weight.detach().numpy(), "grad": layer.weight.grad.numpy()}
             np.savez(folder / f"rank{rank}", ids=list(state), buffers=len(list(loss.buffers())), **arrays)
             store.set(f"done {rank}", "")

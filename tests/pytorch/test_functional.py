@@ -58,7 +58,7 @@ def test_central_differences_of_the_weights(kind):
 
 
 @pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
-@pytest.mark.parametrize("penalty", [None, 0.7])
+@pytest.mark.parametrize("penalty", [None, 0.7, (0.5, 0.9)])
 def test_central_differences_of_points(metric, penalty):
     x, y = points()
     p, q = (w[0].detach() for w in weights(1, shape=(7, 9)))
@@ -75,11 +75,12 @@ def test_logits_by_gradcheck():
     assert torch.autograd.gradcheck(function, (x.requires_grad_(), y.requires_grad_()), eps=1e-7, atol=1e-6)
 
 
-def test_a_penalty_by_gradcheck():
+@pytest.mark.parametrize("penalty", [0.08, (0.05, 0.1), (np.linspace(0.03, 0.1, 20), np.linspace(0.1, 0.03, 20))])
+def test_a_penalty_by_gradcheck(penalty):
     """All directions, as masses may change."""
     p, q = weights(3)
     p = (1.4 * p.detach()).requires_grad_()
-    assert torch.autograd.gradcheck(lambda p, q: wasserstein(p, q, GRID, penalty=0.08), (p, q), eps=1e-8, atol=1e-6)
+    assert torch.autograd.gradcheck(lambda p, q: wasserstein(p, q, GRID, penalty=penalty), (p, q), eps=1e-8, atol=1e-6)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -318,6 +319,10 @@ BAD = {
     "p: expected one weight for each of the 6": lambda: wasserstein(torch.ones(5), None, (P, Q)),
     "normalize: masses matter": lambda: wasserstein(P, Q, GRID, normalize=True, penalty=1.0),
     "penalty: expected a finite": lambda: wasserstein(P, Q, GRID, penalty=np.nan),
+    "penalty: expected a finite number of at least 0, got -1": lambda: wasserstein(P, Q, GRID, penalty=-1),
+    "penalty: expected a number or a pair of numbers": lambda: wasserstein(
+        None, None, tuple(points()), penalty=([1] * 7, 1)
+    ),
     "cost: gradients with respect": lambda: wasserstein(P, Q, torch.rand(20, 20).requires_grad_()),
     "n_jobs": lambda: wasserstein(P, Q, GRID, n_jobs=0),
 }

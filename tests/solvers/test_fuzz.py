@@ -78,7 +78,8 @@ def test_tiny_weights_arrive():
         ("solve", 9056, ("budget spent",)),  # a weight of 1e-64 is all that some rows reach
         ("mass", 1, ("optimal",)),  # costs of 1e300 and a light point: the noise of the chains overflowed
         ("mass", 509969, ("optimal",)),  # pairs of additional rows that the search of rows left out
-        ("penalty", 501099, ("optimal",)),  # a negative penalty: artificial arcs cost nothing
+        ("penalty", 600958, ("optimal",)),  # distances that were rounded to a matrix, of points without k-d trees
+        ("mass", 601097, ("optimal",)),  # the same with a mass
         ("line", 21864, ("optimal",)),  # a value of 1e-224 of a light point, not of small distances
     ],
 )

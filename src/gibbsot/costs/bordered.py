@@ -16,23 +16,26 @@ if TYPE_CHECKING:
 
 
 class BorderedCost(Cost):
-    """Another cost with more rows and columns, which are the last; all of them have the same costs.
+    """Another cost with more rows and columns, which are the last. All new rows are alike, and so are all new columns.
 
     Parameters
     ----------
     inner : Cost
         The other cost.
-    outer : float
-        The cost to the new points of either side.
+    outer : float, or pair of floats or arrays of shape (m1,) and (m2,)
+        The costs of the rows of the other cost to the new columns, and of its columns to the new rows; a number for
+        all. At least 0.
     corner : float
-        The cost between two new points.
+        The cost between two new points, at least 0.
     extra : pair of int
         The numbers of new rows and columns, at least one each.
 
     Attributes
     ----------
-    inner, outer, corner, extra
+    inner, corner, extra
         The parameters.
+    outer : pair of arrays of shape (m1,) and (m2,)
+        The costs to the new points.
     shape, dtype, finite, depth, work
         As of `Cost`.
 
@@ -43,29 +46,47 @@ class BorderedCost(Cost):
     array([[ 0.,  4.,  1.],
            [ 4.,  0.,  1.],
            [ 1.,  1., inf]])
+    >>> BorderedCost(PointCost([0.0, 2.0]), ([1.0, 3.0], 2.0), 0.0).matrix()
+    array([[0., 4., 1.],
+           [4., 0., 3.],
+           [2., 2., 0.]])
     """
 
-    def __init__(self, inner: Cost, outer: float, corner: float, extra: tuple[int, int] = (1, 1)) -> None:
-        validation.check_range(abs(outer), "penalty", inner.dtype)
-        self.inner, self.outer, self.corner, self.extra = inner, float(inner.dtype.type(outer)), corner, extra
+    def __init__(
+        self, inner: Cost, outer: float | tuple[ArrayLike, ArrayLike], corner: float, extra: tuple[int, int] = (1, 1)
+    ) -> None:
+        sides = outer if isinstance(outer, tuple) else (outer, outer)
+        validation.check_range(max(float(np.max(x)) for x in sides), "penalty", inner.dtype)
+        rows, columns = (np.full(m, x, inner.dtype) for x, m in zip(sides, inner.shape, strict=True))
+        self.inner, self.outer, self.corner, self.extra = inner, (rows, columns), corner, extra
         self.shape = inner.shape[0] + extra[0], inner.shape[1] + extra[1]
         self.dtype, self.depth, self.work = inner.dtype, inner.depth, inner.work + 2 * sum(self.shape)
         self.finite, self.bounded_search = inner.finite and bool(np.isfinite(corner)), inner.bounded_search
 
     def __repr__(self) -> str:
         more = "" if self.extra == (1, 1) else f", extra={self.extra}"
-        return f"BorderedCost({self.inner!r}, outer={self.outer}, corner={self.corner}{more})"
+        outer = "of each point" if self.common_outer is None else self.common_outer
+        return f"BorderedCost({self.inner!r}, outer={outer}, corner={self.corner}{more})"
+
+    @property
+    def common_outer(self) -> float | None:
+        """The cost to the new points, if it is the same for all points."""
+        first = self.outer[0][0]
+        return float(first) if all((x == first).all() for x in self.outer) else None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self.inner.arrays(), "border": np.array([self.outer, self.corner, *self.extra])}
+        rows, columns = self.outer
+        border = np.array([self.corner, *self.extra])
+        return {**self.inner.arrays(), "border": border, "border_rows": rows, "border_columns": columns}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         from .conversion import from_arrays  # which knows all costs
 
-        inner = {name: x for name, x in arrays.items() if name != "border"}
-        outer, corner, *extra = arrays["border"].tolist()
-        return cls(from_arrays(inner), outer, corner, (int(extra[0]), int(extra[1])) if extra else (1, 1))
+        inner = {name: x for name, x in arrays.items() if not name.startswith("border")}
+        corner, *extra = arrays["border"].tolist()
+        outer = arrays["border_rows"], arrays["border_columns"]
+        return cls(from_arrays(inner), outer, corner, (int(extra[0]), int(extra[1])))
 
     def astype(self, dtype: DTypeLike) -> BorderedCost:
         if self.dtype == np.dtype(dtype):
@@ -84,30 +105,32 @@ class BorderedCost(Cost):
         m, n = self.inner.shape[:: -1 if by_rows else 1]
         inside = np.empty((len(batch), n), self.dtype)
         self.inner._transform_batch(np.ascontiguousarray(batch[:, :m]), by_rows, inside, threads)
+        own, others = self.outer if by_rows else self.outer[::-1]
         least = batch[:, m:].min(axis=1, initial=np.inf, keepdims=True)
-        out[:, :n] = np.minimum(inside, least + self.outer)
-        out[:, n:] = np.minimum(batch[:, :m].min(axis=1, keepdims=True) + self.outer, least + self.corner)
+        out[:, :n] = np.minimum(inside, least + own)
+        out[:, n:] = np.minimum((batch[:, :m] + others).min(axis=1, keepdims=True), least + self.corner)
 
     def _nearest(
         self, x: Array, k: int, by_rows: bool, below: NDArray[np.float64] | None, threads: int
     ) -> tuple[NDArray[np.int64], Array]:
         """Find k points of the inner cost, and all new ones: these make sure that there is a plan."""
         m, n = self.inner.shape[:: -1 if by_rows else 1]
-        new = self.extra[1 if by_rows else 0]
+        new, (own, others) = self.extra[1 if by_rows else 0], self.outer if by_rows else self.outer[::-1]
         found = np.full((self.shape[0 if by_rows else 1], min(k, m) + new), -1, np.int64)
         sums = np.full(found.shape, np.inf, self.dtype)
         inside = None if below is None else below[:n]
         found[:n, new:], sums[:n, new:] = self.inner._nearest(
             np.ascontiguousarray(x[:m]), min(k, m), by_rows, inside, threads
         )
-        if n < len(found):  # new points have the same cost to all others
-            least = np.argsort(x[:m], kind="stable")[: min(k, m)]
-            values = np.broadcast_to(x[least] + self.outer, (len(found) - n, len(least)))
+        if n < len(found):  # all new points have the same costs
+            outside = x[:m] + others
+            least = np.lexsort((x[:m], outside))[: min(k, m)]
+            values = np.broadcast_to(outside[least], (len(found) - n, len(least)))
             kept = np.isfinite(values) if below is None else values < below[n:, None]
             found[n:, new:], sums[n:, new:] = np.where(kept, least, -1), np.where(kept, values, np.inf)
         for column in range(new):
-            values = np.full(len(found), x[m + column] + self.outer, self.dtype)
-            values[n:] = x[m + column] + self.corner
+            values = np.full(len(found), x[m + column] + self.corner, self.dtype)
+            values[:n] = x[m + column] + own
             kept = np.isfinite(values) if below is None else values < below
             found[:, column], sums[:, column] = np.where(kept, m + column, -1), np.where(kept, values, np.inf)
         order = np.argsort(sums, axis=1, kind="stable")
@@ -115,15 +138,11 @@ class BorderedCost(Cost):
 
     @property
     def searchable(self) -> bool:
-        return self.inner.searchable
+        return self.common_outer is not None and self.inner.searchable  # cells of points have one cost to new ones
 
     def by_trees(self) -> BorderedCost | None:
-        inner = self.inner.by_trees()
-        return None if inner is None else self._around(inner, self.extra)
-
-    def _around(self, inner: Cost, extra: tuple[int, int]) -> BorderedCost:
-        """Return the same border of another cost."""
-        return BorderedCost(inner, self.outer, self.corner, extra)
+        inner = self.inner.by_trees() if self.searchable else None
+        return None if inner is None else BorderedCost(inner, self.outer, self.corner, self.extra)
 
     def order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         inside = self.inner.order()
@@ -133,43 +152,45 @@ class BorderedCost(Cost):
     def subset(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> BorderedCost:
         inside = [x[x < m] for x, m in zip((rows, columns), self.inner.shape, strict=True)]
         extra = len(rows) - len(inside[0]), len(columns) - len(inside[1])
-        return self._around(self.inner.subset(inside[0], inside[1]), extra)
+        outer = self.outer[0][inside[0]], self.outer[1][inside[1]]
+        return BorderedCost(self.inner.subset(inside[0], inside[1]), outer, self.corner, extra)
 
     def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
-        m1, m2 = self.inner.shape
-        found = self.inner.coarsen(p[:m1], q[:m2], smallest)
-        if found is None:
+        (m1, m2), outer = self.inner.shape, self.common_outer
+        found = None if outer is None else self.inner.coarsen(p[:m1], q[:m2], smallest)
+        if found is None or outer is None:
             return None
         # new points are cells of their own
         rows, columns = (
             np.append(cells, len(w) + np.arange(new))
             for cells, w, new in zip(found[4:], found[2:4], self.extra, strict=True)
         )
-        cost, between = self._around(found.cost, self.extra), self._around(found.between, self.extra)
+        cost, between = (BorderedCost(inner, outer, self.corner, self.extra) for inner in found[:2])
         return Coarser(cost, between, np.append(found.p, p[m1:]), np.append(found.q, q[m2:]), rows, columns)
 
     def _mean(self, p: Array, q: Array, threads: int) -> NDArray[np.float64]:
         (m1, m2), finite = self.inner.shape, np.isfinite(self.corner)
         inside = self.inner.mean(p[:, :m1], q[:, :m2], threads)
         parts = p[:, :m1].sum(axis=1), p[:, m1:].sum(axis=1), q[:, :m2].sum(axis=1), q[:, m2:].sum(axis=1)
-        sides = parts[0] * parts[3] + parts[1] * parts[2]
+        outer = (p[:, :m1] @ self.outer[0]) * parts[3] + parts[1] * (q[:, :m2] @ self.outer[1])
         corner = parts[1] * parts[3] * finite
-        total = parts[0] * parts[2] * inside + sides * self.outer + corner * (self.corner if finite else 0.0)
-        return np.asarray(total / (parts[0] * parts[2] + sides + corner), np.float64)
+        total = parts[0] * parts[2] * inside + outer + corner * (self.corner if finite else 0.0)
+        return np.asarray(total / (parts[0] * (parts[2] + parts[3]) + parts[1] * parts[2] + corner), np.float64)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         i, j = np.broadcast_arrays(i, j)
         row, column = i >= self.inner.shape[0], j >= self.inner.shape[1]
-        inside = self.inner.at(np.where(row, 0, i), np.where(column, 0, j))
-        costs = np.where(row & column, self.corner, np.where(row | column, self.outer, inside))
-        return np.asarray(costs, self.dtype)
+        own, others = np.where(row, 0, i), np.where(column, 0, j)
+        outer = np.where(column, self.outer[0][own], self.outer[1][others])
+        costs = np.where(row | column, outer, self.inner.at(own, others))
+        return np.asarray(np.where(row & column, self.corner, costs), self.dtype)
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
         if rows is not None or columns is not None:
             return super().matrix(rows, columns)
         m1, m2 = self.inner.shape
-        costs = np.full(self.shape, self.outer, self.dtype)
-        costs[:m1, :m2], costs[m1:, m2:] = self.inner.matrix(), self.corner
+        costs = np.full(self.shape, self.corner, self.dtype)
+        costs[:m1, :m2], costs[:m1, m2:], costs[m1:, :m2] = self.inner.matrix(), self.outer[0][:, None], self.outer[1]
         return costs
 
     def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
@@ -181,13 +202,10 @@ class BorderedCost(Cost):
         return high, low, size
 
     def rounding(self) -> float:
-        if min(self.outer, self.corner) >= 0:
-            return self.inner.rounding()
-        # beside negative costs a relative error is none of the value
-        return self.inner.rounding() + self.inner.accuracy() * (abs(self.inner.least()) + self.inner.spread())
+        return self.inner.rounding()
 
     def accuracy(self) -> float:
-        return self.inner.accuracy() if min(self.outer, self.corner) >= 0 else 0.0
+        return self.inner.accuracy()
 
     def underflow(self) -> float:
         return self.inner.underflow()
@@ -197,9 +215,13 @@ class BorderedCost(Cost):
         return self.inner.vanishing(i[inside], j[inside])
 
     def spread(self) -> float:
-        others = [self.outer, *([self.corner] if np.isfinite(self.corner) else [])]
+        others = [*self._outer_range(), *([self.corner] if np.isfinite(self.corner) else [])]
         least = self.inner.least()
         return float(max(least + self.inner.spread(), *others) - min(least, *others))
 
     def least(self) -> float:
-        return min(self.inner.least(), self.outer, self.corner)
+        return min(self.inner.least(), self._outer_range()[0], self.corner)
+
+    def _outer_range(self) -> tuple[float, float]:
+        """Return the least and the largest cost to the new points."""
+        return min(float(x.min()) for x in self.outer), max(float(x.max()) for x in self.outer)

@@ -147,7 +147,7 @@ class Problem:
     def __len__(self) -> int:
         return len(self.given[0])
 
-    def __getitem__(self, rows: slice) -> Problem:
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> Problem:
         p, q = self.given
         known = {name: getattr(self, name)[rows] for name in ("p", "q") if name in vars(self)}
         return Problem.checked(p[rows], q[rows], self.cost, self.mass[rows], self.unit, **known)

@@ -73,7 +73,7 @@ class Schema:
 # What entries are: kinds of types as NumPy has them (with the size, where one is asked for), and numbers of axes.
 _COUNT, _NUMBER, _TEXT, _VECTOR, _MATRIX = "iu/0", "fib/0", "U/0", "f8/1", "f8/2"
 _ORACLE = {
-    r"cost_\w+": "", "weights|h": "f/1", "columns|starts|sweep|ids": "iu/1", "penalty": _NUMBER,
+    r"cost_\w+": "", "weights|h": "f/1", "columns|starts|sweep|ids": "iu/1", "penalty_[pq]": "fiu/01",
     "seed|tau|max_sweeps|stride": _COUNT,
 }  # fmt: skip
 _SHARD = {

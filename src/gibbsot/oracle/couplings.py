@@ -11,10 +11,10 @@ from ..core.backend import backend
 from ..costs import DenseCost, PointCost
 from ..exact.all_arcs import AllArcs, proved
 from ..exact.coarse_to_fine import CoarseToFine
-from ..exact.methods import cross
 from ..exact.simplex import solve_dense
 from ..exact.solution import warn_of_open_gaps
-from .gradients import weighted_problem
+from ..solvers.relaxed import marginals
+from .gradients import weight_gradients
 
 Array = NDArray[np.float64]
 Arcs = tuple[NDArray[np.int64], NDArray[np.int64], Array]
@@ -80,8 +80,6 @@ def _costs(x: Array, y: Array) -> Array:
 def _plan(x: Array, y: Array, p: Array | None, q: Array | None, metric: str) -> Arcs:
     """Return the plan of a large problem, or one without compiled kernels."""
     p, q = np.ones(len(x)) if p is None else p, np.ones(len(y)) if q is None else q
-    pair = weighted_problem(p[None] / p.sum(), q[None] / q.sum(), PointCost(x, y, metric), None, 1e-6)
-    solutions = cross(pair)
-    warn_of_open_gaps(solutions)
-    plan = solutions[0].plan.tocoo()
+    found = weight_gradients(p[None] / p.sum(), q[None] / q.sum(), marginals(PointCost(x, y, metric)))
+    plan = found.solutions[0].plan.tocoo()
     return plan.row.astype(np.int64), plan.col.astype(np.int64), plan.data

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..sampling import schedules, theory
 from ..sampling.gibbs import Gibbs
 from ..sampling.temperature import INITIAL_BIAS
-from ..solvers.relaxed import least_value
 from .oracle import Oracle
 
 Array = NDArray[np.float64]
@@ -57,6 +56,6 @@ def initial_temperatures(oracle: Oracle, P: Any, indices: ArrayLike | None = Non
     n_jobs = oracle.n_jobs
     method = Gibbs(n_sweeps=_ANNEALING, schedule=schedules.Adaptive(0.3), rng=state.seed)
     cold = method.sample(pair, ids=state.ids, n_jobs=n_jobs)
-    value, least = cold.info.value, least_value(oracle.cost, oracle.penalty)  # the bias is relative to what exceeds it
+    value, least = cold.info.value, oracle.least  # the bias is relative to what exceeds it
     target = least + (1 + INITIAL_BIAS) * (value - least)
     return value, theory.sampled_temperature(cold.state, pair, target, n_jobs)

@@ -6,19 +6,17 @@ come from an optimal plan (the envelope theorem). `gibbsot.torch` and `gibbsot.j
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import validation
-from ..costs import Cost, PointCost
-from ..costs.problems import Problem, check_sums
+from ..costs import PointCost
+from ..costs.problems import Problem
 from ..exact.method import in_threads
-from ..exact.methods import cross
 from ..exact.solution import Solution, warn_of_open_gaps
-from ..solvers.relaxed import partial_problem
-from ..solvers.result import Part
+from ..solvers.relaxed import Marginals, Measures, Penalty, marginals
 
 Array = NDArray[np.float64]
 
@@ -70,55 +68,30 @@ class Gradients(NamedTuple):
     p, q : arrays of shape (n, m1) and (n, m2)
         Gradients with respect to the weights: potentials f and g, feasible for all pairs, not centred.
     solutions : list of Solution
-        What the exact solver found, for the measures of mass one, or with one more point each if there is a penalty.
+        What the exact solver found, for problems of mass one.
+    mass : array of shape (n,)
+        The masses of the problems.
     """
 
     value: Array
     p: Array
     q: Array
     solutions: list[Solution]
+    mass: Array
 
 
-def weighted_problem(p: Array, q: Array, cost: Cost, penalty: float | None, tolerance: float) -> Problem:
-    """Return the problems of rows of weights whose sums agree, or differ if there is a penalty.
-
-    Parameters
-    ----------
-    p, q : arrays of float64, shape (n, m1) and (n, m2)
-        Weights.
-    cost : Cost
-        The cost.
-    penalty : float, optional
-        As in `solve`.
-    tolerance : float
-        How far the sums of a pair may differ by rounding, relatively. The mass is then that of p.
-
-    Returns
-    -------
-    Problem
-
-    Raises
-    ------
-    ValueError
-        If weights are not valid, or sums differ.
-    """
-    a, b = validation.check_weights(p, "p"), validation.check_weights(q, "q")
-    if penalty is not None:
-        return partial_problem((p, a), (q, b), cost, penalty, None, exact=True)
-    check_sums(a, b, ("p", "q"), tolerance)
-    if not cost.finite:
-        Problem(p, q, cost, normalize=True)  # refuses points that no finite cost leads to
-    return Problem.checked(p, q, cost, a)  # the exact solver divides each measure by its own sum
+def measures(p: Array, q: Array) -> tuple[Measures, Measures]:
+    """Return rows of weights with their sums, after a check."""
+    return (p, validation.check_weights(p, "p")), (q, validation.check_weights(q, "q"))
 
 
 def weight_gradients(
     p: Array,
     q: Array,
-    cost: Cost,
-    penalty: float | None = None,
+    of: Marginals,
     tolerance: float = 1e-6,
     n_jobs: int | None = None,
-    warm_start: list[Solution] | None = None,
+    warm_start: list[Any] | None = None,
 ) -> Gradients:
     """Return exact transport costs of rows of weights, and their gradients.
 
@@ -126,14 +99,14 @@ def weight_gradients(
     ----------
     p, q : arrays of float64, shape (n, m1) and (n, m2)
         Weights.
-    cost : Cost
-        The cost of all pairs.
-    penalty, tolerance
-        As for `weighted_problem`.
+    of : Marginals
+        The cost of all pairs, and what may be left over.
+    tolerance : float
+        How far the sums of a pair may differ by rounding, relatively, where they have to agree.
     n_jobs : int, optional
         Threads over the problems.
     warm_start : list of Solution, optional
-        Solutions of similar problems, which save time.
+        Solutions of similar problems, or anything with their ``basis``, which saves time.
 
     Returns
     -------
@@ -143,19 +116,24 @@ def weight_gradients(
     --------
     >>> import numpy as np
     >>> from gibbsot import GridCost
-    >>> found = weight_gradients(np.array([[1.0, 0, 0]]), np.array([[0, 0, 1.0]]), GridCost(3, spacing=1.0))
+    >>> of = marginals(GridCost(3, spacing=1.0))
+    >>> found = weight_gradients(np.array([[1.0, 0, 0]]), np.array([[0, 0, 1.0]]), of)
     >>> found.value, centred(found.p)
     (array([4.]), array([[ 2.33333333, -0.66666667, -1.66666667]]))
     """
-    pair = weighted_problem(p, q, cost, penalty, tolerance)
-    solutions = cross(pair, n_jobs=n_jobs, warm_start=warm_start)
+    return solved(of, of.problem(*measures(p, q), tolerance), n_jobs, warm_start)
+
+
+def solved(of: Marginals, pair: Problem, n_jobs: int | None, warm_start: list[Any] | None = None) -> Gradients:
+    """Return the exact transport costs of problems that the marginals made, and their gradients."""
+    solutions = of.solve(pair, n_jobs=n_jobs, warm_start=warm_start)
     warn_of_open_gaps(solutions)
-    found = Part(pair, solutions)
-    value, (f, g) = np.array(found.value), found.potentials
+    value = pair.mass * np.array([one.value for one in solutions])
+    f, g = np.stack([one.f for one in solutions]), np.stack([one.g for one in solutions])
     zero = value == 0
-    if zero.any() and (penalty is None or penalty >= 0) and cost.least() >= 0:
+    if zero.any() and of.cost.least() >= 0:
         f, g = (np.where(zero[:, None], 0.0, x) for x in (f, g))  # optimal too: W has its minimum there
-    return Gradients(value, f, g, solutions)
+    return Gradients(value, f, g, solutions, pair.mass)
 
 
 def centred(x: NDArray[np.floating]) -> Array:
@@ -202,7 +180,7 @@ class CloudGradients(NamedTuple):
 def cloud_gradients(
     clouds: list[tuple[Array, Array, Array, Array]],
     metric: str = "sqeuclidean",
-    penalty: float | None = None,
+    penalty: Penalty | None = None,
     tolerance: float = 1e-6,
     n_jobs: int | None = None,
 ) -> list[CloudGradients]:
@@ -216,8 +194,10 @@ def cloud_gradients(
         Points of shape (m1, d) and (m2, d) and weights of shape (m1,) and (m2,), all of float64.
     metric : {"sqeuclidean", "euclidean"}
         The distance. Where two points coincide, the gradient of the plain distance is taken to be zero.
-    penalty, tolerance
-        As for `weighted_problem`.
+    penalty : float or pair, optional
+        As in `solve`.
+    tolerance : float
+        As for `weight_gradients`.
     n_jobs : int, optional
         Threads over the clouds.
 
@@ -237,12 +217,11 @@ def cloud_gradients(
     def work(b: int) -> CloudGradients:
         x, y, p, q = clouds[b]
         try:
-            found = weight_gradients(p[None], q[None], PointCost(x, y, metric), penalty, tolerance)
+            found = weight_gradients(p[None], q[None], marginals(PointCost(x, y, metric), penalty), tolerance)
         except ValueError as error:
             raise ValueError(f"{error} (pair {b})") from None
-        solution = found.solutions[0]
-        arcs = (solution.plan if penalty is None else solution.plan[: len(x), : len(y)]).tocoo()
-        mass = arcs.data * (p.sum() if penalty is None else p.sum() + q.sum())
+        arcs = found.solutions[0].plan.tocoo()
+        mass = arcs.data * found.mass[0]
         step = mass[:, None] * _direction(x[arcs.row] - y[arcs.col], metric)
         of_x, of_y = (np.zeros_like(points) for points in (x, y))
         np.add.at(of_x, arcs.row, step)

@@ -15,18 +15,28 @@ from .. import costs
 from ..core import native, validation
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
-from ..exact.certificate import lower_bound
-from ..exact.methods import METHODS, choose, cross
+from ..exact.methods import METHODS, choose
 from ..exact.solution import Solution
 from ..io import npz, schemas
 from ..sampling import mixtures, sampler
 from ..sampling.mixtures import Gradients, Mixtures
-from ..solvers.relaxed import PartialProblem, partial_problem, penalty_cost, penalty_problem, refitted, without_points
+from ..solvers.relaxed import Measures, Penalty, marginals, penalty_arrays, penalty_of
+from .store import Field, Snapshot, Store, spans
 
 Array = NDArray[np.floating]
 
+_NAMES = ("P", "targets")
 _MOST_SWEEPS = 1_000_000  # of a call, whose values are recorded
 _COOLING_SWEEPS, _COOLING_RATIO = 50, 0.01  # before a crossover: sweeps, and last over first temperature
+
+
+class _Pairs(NamedTuple):
+    """Weights and masses of models and targets, how far these may differ, and what callers call both."""
+
+    p: Measures
+    q: Measures
+    tolerance: float
+    names: tuple[str, str]
 
 
 class OracleInfo(NamedTuple):
@@ -57,8 +67,8 @@ class Oracle:
     The oracle keeps one chain per target. A call resumes each chain from its last state and runs it until its mixing
     test holds. A call that fails or is interrupted does not change the chains.
 
-    With a penalty c, mass may be left over and costs c for each unit, on either side, as in `solve` with ``penalty=c``:
-    the masses of models and targets need not agree, and they matter.
+    With a penalty, mass may be left over and costs this much for each unit, as in `solve` with ``penalty=``: the masses
+    of models and targets need not agree, and they matter.
 
     Parameters
     ----------
@@ -76,8 +86,9 @@ class Oracle:
         The ids of the targets, which with the seed determine their noise; by default 0 to n - 1.
     n_jobs : int, optional
         Threads over the problems; results are bit-identical for every number.
-    penalty : float, optional
-        The cost of a unit of mass that is not transported, on either side.
+    penalty : float or pair, optional
+        The cost of a unit of mass that is not transported: a number, or a pair for models and targets, each a number or
+        an array with an entry for every point.
     stride : int
         The number of sweeps from one mixing test to the next; tau in the paper.
 
@@ -114,26 +125,36 @@ class Oracle:
         seed: int = 0,
         ids: ArrayLike | None = None,
         n_jobs: int | None = None,
-        penalty: float | None = None,
+        penalty: Penalty | None = None,
         stride: int = 1,
     ) -> None:
         self.cost, self.penalty = as_cost(cost), penalty
-        self._cost = self.cost if penalty is None else penalty_cost(self.cost, penalty)  # of the chains
+        self._marginals = marginals(self.cost, penalty)
         self.tau = validation.count(tau, "tau", _MOST_SWEEPS // (10 if max_sweeps is None else 1))
         self.stride = validation.count(stride, "stride")
         self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
         if self.max_sweeps > _MOST_SWEEPS:
             raise ValueError(f"max_sweeps: expected at most {_MOST_SWEEPS:,}, got {self.max_sweeps}")
         self.n_jobs = n_jobs
-        self.targets = _target_rows(targets, self.cost, penalty is None)
+        self.targets = _target_rows(targets, self.cost, self._marginals.fixed)
         self.seed, self.ids = validation.seed(seed), validation.ids(ids, len(self))
-        self.sweep = np.zeros(len(self), np.int64)
-        self._points = self.targets if penalty is None else _with_column(self.targets)  # with weight, of the chains
-        self._h = np.zeros(self._points.nnz, self.cost.dtype)  # one for each of them
+        self._points = self._marginals.chain_points(self.targets)  # with weight, of the chains
+        sizes = np.diff(self._points.indptr).astype(np.intp)
+        self._store = Store({"h": Field(self.cost.dtype, sizes), "sweep": Field(np.int64)}, len(self), fixed=True)
         self._free = [True]  # empty during a call; pop is atomic
 
     def __len__(self) -> int:
         return int(self.targets.shape[0])
+
+    @property
+    def sweep(self) -> NDArray[np.int64]:
+        """The number of sweeps that each chain has done."""
+        return self._store.read("sweep", np.arange(len(self)))
+
+    @property
+    def least(self) -> float:
+        """The least value of problems of mass one, or a lower bound of it."""
+        return self._marginals.least
 
     def __call__(
         self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None, bounds: bool = False
@@ -167,7 +188,8 @@ class Oracle:
             If another thread calls the oracle at the same time.
         """
         with self._alone():
-            return self._run(*self._pair(P, indices), temperature, bounds, self.n_jobs)
+            rows, measures = self._measures(P, indices)
+            return self._run(rows, self._chains(measures), temperature, measures if bounds else None)
 
     def mixture_gradients(
         self, models: Mixtures, temperature: float | ArrayLike, first: int = 0, tau: int | None = None
@@ -210,16 +232,16 @@ class Oracle:
         starts = self.targets.indptr[first : first + len(rows) + 1]
         entries = slice(int(starts[0]), int(starts[-1]))
         targets = starts - starts[0], self.targets.indices[entries], self.targets.data[entries]
-        h, sweep = self._h[entries].copy(), self.sweep[rows]
+        h, sweep = self._store.read("h", rows), self._store.read("sweep", rows)
         options: dict[str, Any] = {"tau": tau, "stride": self.stride, "max_sweeps": self.max_sweeps}
         options |= {"seed": self.seed, "ids": self.ids[rows], "n_jobs": self.n_jobs}
         found = mixtures.run(models, targets, self.cost, h, sweep, T, **options)
         if found is not None:
-            self._h[entries], self.sweep[rows] = h, sweep
+            self._store.write(rows, h=h, sweep=sweep)
             return found
         P, Q = models.models(), _dense(self.targets, rows)
         pair = Problem.checked(P, Q, self.cost, np.ones(len(rows)), p=P, q=Q)
-        values, U, info = self._run(rows, pair, T, False, self.n_jobs, tau)
+        values, U, info = self._run(rows, pair, T, None, tau)
         return Gradients(values, *models.gradients(U), info.sweeps)
 
     @contextmanager
@@ -239,31 +261,20 @@ class Oracle:
         rows: NDArray[np.intp],
         pair: Problem,
         temperature: float | ArrayLike,
-        bounds: bool,
-        n_jobs: int | None,
+        bounded: _Pairs | None,
         tau: int | None = None,
     ) -> tuple[NDArray[np.float64], Array, OracleInfo]:
-        """Do what a call does."""
+        """Do what a call does, with bounds for measures if they are given."""
         tau = self.tau if tau is None else tau
         schedule = np.repeat(self._temperatures(temperature, len(pair)), self.max_sweeps, axis=1)
         before = self._state(rows, pair)
-        state, info = sampler.run(before, pair, schedule, tau=tau, stride=self.stride, n_jobs=n_jobs)
+        state, info = sampler.run(before, pair, schedule, tau=tau, stride=self.stride, n_jobs=self.n_jobs)
         sweeps = state.sweep - before.sweep
         lower = upper = None
-        if bounds:
-            if self.penalty is None:
-                crossings = cross(pair, info.U, max_rounds=1, n_jobs=n_jobs)
-                lower = lower_bound(pair, np.stack([crossing.f for crossing in crossings]))
-            else:
-                proved = self._exact_pair(pair)
-                crossings = cross(proved, refitted(info.U, proved, 0), max_rounds=1, n_jobs=n_jobs)
-                crossings = without_points(proved, crossings)
-                lower = np.array([crossing.lower for crossing in crossings])
-            upper = np.array([crossing.upper for crossing in crossings])
+        if bounded is not None:
+            lower, upper = self._marginals.bounds(pair, bounded.p, bounded.q, info.U, n_jobs=self.n_jobs)
         self._set_state(rows, state)
-        value, U, L = info.value, info.U, info.L
-        if self.penalty is not None:  # the weight of each additional point is the mass of the other measure
-            value, U, L = pair.mass * value, U[:, :-1] - L[:, -1:], L[:, :-1] - U[:, -1:]
+        value, U, L = self._marginals.of_chains(pair, info)
         return value, U, OracleInfo(sweeps, sweeps < self.max_sweeps, -L, lower, upper)
 
     def exact(self, P: Any, temperature: float | ArrayLike, indices: ArrayLike | slice | None = None) -> list[Solution]:
@@ -285,16 +296,16 @@ class Oracle:
             normalised unless there is a penalty, and the cost as it is stored; that of a grid or of points in single
             precision is the one before it was rounded. The chains themselves do not change.
         """
-        rows, chains = self._pair(P, indices)
-        pair = chains.with_cost(chains.cost.unrounded()) if self.penalty is None else self._exact_pair(chains)
+        rows, measures = self._measures(P, indices)
+        exact, chains = self._marginals.unrounded, self._chains(measures)
+        pair = exact.problem(*measures)
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         U = None
         if METHODS[-1] in choose(pair):  # which begins with potentials
             with self._alone():
                 state = self._state(rows, chains)
-            U = refitted(sampler.run(state, chains, T, n_jobs=self.n_jobs)[1].U, pair, 0)
-        solutions = cross(pair, U, n_jobs=self.n_jobs)
-        return without_points(pair, solutions) if isinstance(pair, PartialProblem) else solutions
+            U = sampler.run(state, chains, T, n_jobs=self.n_jobs)[1].U
+        return exact.with_masses(pair, exact.solve(pair, U, n_jobs=self.n_jobs))
 
     def load_potentials(self, L: ArrayLike, indices: ArrayLike | slice | None = None) -> None:
         """Set the state of chains to potentials, such as the exact ones.
@@ -309,31 +320,29 @@ class Oracle:
         rows, potentials = self._indices(indices), validation.real(L, "L").astype(self.cost.dtype)
         if potentials.shape != (len(rows), self.cost.shape[1]):
             raise ValueError(f"L: expected shape {(len(rows), self.cost.shape[1])}, got {potentials.shape}")
-        if self.penalty is not None:
-            potentials = np.column_stack([potentials, np.zeros_like(potentials, shape=len(rows))])
-        h = np.where(self._points[rows].toarray() > 0, potentials, np.inf)
+        h = np.where(self._points[rows].toarray() > 0, self._marginals.chain_potentials(potentials), np.inf)
         with self._alone():
-            self._set_state(rows, sampler.State(h, self.sweep[rows], self.seed, self.ids[rows]))
+            self._set_state(rows, sampler.State(h, self._store.read("sweep", rows), self.seed, self.ids[rows]))
 
-    def snapshot(self) -> tuple[Array, NDArray[np.int64]]:
+    def snapshot(self) -> Snapshot:
         """Return a copy of the states of all chains.
 
         Returns
         -------
-        pair of arrays
+        Snapshot
             For `restore`.
         """
-        return self._h.copy(), self.sweep.copy()
+        return self._store.snapshot()
 
-    def restore(self, snapshot: tuple[Array, NDArray[np.int64]]) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Return all chains to an earlier state.
 
         Parameters
         ----------
-        snapshot : pair of arrays
+        snapshot : Snapshot
             What `snapshot` returned.
         """
-        self._h, self.sweep = snapshot[0].copy(), snapshot[1].copy()
+        self._store.restore(snapshot)
 
     def problem(self, P: Any, indices: ArrayLike | slice | None = None) -> tuple[Problem, sampler.State]:
         """Return the problems of models P and the states of their chains.
@@ -349,7 +358,8 @@ class Oracle:
         -------
         Problem, sampler.State
         """
-        rows, pair = self._pair(P, indices)
+        rows, measures = self._measures(P, indices)
+        pair = self._chains(measures)
         return pair, self._state(rows, pair)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -398,13 +408,12 @@ class Oracle:
             "weights": self.targets.data,
             "columns": self.targets.indices,
             "starts": self.targets.indptr,
-            "h": self._h,
-            "sweep": self.sweep,
+            **self._store.arrays(),
             "ids": self.ids,
             "seed": np.uint64(self.seed),
             "tau": self.tau,
             "max_sweeps": self.max_sweeps,
-            **({} if self.penalty is None else {"penalty": self.penalty}),
+            **penalty_arrays(self.penalty),
             **({} if self.stride == 1 else {"stride": self.stride}),
         }
 
@@ -432,7 +441,7 @@ class Oracle:
         targets = validation.sparse_rows(targets, "targets")  # SciPy's compiled code does not check indices
         targets.sum_duplicates()  # there are none; SciPy notes it, so that no query of a shard changes the matrix
         tau, max_sweeps, seed = (int(arrays[name].item()) for name in ("tau", "max_sweeps", "seed"))
-        penalty = float(arrays["penalty"]) if "penalty" in arrays else None
+        penalty = penalty_of(arrays)
         options: dict[str, Any] = {
             "tau": tau,
             "max_sweeps": max_sweeps,
@@ -443,16 +452,13 @@ class Oracle:
         }
         oracle = cls(cost, targets, ids=arrays["ids"], **options)
         oracle.targets = targets  # bit-identical: normalising again could change the last bit
-        oracle._points = targets if penalty is None else oracle._points
-        oracle.sweep, oracle._h = arrays["sweep"], arrays["h"]
-        for name, x, like in (("sweep", oracle.sweep, oracle.ids), ("h", oracle._h, oracle._points.data)):
-            if x.shape != like.shape:
-                raise ValueError(f"{name}: expected shape {like.shape}, got {x.shape}")
-        if oracle.sweep.dtype.kind not in "iu" or (oracle.sweep < 0).any() or (oracle.sweep >= 2**62).any():
-            raise ValueError(f"sweep: expected integers of at least 0, got {oracle.sweep.dtype}")
-        oracle.sweep = oracle.sweep.astype(np.int64)
-        if oracle._h.dtype != cost.dtype or not np.isfinite(oracle._h).all():
-            raise ValueError(f"h: expected finite numbers of {cost.dtype}, got {oracle._h.dtype}")
+        oracle._points = oracle._marginals.chain_points(targets)
+        sweep, h = arrays["sweep"], arrays["h"]
+        if sweep.dtype.kind not in "iu" or (sweep < 0).any() or (sweep >= 2**62).any():
+            raise ValueError(f"sweep: expected integers of at least 0, got {sweep.dtype}")
+        if h.dtype != cost.dtype or not np.isfinite(h).all():
+            raise ValueError(f"h: expected finite numbers of {cost.dtype}, got {h.dtype}")
+        oracle._store.load_state(arrays)
         return oracle
 
     def _indices(self, indices: ArrayLike | slice | None) -> NDArray[np.intp]:
@@ -468,23 +474,17 @@ class Oracle:
             raise ValueError("indices: expected a list of different targets; a call advances a chain once")
         return rows
 
-    def _pair(self, P: Any, indices: ArrayLike | slice | None) -> tuple[NDArray[np.intp], Problem]:
-        """Return which targets are meant and the problems from models P to them."""
+    def _measures(self, P: Any, indices: ArrayLike | slice | None) -> tuple[NDArray[np.intp], _Pairs]:
+        """Return which targets are meant, and the pairs of models P and these."""
         rows = self._indices(indices)
-        targets, names = _dense(self.targets, rows), ("P", "targets")
-        if self.penalty is None:
-            pair = Problem(P, targets, self.cost, names=names)
-        else:
-            pair = penalty_problem(*pairs(P, targets, self.cost, names), self._cost)
-        if len(pair) != len(rows):
-            raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(pair)}")
-        return rows, pair
+        p, q = pairs(P, _dense(self.targets, rows), self.cost, _NAMES)
+        if len(p[0]) != len(rows):
+            raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(p[0])}")
+        return rows, _Pairs(p, q, validation.sum_tolerance(P, self.cost.shape[0]), _NAMES)
 
-    def _exact_pair(self, chains: Problem) -> PartialProblem:
-        """Return the problems of chains with a penalty for exact solvers, with costs and left over mass not rounded."""
-        (m1, m2), (p, q) = self.cost.shape, chains.given
-        sides = [(x[:, :m], x[:, :m].sum(axis=1)) for x, m in ((p, m1), (q, m2))]
-        return partial_problem(sides[0], sides[1], self.cost.unrounded(), self.penalty, None, exact=True)
+    def _chains(self, measures: _Pairs) -> Problem:
+        """Return the problems of the chains."""
+        return self._marginals.chains(*measures)
 
     def _temperatures(self, temperature: float | ArrayLike, n: int) -> NDArray[np.float64]:
         """Return temperatures of n chains as a column, of length one where they are the same."""
@@ -495,28 +495,21 @@ class Oracle:
 
     def _state(self, rows: NDArray[np.intp], pair: Problem) -> sampler.State:
         """Return the states of some chains; points whose weights are negligible beside the masses have none."""
-        h = np.full((len(rows), self._cost.shape[1]), np.inf, self.cost.dtype)
-        index, position = _entries(self._points, rows)
-        h.ravel()[index] = self._h[position]
-        if self.penalty is not None:
-            h[pair.q == 0] = np.inf
-        return sampler.State(h, self.sweep[rows], self.seed, self.ids[rows])
+        h = np.full((len(rows), self._points.shape[1]), np.inf, self.cost.dtype)
+        h.ravel()[_entries(self._points, rows)[0]] = self._store.read("h", rows)
+        h[pair.q == 0] = np.inf
+        return sampler.State(h, self._store.read("sweep", rows), self.seed, self.ids[rows])
 
     def _set_state(self, rows: NDArray[np.intp], state: sampler.State) -> None:
         """Replace the states of some chains."""
-        index, position = _entries(self._points, rows)
-        h = state.h.ravel()[index]
-        self._h[position] = np.where(np.isfinite(h), h, self._h[position])
-        self.sweep[rows] = state.sweep
+        h = state.h.ravel()[_entries(self._points, rows)[0]]
+        self._store.write(rows, h=np.where(np.isfinite(h), h, self._store.read("h", rows)), sweep=state.sweep)
 
 
 def _entries(matrix: sparse.csr_array, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp] | slice]:
     """Return the positions of the entries of some rows of a matrix: in these rows, flattened, and in its data."""
-    starts, ends = matrix.indptr[rows], matrix.indptr[rows + 1]
-    counts = ends - starts
-    position: NDArray[np.intp] | slice = slice(int(starts[0]), int(ends[-1]))
-    if (starts[1:] != ends[:-1]).any():
-        position = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    counts = matrix.indptr[rows + 1] - matrix.indptr[rows]
+    position = spans(matrix.indptr[rows], counts)
     return np.repeat(np.arange(len(rows)) * matrix.shape[1], counts) + matrix.indices[position], position
 
 
@@ -548,11 +541,6 @@ def _target_rows(targets: Any, cost: Cost, normalise: bool) -> sparse.csr_array:
     matrix.eliminate_zeros()
     _ = matrix.has_canonical_format  # SciPy stores the answer in the matrix, which later only reads must not change
     return matrix
-
-
-def _with_column(rows: sparse.csr_array) -> sparse.csr_array:
-    """Return rows with one more column, of ones."""
-    return sparse.csr_array(sparse.hstack([rows, np.ones((rows.shape[0], 1))], format="csr"))
 
 
 def _from_supports(pairs: Sequence[tuple[ArrayLike, ArrayLike]], m2: int) -> sparse.csr_array:

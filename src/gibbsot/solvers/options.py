@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from ..core import native, validation
 from ..sampling.gibbs import Gibbs
+from .relaxed import Penalty
 from .result import OTResult
 
 
@@ -35,7 +36,7 @@ class Options:
     method: str | Gibbs = "exact"
     gap: float | None = None
     normalize: bool = False
-    penalty: float | None = None
+    penalty: Penalty | None = None
     mass: float | None = None
     max_seconds: float | None = None
     max_memory: float | None = None

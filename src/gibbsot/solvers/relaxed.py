@@ -1,34 +1,47 @@
 """Mass that may be left over: partial transport as a balanced problem with additional points on either side.
 
-The additional points of a side take what the other side leaves over. With a penalty c their costs are c, and 0 between
-two of them; with a given mass they are 0, and infinite between two of them.
+Only this file knows the additional points. `Marginals` are those of balanced transport, `LeftOver` those of plans that
+leave mass over: both turn measures into a balanced `Problem`, and its solutions back into those of the measures.
+
+The additional points of a side take what the other side leaves over. The cost to them is the penalty of a point, and 0
+between two of them; with a given mass it is 0, and infinite between two of them.
 
 The balanced problem is exactly the one asked for. What is left over is a difference of sums, which is no double in
 general: it is the sum of a few positive doubles, and each of them is the weight of a point of its own. One point is
-enough where the difference is a double, and most often two are.
+enough where the difference is a double, and most often two are. Chains prove nothing, and have one point with a rounded
+weight.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import validation
 from ..core.backend import backend
 from ..costs import BorderedCost, Cost, DenseCost
-from ..costs.problems import Problem
-from ..exact.certificate import Certificate
+from ..costs.problems import Problem, check_sums
+from ..exact.all_arcs import AllArcs
+from ..exact.certificate import Certificate, lower_bound
 from ..exact.coarse_to_fine import CoarseToFine
+from ..exact.methods import cross
 from ..exact.solution import Solution
+from ..sampling.sampler import Info
 from . import masses
 
+Array = NDArray[np.floating]
 Weights = NDArray[np.float64]
+Measures = tuple[Weights, Weights]  # rows of weights and their sums
+Penalty = float | tuple[ArrayLike, ArrayLike]  # of a unit of mass: for all points, or for those of p and of q
 
+_ENTRIES = "penalty_p", "penalty_q"  # of files
+_DOUBLE = np.dtype(np.float64)
 _LEAST_SHARE = 2.0**-960  # of a mass that is transported: plans of mass one must have its digits
 
 
@@ -58,7 +71,7 @@ class PartialProblem(Problem):
         made._size = size
         return made
 
-    def __getitem__(self, rows: slice) -> PartialProblem:
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> PartialProblem:
         p, q = self.given
         return PartialProblem.of(p[rows], q[rows], self.cost, self.size)
 
@@ -66,41 +79,272 @@ class PartialProblem(Problem):
         return PartialProblem.of(*self.given, cost, self.size)
 
 
-def partial_problem(
-    p: tuple[Weights, Weights], q: tuple[Weights, Weights], cost: Cost, penalty: float | None, mass: float | None,
-    exact: bool = False,
-) -> PartialProblem:  # fmt: skip
-    """Return balanced problems with additional points on either side.
+class PartialSolution(Solution):
+    """A solution without the additional points; its plan and potentials are computed when first used.
 
     Parameters
     ----------
-    p, q : pairs of arrays of shape (n, m1) and (n,), and (n, m2) and (n,)
-        Weights and masses of the measures.
+    balanced : Solution
+        The solution with them.
+    size : pair of int
+        The numbers of points without them.
+    """
+
+    def __init__(self, balanced: Solution, size: tuple[int, int]) -> None:
+        names = ("value", "lower", "upper", "status", "scale", "rounds", "reason")
+        vars(self).update({name: getattr(balanced, name) for name in names}, _balanced=balanced, _size=size)
+
+    _balanced: Solution
+    _size: tuple[int, int]
+
+    @property
+    def f(self) -> Weights:
+        """Potentials of the points of p; those of the additional points of q are zero."""
+        return self._balanced.f[: self._size[0]] + self._balanced.g[self._size[1]]
+
+    @property
+    def g(self) -> Weights:
+        """Potentials of the points of q."""
+        return self._balanced.g[: self._size[1]] + self._balanced.f[self._size[0]]
+
+    @cached_property
+    def plan(self) -> sparse.csr_array:
+        """What is transported; nothing where there is no plan yet."""
+        m1, m2 = self._size
+        return sparse.csr_array((m1, m2)) if np.isinf(self.upper) else self._balanced.plan[:m1, :m2]
+
+    @property
+    def between(self) -> float:
+        """The sum of the potentials of additional points of both sides."""
+        return float(self._balanced.f[self._size[0]] + self._balanced.g[self._size[1]])
+
+    @property
+    def basis(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Those of the balanced problem, from which a similar one may start."""
+        return self._balanced.basis
+
+
+class Marginals:
+    """What the marginals of plans are: the measures, whose sums agree.
+
+    Parameters
+    ----------
     cost : Cost
-        The cost, of shape (m1, m2).
-    penalty : float, optional
-        The cost of a unit of mass that is not transported, on either side.
+        The cost of all problems.
+
+    Attributes
+    ----------
+    cost : Cost
+        The parameter.
+    fixed : bool
+        Whether the masses of measures are fixed, so that only differences of potentials matter.
+    """
+
+    fixed = True
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+
+    @property
+    def chain_cost(self) -> Cost:
+        """The cost of the problems of chains."""
+        return self.cost
+
+    @property
+    def unrounded(self) -> Marginals:
+        """The same for the cost before it was rounded to single precision."""
+        return Marginals(self.cost.unrounded())
+
+    @property
+    def least(self) -> float:
+        """The least value of problems of mass one, or a lower bound of it."""
+        return self.cost.least()
+
+    def problem(
+        self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q")
+    ) -> Problem:
+        """Return balanced problems for exact solvers.
+
+        Parameters
+        ----------
+        p, q : pairs of arrays of shape (n, m1) and (n,), and (n, m2) and (n,)
+            Weights and masses of the measures, which were checked.
+        tolerance : float
+            How far the sums of a pair may differ by rounding, relatively. The mass is then that of p.
+        names : pair of str
+            What the caller calls the measures.
+
+        Returns
+        -------
+        Problem
+        """
+        (a, mass), (b, other) = p, q
+        check_sums(mass, other, names, tolerance)
+        if not self.cost.finite:
+            Problem(a, b, self.cost, normalize=True, names=names)  # refuses points that no finite cost leads to
+        return Problem.checked(a, b, self.cost, mass)  # solvers divide each measure by its own sum
+
+    def chains(self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q")) -> Problem:
+        """Return balanced problems for chains; a mass that is one but for rounding is one."""
+        pair = self.problem(p, q, tolerance, names)
+        mass = np.where(np.abs(pair.mass - 1) <= tolerance, 1.0, pair.mass)
+        return Problem.checked(*pair.given, pair.cost, mass)
+
+    def solve(
+        self, problem: Problem, U: Array | None = None, warm_start: list[Any] | None = None, **options: Any
+    ) -> list[Solution]:
+        """Return the solutions of problems, of mass one.
+
+        Parameters
+        ----------
+        problem : Problem
+            What `problem` returned.
+        U : array of shape (n, m1), optional
+            Potentials of chains from which problems cross over.
+        warm_start : list of Solution, optional
+            Solutions that this returned for similar problems, or anything with their ``basis``.
+        **options
+            As for `cross`.
+
+        Returns
+        -------
+        list of Solution
+        """
+        return cross(problem, U, warm_start=warm_start, **options)
+
+    def with_masses(self, problem: Problem, solutions: list[Solution]) -> list[Solution]:
+        """Return solutions for the masses that matter: here measures are normalised."""
+        return solutions
+
+    def bounds(self, chains: Problem, p: Measures, q: Measures, U: Array, **options: Any) -> tuple[Weights, Weights]:
+        """Return certified bounds of W of measures from the potentials of their chains."""
+        found = cross(chains, U, max_rounds=1, **options)
+        return lower_bound(chains, np.stack([one.f for one in found])), np.array([one.upper for one in found])
+
+    def of_chains(self, problem: Problem, info: Info) -> tuple[Weights, Array, Array]:
+        """Return values and potentials U and L that the last sweep of chains showed."""
+        return problem.mass * info.value, info.U, info.L
+
+    def measures(self, chains: Problem) -> tuple[Weights, Weights]:
+        """Return the measures of problems of chains, all divided by the mass."""
+        return chains.p, chains.q
+
+    def chain_points(self, targets: sparse.csr_array) -> sparse.csr_array:
+        """Return rows with an entry for every point that a chain to a target has."""
+        return targets
+
+    def chain_potentials(self, L: Array) -> Array:
+        """Return potentials of the points of chains from those of the targets."""
+        return L
+
+
+class LeftOver(Marginals):
+    """The marginals of plans are at most the measures, and what is left over has a penalty, or a given mass is moved.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost.
+    penalty : float or pair, optional
+        What a unit of mass costs that is left over: the same for all points, or one for p and one for q, each a number
+        or an array with an entry for every point.
     mass : float, optional
         The mass that is transported, if there is no penalty. One that exceeds the sum of a measure by at most 1e-12
         of it, as sums of rounded weights may be, is that sum.
-    exact : bool
-        Whether the problem is solved exactly: distances of many points then have no matrix, and costs are in double
-        precision.
 
-    Returns
-    -------
-    PartialProblem
+    Attributes
+    ----------
+    cost, fixed
+        As of `Marginals`.
 
     Raises
     ------
-    ValueError
-        If both or neither of penalty and mass are given, the mass is more than a measure has or vanishes beside it, or
-        sums are beyond the range of doubles.
+    ValueError, TypeError
+        If both or neither of penalty and mass are given, or the penalty is not valid.
+
+    Examples
+    --------
+    >>> marginals = LeftOver(DenseCost([[0.0, 5.0], [5.0, 0.0]]), penalty=([1.0, 2.0], 3.0))
+    >>> marginals.chain_cost.matrix()
+    array([[0., 5., 1.],
+           [5., 0., 2.],
+           [3., 3., 0.]])
     """
-    if (penalty is None) == (mass is None):
-        raise ValueError("mass: expected either mass or penalty, got both")
-    (a, a_sum), (b, b_sum) = p, q
-    if mass is not None:
+
+    fixed = False
+
+    def __init__(self, cost: Cost, penalty: Any = None, mass: float | None = None) -> None:
+        if (penalty is None) == (mass is None):
+            raise ValueError("mass: expected either mass or penalty, got both")
+        self.cost, self._mass = cost, mass
+        self._outer = penalties(0.0 if penalty is None else penalty, cost.shape, cost.dtype)
+        self._corner = 0.0 if mass is None else np.inf
+
+    @cached_property
+    def chain_cost(self) -> Cost:
+        """The cost with one more point on either side."""
+        return self._matrix(self.cost, (1, 1))
+
+    @property
+    def unrounded(self) -> LeftOver:
+        return LeftOver(self.cost.unrounded(), None if self._mass is not None else self._outer, self._mass)
+
+    @property
+    def least(self) -> float:
+        # a unit that is transported takes part of the masses of both measures
+        return min(self.cost.least() / 2, *(float(np.min(x)) for x in self._outer))
+
+    def memory(self, exact: bool) -> float:
+        """Return the bytes of the matrix that a solver needs, exact or not, and copies; 0 if k-d trees do without."""
+        (m1, m2), first = self.cost.shape, self._outer[0][0]
+        pairs, needed = m1 * m2, 24.0 * (m1 + 1) * (m2 + 1)
+        if exact and pairs > CoarseToFine.least and self.cost.searchable:
+            most = CoarseToFine.least if all((x == first).all() for x in self._outer) else AllArcs.most
+            needed = 0.0 if pairs > most else needed
+        return needed
+
+    def problem(
+        self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q"), exact: bool = True
+    ) -> Problem:
+        """Return balanced problems with additional points on either side.
+
+        Parameters
+        ----------
+        p, q
+            As for `Marginals.problem`.
+        tolerance, names
+            Not used: masses may differ.
+        exact : bool
+            Whether the problems are solved exactly: costs are then in double precision, and have no matrix that
+            would round them.
+
+        Returns
+        -------
+        PartialProblem
+
+        Raises
+        ------
+        ValueError
+            If the mass is more than a measure has or vanishes beside it, or sums are beyond the range of doubles.
+        """
+        rows, columns = (_padded(list(side)) for side in zip(*self._spare(p, q), strict=True))
+        extra, cost = (rows.shape[1], columns.shape[1]), self.cost.astype(np.float64) if exact else self.cost
+        # a matrix would round the entries of other costs, and bounds are those of the cost
+        bordered = exact and backend().has_simplex and not isinstance(cost, DenseCost)
+        more = BorderedCost(cost, self._outer, self._corner, extra) if bordered else self._matrix(cost, extra)
+        return PartialProblem.of(np.column_stack([p[0], rows]), np.column_stack([q[0], columns]), more, cost.shape)
+
+    def chains(self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q")) -> Problem:
+        """Return problems of chains: both sides have one additional point, whose weight is rounded."""
+        a, b = np.column_stack([p[0], q[1]]), np.column_stack([q[0], p[1]])
+        return Problem.checked(a, b, self.chain_cost, a.sum(axis=1))
+
+    def _spare(self, p: Measures, q: Measures) -> list[_Spare]:
+        """Return the weights of the additional points of each problem."""
+        (a, a_sum), (b, b_sum), mass = p, q, self._mass
+        every = list(zip(a.tolist(), b.tolist(), strict=True))
+        if mass is None:
+            return [_exchanged(x, y) for x, y in every]
         least = min(a_sum.min(), b_sum.min())
         if validation.nonnegative(mass, "mass") > least * (1 + 1e-12) or mass == 0:
             raise ValueError(f"mass: expected a positive number of at most {least:.9g}, the least mass; got {mass!r}")
@@ -109,31 +353,166 @@ def partial_problem(
             raise ValueError(
                 f"mass: {mass:.3g} beside a mass of {most:.3g} is beyond the range of float64; expected a larger share"
             )
-        border = 0.0, np.inf
-        spare = [_left_over(x, y, float(mass)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+        return [_left_over(x, y, float(mass)) for x, y in every]
+
+    def _matrix(self, cost: Cost, extra: tuple[int, int]) -> DenseCost:
+        """Return a cost with more points on either side."""
+        m1, m2 = cost.shape
+        C = np.full((m1 + extra[0], m2 + extra[1]), self._corner)
+        C[:m1, :m2], C[:m1, m2:], C[m1:, :m2] = cost.matrix(), self._outer[0][:, None], self._outer[1]
+        return DenseCost(C, cost.dtype)
+
+    def solve(
+        self, problem: Problem, U: Array | None = None, warm_start: list[Any] | None = None, **options: Any
+    ) -> list[Solution]:
+        U = None if U is None else refitted(U, problem, 0)
+        arcs = None if warm_start is None else refitted_arcs(warm_start, problem)
+        return without_points(problem, cross(problem, U, warm_start=arcs, **options))
+
+    def with_masses(self, problem: Problem, solutions: list[Solution]) -> list[Solution]:
+        """Return solutions for the masses given, as they matter."""
+        (lower, upper), value = masses.bounds(problem, solutions), masses.values(problem, solutions)
+        found = []
+        for b, (one, plan) in enumerate(zip(solutions, transported_plans(problem, solutions), strict=True)):
+            numbers = Certificate(lower[b], upper[b], value[b], problem.mass.item(b) * one.scale, one.reason)
+            found.append(Solution.of(numbers, one.status, one.f, one.g, plan, one.rounds))
+        return found
+
+    def bounds(self, chains: Problem, p: Measures, q: Measures, U: Array, **options: Any) -> tuple[Weights, Weights]:
+        problem = self.unrounded.problem(p, q)
+        found = self.with_masses(problem, self.solve(problem, U, max_rounds=1, **options))
+        return np.array([one.lower for one in found]), np.array([one.upper for one in found])
+
+    def of_chains(self, problem: Problem, info: Info) -> tuple[Weights, Array, Array]:
+        # the weight of each additional point is the mass of the other measure
+        return problem.mass * info.value, *_outer_potentials(info.U, info.L, self.cost.shape)
+
+    def measures(self, chains: Problem) -> tuple[Weights, Weights]:
+        return chains.p[:, :-1], chains.q[:, :-1]
+
+    def chain_points(self, targets: sparse.csr_array) -> sparse.csr_array:
+        return sparse.csr_array(sparse.hstack([targets, np.ones((targets.shape[0], 1))], format="csr"))
+
+    def chain_potentials(self, L: Array) -> Array:
+        return np.column_stack([L, np.zeros_like(L, shape=len(L))])
+
+
+def marginals(cost: Cost, penalty: Any = None) -> Marginals:
+    """Return the marginals of plans: the measures, or at most these where there is a penalty.
+
+    Examples
+    --------
+    >>> marginals(DenseCost([[1.0]])).fixed, marginals(DenseCost([[1.0]]), 2.0).fixed
+    (True, False)
+    """
+    return Marginals(cost) if penalty is None else LeftOver(cost, penalty)
+
+
+def penalties(penalty: Any, shape: tuple[int, int], dtype: np.dtype[Any] = _DOUBLE) -> tuple[Weights, Weights]:
+    """Return what a unit of mass costs that is left over, for every point of p and of q.
+
+    Parameters
+    ----------
+    penalty : float or pair
+        A number, or a pair for p and q: each a number, or an array with an entry for every point of that side.
+    shape : pair of int
+        The numbers of points m1 and m2.
+    dtype : dtype
+        The precision of the costs, which has a largest number.
+
+    Returns
+    -------
+    pair of arrays of shape (m1,) and (m2,)
+
+    Raises
+    ------
+    ValueError, TypeError
+        If numbers are negative, not finite or too large, or arrays have other shapes.
+
+    Examples
+    --------
+    >>> penalties((1, [2, 3, 4]), (2, 3))
+    (array([1., 1.]), array([2., 3., 4.]))
+    """
+    sides = _sides(penalty)
+    names = ("penalty", "penalty") if sides[0] is penalty else ("penalty[0]", "penalty[1]")
+    first, second = (_of_points(*one, dtype) for one in zip(sides, names, shape, strict=True))
+    return first, second
+
+
+def penalties_of_clouds(penalty: Any) -> tuple[float, float] | None:
+    """Return the penalties of both sides for clouds of any sizes: numbers only.
+
+    Examples
+    --------
+    >>> penalties_of_clouds(1), penalties_of_clouds(None)
+    ((1.0, 1.0), None)
+    """
+    if penalty is None:
+        return None
+    if any(map(_several, _sides(penalty))):
+        raise ValueError("penalty: expected a number or a pair of numbers for clouds of points, got an array")
+    first, second = penalties(penalty, (1, 1))
+    return float(first[0]), float(second[0])
+
+
+def penalty_arrays(penalty: Any) -> dict[str, NDArray[Any]]:
+    """Return a penalty as entries of a file; none without one."""
+    return {} if penalty is None else dict(zip(_ENTRIES, map(np.asarray, _sides(penalty)), strict=True))
+
+
+def penalty_of(arrays: Mapping[str, NDArray[Any]]) -> Penalty | None:
+    """Return the penalty that `penalty_arrays` described."""
+    if _ENTRIES[0] not in arrays:
+        return None
+    first, second = (arrays[name] for name in _ENTRIES)
+    if not first.ndim and not second.ndim and first == second:
+        return float(first)
+    return first if first.ndim else float(first), second if second.ndim else float(second)
+
+
+def constant(penalty: Any) -> Any:
+    """Return a penalty that has a hash, the same for equal ones: arrays become tuples.
+
+    Examples
+    --------
+    >>> constant(np.array([1.0, 2.0])), constant((1.0, np.array([2.0, 3.0]))), constant(None)
+    ((1.0, 2.0), (1.0, (2.0, 3.0)), None)
+    """
+    if not _several(penalty):
+        return penalty
+    return tuple(tuple(np.asarray(x).tolist()) if _several(x) else float(x) for x in _sides(penalty))
+
+
+def _sides(penalty: Any) -> tuple[Any, Any]:
+    """Return what is given for p and for q."""
+    if not _several(penalty):
+        return penalty, penalty
+    if len(penalty) != 2:
+        raise ValueError(f"penalty: expected a number, or a pair for p and q; got {len(penalty)} entries")
+    return penalty[0], penalty[1]
+
+
+def _several(x: Any) -> bool:
+    """Tell whether this is no number but a sequence or an array."""
+    return isinstance(x, tuple | list) or getattr(x, "ndim", 0) > 0
+
+
+def _of_points(penalty: Any, name: str, m: int, dtype: np.dtype[Any]) -> Weights:
+    """Return the penalties of the points of one side."""
+    if not _several(penalty):
+        given = np.array(validation.number(penalty, name))
     else:
-        border = _penalty(penalty), 0.0
-        spare = [_exchanged(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-    rows, columns = (_padded([one[side] for one in spare]) for side in (0, 1))
-    extra = rows.shape[1], columns.shape[1]
-    cost = cost.astype(np.float64) if exact else cost
-    spare_mass = bool(rows[:, 0].all() and columns[:, 0].all())  # which coarse to fine needs
-    if exact and _needs_no_matrix(cost, spare_mass):
-        more: Cost = BorderedCost(cost, *border, extra)
-    else:
-        more = _with_points(cost, *border, extra)
-    return PartialProblem.of(np.column_stack([a, rows]), np.column_stack([b, columns]), more, cost.shape)
-
-
-def is_large(cost: Cost) -> bool:
-    """Tell whether the exact solver needs no matrix for this cost, and is faster without."""
-    return cost.shape[0] * cost.shape[1] > CoarseToFine.least and cost.searchable
-
-
-def _needs_no_matrix(cost: Cost, spare_mass: bool) -> bool:
-    """Tell whether the cost itself is used: if that is faster, or if a matrix would round its entries."""
-    small = cost.shape[0] * cost.shape[1] <= CoarseToFine.least and not isinstance(cost, DenseCost)
-    return (is_large(cost) and spare_mass) or (small and backend().has_simplex)
+        given = validation.real(penalty, name).astype(np.float64)
+        if given.shape != (m,):
+            raise ValueError(f"{name}: expected a number or one for each of the {m} points, got shape {given.shape}")
+    most = validation.largest_cost(dtype)
+    if (given > most).any() and np.isfinite(given).all():
+        raise ValueError(f"{name}: expected at most {most:.2g} with costs of {dtype}, got {given.max().item()!r}")
+    if not (np.isfinite(given) & (given >= 0)).all():
+        wrong = given[~(np.isfinite(given) & (given >= 0))].item(0)
+        raise ValueError(f"{name}: expected a finite number of at least 0, got {wrong!r}")
+    return np.full(m, given)
 
 
 class _Spare(NamedTuple):
@@ -207,32 +586,6 @@ def _padded(parts: list[list[float]]) -> Weights:
     return found
 
 
-def penalty_cost(cost: Cost, penalty: Any) -> DenseCost:
-    """Return a cost with one more point on either side, which costs the penalty, and nothing to the other one."""
-    return _with_points(cost, _penalty(penalty), 0.0, (1, 1))
-
-
-def _penalty(penalty: Any) -> float:
-    """Return a penalty that was checked."""
-    if not np.isfinite(validation.number(penalty, "penalty")):
-        raise ValueError(f"penalty: expected a finite number, got {penalty!r}")
-    return float(penalty)
-
-
-def penalty_problem(p: tuple[Weights, Weights], q: tuple[Weights, Weights], cost: Cost) -> Problem:
-    """Return problems of chains for the weights and masses of measures, and a cost that `penalty_cost` made.
-
-    Both sides have one additional point, whose weight is rounded: for estimates, which prove nothing.
-    """
-    a, b = np.column_stack([p[0], q[1]]), np.column_stack([q[0], p[1]])
-    return Problem.checked(a, b, cost, a.sum(axis=1))
-
-
-def least_value(cost: Cost, penalty: float | None) -> float:
-    """Return the least value of problems of mass one, or a lower bound of it."""
-    return cost.least() if penalty is None else min(cost.least(), 2 * penalty) / 2
-
-
 def refitted(x: NDArray[Any], problem: Problem, side: int) -> NDArray[Any]:
     """Return potentials, as rows, for as many additional points as a side of the problem has.
 
@@ -243,7 +596,7 @@ def refitted(x: NDArray[Any], problem: Problem, side: int) -> NDArray[Any]:
     return x if x.shape[1] == n else np.concatenate([x[:, :m], np.repeat(x[:, m : m + 1], n - m, axis=1)], axis=1)
 
 
-class Arcs(NamedTuple):
+class _Arcs(NamedTuple):
     """Arcs from which a problem may start, as `Solution` has them."""
 
     basis: tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -254,50 +607,46 @@ def refitted_arcs(solutions: Sequence[Any], problem: Problem) -> list[Any]:
     (m1, m2), found = problem.cost.shape, []
     for i, j in (one.basis for one in solutions):
         kept = (i < m1) & (j < m2)
-        found.append(Arcs((i[kept], j[kept])))
+        found.append(_Arcs((i[kept], j[kept])))
     return found
 
 
-def without_points(problem: PartialProblem, solutions: list[Solution]) -> list[Solution]:
-    """Return the solutions of `partial_problem` for the masses given, without the additional points."""
-    (f, g), plans = outer_potentials(problem, solutions), transported_plans(problem, solutions)
-    (lower, upper), value = masses.bounds(problem, solutions), masses.values(problem, solutions)
-    found = []
-    for b, one in enumerate(solutions):
-        numbers = Certificate(lower[b], upper[b], value[b], problem.mass.item(b) * one.scale, one.reason)
-        found.append(Solution.of(numbers, one.status, f[b], g[b], plans[b], one.rounds))
-    return found
+def start_from(
+    U: Array, solved: Sequence[Any] | None, before: Problem, problem: Problem
+) -> tuple[Array, list[Any] | None]:
+    """Return potentials and bases of solved problems for problems of the same size with other weights."""
+    if solved is not None and before.cost.shape != problem.cost.shape:
+        solved = refitted_arcs(solved, problem)
+    return refitted(U, problem, 0), None if solved is None else list(solved)
 
 
-def _with_points(cost: Cost, outer: float, corner: float, extra: tuple[int, int]) -> DenseCost:
-    """Return a cost with more points on either side, the costs to them, and the cost between two of them."""
-    m1, m2 = cost.shape
-    C = np.full((m1 + extra[0], m2 + extra[1]), outer)
-    C[:m1, :m2], C[m1:, m2:] = cost.matrix(), corner
-    return DenseCost(C, cost.dtype)
+def without_points(problem: Problem, solutions: list[Solution]) -> list[Solution]:
+    """Return solutions without the additional points, still of problems of mass one."""
+    if not isinstance(problem, PartialProblem):
+        return solutions
+    return [PartialSolution(one, problem.size) for one in solutions]
+
+
+def potentials_without_points(problem: Problem, U: Array, L: Array) -> tuple[Array, Array]:
+    """Return the paper's potentials without the additional points."""
+    return _outer_potentials(U, L, problem.size) if isinstance(problem, PartialProblem) else (U, L)
+
+
+def _outer_potentials(U: Array, L: Array, size: tuple[int, int]) -> tuple[Array, Array]:
+    """Return U and L of the points of measures; those of the additional points become zero."""
+    m1, m2 = size
+    return U[:, :m1] - L[:, m2 : m2 + 1], L[:, :m2] - U[:, m1 : m1 + 1]
 
 
 def transported_plans(problem: Problem, solutions: Sequence[Solution]) -> list[Any]:
-    """Return what is transported, of the masses given, without the additional points."""
-    m1, m2 = problem.size
-    plans = [plan[:m1, :m2] for plan in masses.plans(problem, [one.plan for one in solutions])]
-    for b, one in enumerate(solutions):
-        if np.isinf(one.upper):  # there is no plan yet
-            plans[b] = sparse.csr_array((m1, m2))
-    for plan in plans:
+    """Return what is transported, of the masses given, from solutions without the additional points."""
+    plans = masses.plans(problem, [one.plan for one in solutions])
+    for plan in plans if isinstance(problem, PartialProblem) else ():
         plan.eliminate_zeros()  # masses that are below the range of doubles
     return plans
 
 
-def outer_potentials(problem: Problem, solutions: Sequence[Solution]) -> tuple[Weights, Weights]:
-    """Return potentials of the points of p and q."""
-    m1, m2 = problem.size
-    f, g = np.stack([one.f for one in solutions]), np.stack([one.g for one in solutions])
-    return f[:, :m1] + g[:, m2 : m2 + 1], g[:, :m2] + f[:, m1 : m1 + 1]
-
-
 def multipliers(problem: Problem, solutions: Sequence[Solution]) -> list[float]:
-    """Return the costs of one more unit of mass: zero with a penalty."""
-    m1, m2 = problem.size
-    given = np.isinf(problem.cost.at(m1, m2))
-    return [-float(one.f[m1] + one.g[m2]) if given else 0.0 for one in solutions]
+    """Return the costs of one more unit of mass, from solutions without the additional points: zero with a penalty."""
+    given = isinstance(problem, PartialProblem) and np.isinf(problem.cost.at(*problem.size))
+    return [-one.between if given and isinstance(one, PartialSolution) else 0.0 for one in solutions]

@@ -22,7 +22,7 @@ from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
 from . import masses
 from .displacement import interpolated
-from .relaxed import PartialProblem, multipliers, outer_potentials, transported_plans
+from .relaxed import multipliers, potentials_without_points, transported_plans, without_points
 
 Array = NDArray[np.float64]
 
@@ -36,9 +36,9 @@ class Part:
     Attributes
     ----------
     problem : Problem
-        The problems.
+        The problems, with additional points where mass may be left over.
     solved : list of Solution or None
-        Of an exact solve.
+        Of an exact solve, with the additional points.
     sample : Sampled or None
         The chains, of an estimate.
     cut : bool
@@ -59,14 +59,19 @@ class Part:
         return Part(self.problem[rows], solved, sample, self.cut)
 
     @property
+    def balanced(self) -> list[Solution]:
+        """Plans, potentials and bounds of the normalised problems, with the additional points."""
+        return self._from_sample if self.solved is None else self.solved
+
+    @cached_property
     def solutions(self) -> list[Solution]:
         """Plans, potentials and bounds of the normalised problems."""
-        return self._from_sample if self.solved is None else self.solved
+        return without_points(self.problem, self.balanced)
 
     @cached_property
     def _from_sample(self) -> list[Solution]:
         """Plans on the arcs that the chains' potentials suggest, and the better potentials of chains and simplex."""
-        U, cost = self.U, self.problem.cost.astype(np.float64)
+        U, cost = self.start, self.problem.cost.astype(np.float64)
         found = cross(self.problem, U, max_rounds=1)
         lower = lower_bound(self.problem, U).tolist()
         for b, solution in enumerate(found):
@@ -140,9 +145,7 @@ class Part:
     @property
     def plan(self) -> list[Any]:
         """What is transported."""
-        if isinstance(self.problem, PartialProblem):
-            return transported_plans(self.problem, self.solutions)
-        return masses.plans(self.problem, [one.plan for one in self.solutions])
+        return transported_plans(self.problem, self.solutions)
 
     @property
     def transported(self) -> list[float]:
@@ -152,36 +155,41 @@ class Part:
     @property
     def multiplier(self) -> list[float]:
         """The costs of one more unit of mass."""
-        if isinstance(self.problem, PartialProblem):
-            return multipliers(self.problem, self.solutions)
-        return [0.0] * len(self)
+        return multipliers(self.problem, self.solutions)
 
     @cached_property
     def potentials(self) -> tuple[Array, Array]:
         """Feasible potentials of the points of p and q."""
-        if isinstance(self.problem, PartialProblem):
-            return outer_potentials(self.problem, self.solutions)
         return np.stack([one.f for one in self.solutions]), np.stack([one.g for one in self.solutions])
+
+    @property
+    def _chain_potentials(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """The paper's potentials U and L, those of the additional points included."""
+        if self.sample is not None:
+            return self.sample.info.U, self.sample.info.L
+        return np.stack([one.f for one in self.balanced]), -np.stack([one.g for one in self.balanced])
 
     @property
     def start(self) -> NDArray[np.floating]:
         """Potentials of the first measures, additional points included, from which similar problems may start."""
-        return np.stack([one.f for one in self.solutions]) if self.sample is None else self.sample.info.U
+        return self._chain_potentials[0]
 
     @property
     def U(self) -> NDArray[np.floating]:  # noqa: N802
         """The paper's potentials of the first measures."""
-        return self.potentials[0] if self.sample is None else self.sample.info.U
+        return potentials_without_points(self.problem, *self._chain_potentials)[0]
 
     @property
     def L(self) -> NDArray[np.floating]:  # noqa: N802
         """The paper's potentials of the second measures."""
-        return -self.potentials[1] if self.sample is None else self.sample.info.L
+        return potentials_without_points(self.problem, *self._chain_potentials)[1]
 
     @property
     def recovered_plan(self) -> list[Any]:
         """The paper's sparse plans."""
-        return masses.plans(self.problem, sparse_plans(self.problem, self.U, self.L))
+        m1, m2 = self.problem.size
+        plans = sparse_plans(self.problem, *self._chain_potentials)
+        return masses.plans(self.problem, [plan[:m1, :m2] for plan in plans])
 
 
 @dataclass(eq=False, repr=False)
@@ -195,7 +203,7 @@ class OTResult:
     Attributes
     ----------
     value : float
-        The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With a penalty c it includes c for
+        The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With a penalty it includes that of
         every unit that is left over, on either side. With ``method="gibbs"`` the estimate V(z), which is no bound.
     lower_bound, upper_bound : float
         Certified bounds of W(p, q), rounded outwards.
@@ -218,9 +226,9 @@ class OTResult:
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
         lower bound, both up to the rounding of f and g to double precision: the bound itself may have been proved
-        with twice the digits. They are gradients of W with respect to p and q. With a penalty c they are at most c.
-        With a given mass s they are at most 0, ``f_i + g_j + multiplier <= M_ij``, and the lower bound is
-        ``<p, f> + <q, g> + multiplier s``.
+        with twice the digits. They are gradients of W with respect to p and q. With a penalty they are at most that
+        of their point. With a given mass s they are at most 0, ``f_i + g_j + multiplier <= M_ij``, and the lower bound
+        is ``<p, f> + <q, g> + multiplier s``.
     multiplier : float
         The cost of one more unit of mass, with ``mass=s``; otherwise 0.
     U, L : arrays of shape (m1,) and (m2,)

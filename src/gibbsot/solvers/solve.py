@@ -25,7 +25,7 @@ from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import Gibbs, Sampled, memory_of_chains, sample_of
 from .options import BatchOptions, Options, takes
-from .relaxed import is_large, partial_problem, refitted, refitted_arcs
+from .relaxed import LeftOver, refitted, start_from
 from .result import OTResult, Part
 
 
@@ -50,8 +50,9 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
         ``method="exact"``.
     normalize : bool
         Divide both measures by their sums. By default the value is for the masses given.
-    penalty : float, optional
-        Mass may be left over and costs this much a unit, on either side; the sums of p and q may differ.
+    penalty : float or pair, optional
+        Mass may be left over and costs this much a unit; the sums of p and q may differ. A number for both sides, or a
+        pair for p and q, each a number or an array with an entry for every point.
     mass : float, optional
         Exactly this much is transported, at least cost.
     max_seconds : float, optional
@@ -214,17 +215,9 @@ def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options
         if _axes(cost) != 1:
             raise
         raise ValueError(f"{error}; the order of the arguments is {', '.join(names)}, cost") from None
-    exact = options.sampler is None
-    if not (exact and is_large(cost)):
-        options.allow(24.0 * (cost.shape[0] + 1) * (cost.shape[1] + 1))  # the matrix with the points, and copies
-    if options.penalty is not None:
-        most = validation.largest_cost(cost.dtype)
-        if most < abs(validation.number(options.penalty, "penalty")) < math.inf:
-            raise ValueError(
-                f"penalty: expected at most {most:.2g} with costs of {cost.dtype}, got {options.penalty!r}"
-            )
-    measures = pairs(p, q, cost, names)
-    return partial_problem(*measures, cost, options.penalty, options.mass, exact), copied
+    relaxed, exact = LeftOver(cost, options.penalty, options.mass), options.sampler is None
+    options.allow(relaxed.memory(exact))
+    return relaxed.problem(*pairs(p, q, cost, names), exact=exact), copied
 
 
 def _copied(cost: Any) -> float:
@@ -316,11 +309,7 @@ def _solve(
     """Solve a batch of problems within a budget."""
     if options.sampler is not None:
         return _estimate(problem, options.sampler, start, ids, n_jobs, budget)
-    U, basis = None, None
-    if start is not None:
-        U, basis = refitted(start.start, problem, 0), start.solved
-        if basis is not None and start.problem.cost.shape != problem.cost.shape:
-            basis = refitted_arcs(basis, problem)
+    U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
     try:
         solutions = cross(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
     except ValueError as error:
@@ -378,7 +367,7 @@ def _chains(start: Part, problem: Problem) -> Sampled:
     """Return the chains of a result, or some that start from its potentials, for the points of a problem."""
     sample = start.sample
     if sample is None:
-        f, g, value = (np.stack(x) for x in zip(*((s.f, s.g, s.value) for s in start.solutions), strict=True))
+        f, g, value = (np.stack(x) for x in zip(*((s.f, s.g, s.value) for s in start.balanced), strict=True))
         sample = sample_of(start.problem, f, g, value)
     h, L = (refitted(x, problem, 1) for x in (sample.state.h, sample.info.L))
     return sample._replace(state=replace(sample.state, h=h), info=sample.info._replace(L=L))

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..oracle.gradients import Weights, centred, cloud_gradients
+from ..oracle.pairs import NEW
 
 Array = NDArray[np.float64]
 
-NEW = 2**62  # ids of chains that are used once start here, far from those of examples
 _SUM_TOLERANCE = 1e-3  # how far sums of weights may be apart; more in half precision, by its rounding
 
 
@@ -28,7 +28,7 @@ class Evaluator(Protocol):
     """Computes values and gradients of transport costs between rows of weights."""
 
     def evaluate(
-        self, p: Array, q: Array, index: list[int] | None, training: bool, tolerance: float
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
     ) -> tuple[Array, Array, Array]:
         """Return values and gradients."""
 
@@ -206,8 +206,8 @@ def _batched(x: Tensor, dim: int | None, size: int) -> Tensor:
 
 @torch.library.custom_op("gibbsot::clouds", mutates_args=())
 def _clouds(
-    p: Tensor, q: Tensor, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, metric: str, penalty: float | None,
-    normalize: bool, n_jobs: int,
+    p: Tensor, q: Tensor, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, metric: str,
+    penalty: list[float] | None, normalize: bool, n_jobs: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     if len(rows) < 2:
         return _fake_clouds(p, q, x, y, rows, columns, metric, penalty, normalize, n_jobs)
@@ -216,7 +216,8 @@ def _clouds(
     weights = [[Weights(w[None], name, normalize) for w in parts[side]] for side, name in enumerate("pq")]
     given = zip(*parts[2:], *weights, strict=True)
     clouds = [(points, others, a.rows[0], b.rows[0]) for points, others, a, b in given]
-    found = cloud_gradients(clouds, metric, penalty, _tolerance(p.dtype, q.dtype), n_jobs)
+    both = None if penalty is None else (penalty[0], penalty[1])
+    found = cloud_gradients(clouds, metric, both, _tolerance(p.dtype, q.dtype), n_jobs)
     gradients = [np.array([one.value for one in found])]
     for side, name in enumerate("pq"):
         each = [(x if penalty is not None else centred(x)) for x in (getattr(one, name)[None] for one in found)]
@@ -228,8 +229,8 @@ def _clouds(
 
 @_clouds.register_fake
 def _fake_clouds(
-    p: Tensor, q: Tensor, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, metric: str, penalty: float | None,
-    normalize: bool, n_jobs: int,
+    p: Tensor, q: Tensor, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, metric: str,
+    penalty: list[float] | None, normalize: bool, n_jobs: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     value = x.new_empty(rows.shape[0] - 1, dtype=computed(x.dtype, y.dtype))
     of_p, of_q, of_x, of_y = (z.new_empty(z.shape, dtype=computed(z.dtype)) for z in (p, q, x, y))
@@ -290,7 +291,7 @@ def clouds(
     tensors: tuple[Tensor, Tensor, Tensor, Tensor],
     offsets: tuple[Tensor, Tensor],
     metric: str,
-    penalty: float | None,
+    penalty: tuple[float, float] | None,
     normalize: bool,
     threads: int,
 ) -> Tensor:

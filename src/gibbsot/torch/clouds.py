@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core import validation
+from ..solvers.relaxed import Penalty, penalties_of_clouds
 from ._operators import computed
 from .functional import checked, clouds, wasserstein
 
@@ -25,8 +26,8 @@ class SamplesLoss(torch.nn.Module):
     ----------
     metric : {"sqeuclidean", "euclidean"}
         The distance between points. GeomLoss's ``p=2`` is half of "sqeuclidean", its ``p=1`` is "euclidean".
-    penalty : float, optional
-        Mass may be left over and costs this much a unit, on either side, as in `solve`.
+    penalty : float or pair, optional
+        Mass may be left over and costs this much a unit: a number, or a pair of numbers for p and q, as in `solve`.
     reduction : {"mean", "sum", "none"}
         What the values of the pairs of clouds are reduced to.
     n_jobs : int, optional
@@ -56,7 +57,7 @@ class SamplesLoss(torch.nn.Module):
         self,
         metric: str = "sqeuclidean",
         *,
-        penalty: float | None = None,
+        penalty: Penalty | None = None,
         reduction: str = "mean",
         n_jobs: int | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class SamplesLoss(torch.nn.Module):
         self.metric = validation.choice(metric, "metric", ("sqeuclidean", "euclidean"))
         self.reduction = validation.choice(reduction, "reduction", ("mean", "sum", "none"))
         self.penalty, self.n_jobs = penalty, n_jobs
+        penalties_of_clouds(penalty)  # checks
 
     def extra_repr(self) -> str:
         return f"metric={self.metric!r}, penalty={self.penalty}, reduction={self.reduction!r}"

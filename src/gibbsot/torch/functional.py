@@ -12,6 +12,7 @@ from torch import Tensor
 from ..core import native, validation
 from ..costs import Cost, as_cost
 from ..oracle.gradients import centred, weight_gradients
+from ..solvers.relaxed import Penalty, constant, marginals, penalties_of_clouds
 from ..solvers.solve import solve_batch
 from . import _operators
 from ._operators import computed, register
@@ -27,7 +28,7 @@ def wasserstein(
     cost: Cost | ArrayLike | tuple[Tensor, Tensor],
     *,
     method: str = "exact",
-    penalty: float | None = None,
+    penalty: Penalty | None = None,
     normalize: bool = False,
     metric: str = "sqeuclidean",
     n_jobs: int | None = None,
@@ -50,9 +51,10 @@ def wasserstein(
         The cost; or the points x and y of clouds, of shape (..., m1, d) and (..., m2, d).
     method : {"exact", "gibbs"}
         "exact": the optimum. "gibbs": the estimate of the annealed sampler, as of `solve`, and its potentials.
-    penalty : float, optional
-        Mass may be left over and costs this much a unit, on either side, as in `solve`. Sums may differ, and gradients
-        are not centred: they tell what more mass costs.
+    penalty : float or pair, optional
+        Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q; each may be an
+        array of one number for every point, but not with points. Sums may differ, and gradients are not centred: they
+        tell what more mass costs.
     normalize : bool
         Divide the weights by their sums first; the gradients are then those of the quotients.
     metric : {"sqeuclidean", "euclidean"}
@@ -159,31 +161,30 @@ def _leading(first: Any, other: Any) -> Any:
 class Function:
     """Evaluates rows of weights, and keeps nothing."""
 
-    def __init__(self, cost: Cost, method: str, penalty: float | None, n_jobs: int | None) -> None:
-        self.cost, self.method, self.penalty, self.n_jobs = cost, method, penalty, n_jobs
+    def __init__(self, cost: Cost, method: str, penalty: Penalty | None, n_jobs: int | None) -> None:
+        self.marginals, self.method, self.penalty, self.n_jobs = marginals(cost, penalty), method, penalty, n_jobs
         self.handle = register(self)
 
     def evaluate(
-        self, p: Array, q: Array, index: list[int] | None, training: bool, tolerance: float
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
     ) -> tuple[Array, Array, Array]:
         """Return values and gradients."""
         if self.method == "exact":
-            value, f, g, _ = weight_gradients(p, q, self.cost, self.penalty, tolerance, self.n_jobs)
+            value, f, g = weight_gradients(p, q, self.marginals, tolerance, self.n_jobs)[:3]
         else:
-            options: dict[str, Any] = {"penalty": self.penalty, "n_jobs": self.n_jobs}
-            if self.penalty is None:
+            if self.marginals.fixed:
                 q = q * (p.sum(axis=1) / q.sum(axis=1))[:, None]  # sums may differ by rounding
-            found = solve_batch(p, q, self.cost, method="gibbs", **options)
+            found = solve_batch(p, q, self.marginals.cost, method="gibbs", penalty=self.penalty, n_jobs=self.n_jobs)
             value, (f, g) = found.value, found.potentials
-        return (value, f, g) if self.penalty is not None else (value, centred(f), centred(g))
+        return (value, centred(f), centred(g)) if self.marginals.fixed else (value, f, g)
 
 
 @torch.compiler.assume_constant_result
-def _handle(cost: Cost, method: str, penalty: float | None, n_jobs: int | None) -> int:
+def _handle(cost: Cost, method: str, penalty: Penalty | None, n_jobs: int | None) -> int:
     """Return the handle of the function for this cost, which lives as long as the cost does."""
     native.threads(n_jobs)  # checks
     functions: dict[Any, Function] = vars(cost).setdefault("_functions", {})
-    key = method, penalty, n_jobs
+    key = method, constant(penalty), n_jobs
     if key not in functions:
         functions[key] = Function(cost, method, penalty, n_jobs)
     return functions[key].handle
@@ -194,7 +195,7 @@ def _of_points(
     q: Tensor | None,
     x: Tensor,
     y: Tensor,
-    penalty: float | None,
+    penalty: Penalty | None,
     normalize: bool,
     metric: str,
     n_jobs: int | None,
@@ -224,7 +225,7 @@ def clouds(
     tensors: tuple[Tensor, Tensor, Tensor, Tensor],
     offsets: tuple[Tensor, Tensor],
     metric: str,
-    penalty: float | None,
+    penalty: Penalty | None,
     normalize: bool,
     n_jobs: int | None,
 ) -> Tensor:
@@ -232,4 +233,5 @@ def clouds(
     validation.choice(metric, "metric", _METRICS)
     if tensors[2].shape[1] != tensors[3].shape[1]:
         raise ValueError(f"y: expected points with {tensors[2].shape[1]} coordinates, got {tensors[3].shape[1]}")
-    return _operators.clouds(tensors, offsets, metric, penalty, normalize, native.threads(n_jobs))
+    both = penalties_of_clouds(penalty)
+    return _operators.clouds(tensors, offsets, metric, both, normalize, native.threads(n_jobs))

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from ..costs import GridCost
+from ..solvers.relaxed import Penalty
+from ._operators import register
 from .losses import WassersteinLoss
 
 _losses: weakref.WeakValueDictionary[int, _GridLoss] = weakref.WeakValueDictionary()
@@ -35,7 +37,7 @@ class _GridLoss(WassersteinLoss):
         cost: GridCost | None = None,
         *,
         normalize: bool | None = None,
-        penalty: float | None = None,
+        penalty: Penalty | None = None,
         **options: Any,
     ) -> None:
         if cost is not None and (not isinstance(cost, GridCost) or len(cost.row_shape) != self._axes):
@@ -50,7 +52,8 @@ class _GridLoss(WassersteinLoss):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for sides, (cost, kept, exact, _) in self._seen.items():
-            self._seen[sides] = cost, kept, exact, (exact.handle, kept.handle)
+            own = kept is self._kept
+            self._seen[sides] = cost, kept, exact, self._handles if own else (register(exact), register(kept))
         self._number = next(_numbers)
         _losses[self._number] = self
 
@@ -109,7 +112,7 @@ class ImagesLoss(_GridLoss):
         By default the squared Euclidean distance between pixels, ``GridCost((H, W))``.
     normalize : bool, optional
         Divide each channel by its sum; by default unless there is a penalty.
-    penalty : float, optional
+    penalty : float or pair, optional
         Images keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
         ``method``, ``from_logits``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and, with
@@ -120,7 +123,7 @@ class ImagesLoss(_GridLoss):
     cost : GridCost
         The cost; without one given, that of the last images. Images of other sides keep their own duals, and a
         ``state_dict`` has those of the last.
-    duals, chains, method, normalize, penalty, reduction, n_jobs
+    store, n_solved, method, normalize, penalty, reduction, n_jobs
         As of `WassersteinLoss`.
 
     Notes
@@ -162,14 +165,14 @@ class VolumesLoss(_GridLoss):
         one.
     normalize : bool, optional
         Divide each channel by its sum; by default unless there is a penalty.
-    penalty : float, optional
+    penalty : float or pair, optional
         Volumes keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
         As for `ImagesLoss`.
 
     Attributes
     ----------
-    cost, duals, chains, method, normalize, penalty, reduction, n_jobs
+    cost, store, n_solved, method, normalize, penalty, reduction, n_jobs
         As of `ImagesLoss`.
 
     Examples

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from ..core import validation
 from ..costs import Cost, as_cost
-from ..oracle.chains import Chains
-from ..oracle.duals import Duals
-from ..oracle.gradients import centred
-from ._chains import ChainSampler
-from ._operators import NEW, register, transport
+from ..oracle.pairs import ChainOracle, DualOracle
+from ..oracle.store import Store
+from ..solvers.relaxed import Penalty
+from ._operators import register, transport
 from .functional import Function, rows
 
 Array = NDArray[np.float64]
@@ -36,8 +35,8 @@ class WassersteinLoss(torch.nn.Module):
     mode always, the example is solved exactly: in training from its last basis, in ``eval`` mode from nothing, so that
     the same input gives the same value and gradient.
 
-    With a penalty c, mass may be left over and costs c for each unit, on either side, as in `solve` with ``penalty=c``:
-    weights may have any sums, and gradients are not centred, as they tell what more mass costs.
+    With a penalty, mass may be left over and costs this much for each unit, as in `solve` with ``penalty=``: weights
+    may have any sums, and gradients are not centred, as they tell what more mass costs.
 
     Parameters
     ----------
@@ -50,8 +49,9 @@ class WassersteinLoss(torch.nn.Module):
         Whether p comes as logits, of which the softmax is taken.
     normalize : bool
         Divide the weights by their sums first. Otherwise the sums of a pair agree.
-    penalty : float, optional
-        The cost of a unit of mass that is not transported, on either side.
+    penalty : float or pair, optional
+        The cost of a unit of mass that is not transported: a number, or a pair for p and q, each a number or an array
+        with an entry for every point.
     reduction : {"mean", "sum", "none"}
         What the values are reduced to.
     drift : float, optional
@@ -77,10 +77,10 @@ class WassersteinLoss(torch.nn.Module):
 
     Attributes
     ----------
-    duals : Duals or None
-        The duals of the examples.
-    chains : Chains or None
-        The chains of the examples, with "gibbs".
+    store : Store
+        What is kept of the examples, by their ids: exact duals, or chains with "gibbs".
+    n_solved : int
+        How many problems have been solved exactly in training so far; 0 with "gibbs".
     temperature : float or None
         With "gibbs": the temperature of the next call; None before the first one if it is "auto". After it is set to a
         number, it no longer follows the loss.
@@ -131,7 +131,7 @@ class WassersteinLoss(torch.nn.Module):
         method: str = "auto",
         from_logits: bool = False,
         normalize: bool = False,
-        penalty: float | None = None,
+        penalty: Penalty | None = None,
         reduction: str = "mean",
         drift: float | None = None,
         capacity: int | None = None,
@@ -168,28 +168,28 @@ class WassersteinLoss(torch.nn.Module):
     def _set_cost(self, cost: Cost) -> None:
         """Start with a cost, and nothing kept."""
         self.cost = cost
-        make: Any = ChainSampler if self.method == "gibbs" else _KeptDuals
-        self._kept: ChainSampler | _KeptDuals = make(cost, self.penalty, **self._options)
+        make: Any = ChainOracle if self.method == "gibbs" else DualOracle
+        self._kept: ChainOracle | DualOracle = make(cost, self.penalty, **self._options)
         self._exact = Function(cost, "exact", self.penalty, self.n_jobs)  # of eval mode
-        self._handles = self._exact.handle, self._kept.handle
+        self._handles = register(self._exact), register(self._kept)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._handles = self._exact.handle, self._kept.handle  # a copy keeps its own duals or chains
+        self._handles = register(self._exact), register(self._kept)  # a copy keeps its own duals or chains
 
     @property
-    def duals(self) -> Duals | None:
-        """The duals of the examples."""
-        return self._kept.duals if isinstance(self._kept, _KeptDuals) else None
+    def store(self) -> Store:
+        """What is kept of the examples."""
+        return self._kept.store
 
     @property
-    def chains(self) -> Chains | None:
-        """The chains of the examples."""
-        return self._kept.chains if isinstance(self._kept, ChainSampler) else None
+    def n_solved(self) -> int:
+        """How many problems have been solved exactly in training."""
+        return self._kept.n_solved if isinstance(self._kept, DualOracle) else 0
 
-    def _sampler(self) -> ChainSampler:
-        """Return the sampler of "gibbs"."""
-        if not isinstance(self._kept, ChainSampler):
+    def _sampler(self) -> ChainOracle:
+        """Return the chains of "gibbs"."""
+        if not isinstance(self._kept, ChainOracle):
             raise ValueError(f"temperature: belongs to method='gibbs', this loss has method={self.method!r}")
         return self._kept
 
@@ -213,10 +213,8 @@ class WassersteinLoss(torch.nn.Module):
 
     def extra_repr(self) -> str:
         m1, m2 = self.cost.shape
-        kept = self._kept
-        if isinstance(kept, ChainSampler):
-            return f"{m1} x {m2}, method='gibbs', temperature={kept.temperature}, chains={len(kept.chains)}"
-        return f"{m1} x {m2}, method={self.method!r}, examples={len(kept.duals)}"
+        more = f", temperature={self.temperature}" if self.method == "gibbs" else ""
+        return f"{m1} x {m2}, method={self.method!r}{more}, examples={len(self.store)}"
 
     def forward(self, p: Tensor, q: Tensor, index: Tensor | None = None) -> Tensor:
         """Return W of each pair, or their mean or sum.
@@ -288,32 +286,3 @@ def _ids(index: Tensor, shape: tuple[int, ...]) -> Tensor:
     for size in shape[1:]:
         count *= size
     return (index[:, None] * count + torch.arange(count, device=index.device)).flatten()
-
-
-class _KeptDuals:
-    """Evaluates rows of weights by exact duals that are kept from call to call."""
-
-    def __init__(self, cost: Cost, penalty: float | None, *, by_position: bool, **options: Any) -> None:
-        self.duals, self.by_position = Duals(cost, penalty, **options), by_position
-        self.handle = register(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.handle = register(self)  # a copy has its own duals
-
-    def evaluate(
-        self, p: Array, q: Array, index: list[int] | None, training: bool, tolerance: float
-    ) -> tuple[Array, Array, Array]:
-        """Return values and gradients."""
-        if index is None and self.by_position:
-            index = [NEW // 2 + b for b in range(len(p))]
-        value, f, g, _ = self.duals(p, q, index, tolerance)
-        return (value, f, g) if self.duals.penalty is not None else (value, centred(f), centred(g))
-
-    def arrays(self) -> dict[str, Any]:
-        """Return what is kept, as arrays."""
-        return self.duals.arrays()
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Load what `arrays` returned."""
-        self.duals.load_state(state)
