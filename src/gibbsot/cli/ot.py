@@ -14,7 +14,6 @@ from scipy import sparse
 
 from .. import plots
 from ..core import validation
-from ..costs import DenseCost
 from ..exact.certificate import PROVED, ROUNDING
 from ..io import atomic, readers
 from ..io.readers import Measure
@@ -104,7 +103,7 @@ def ot(
         for path, row in zip((a, b), rows or (None, None), strict=True)
     )
     cost = _common.cost_between(first, second, (a, b), cost_option, power)
-    about = [_inputs.describe(one, weighted, placed=not isinstance(cost, DenseCost)) for one in (first, second)]
+    about = [_inputs.describe(one, weighted, placed=not cost.has_matrix) for one in (first, second)]
     measured = _inputs.describe_cost(cost, cost_option, power, points)
     console = _common.stderr_console(quiet)
     if not as_json:

@@ -330,7 +330,7 @@ class LeftOver(Marginals):
         rows, columns = (_padded(list(side)) for side in zip(*self._spare(p, q), strict=True))
         extra, cost = (rows.shape[1], columns.shape[1]), self.cost.astype(np.float64) if exact else self.cost
         # a matrix would round the entries of other costs, and bounds are those of the cost
-        bordered = exact and backend().has_simplex and not isinstance(cost, DenseCost)
+        bordered = exact and backend().has_simplex and not cost.has_matrix
         more = BorderedCost(cost, self._outer, self._corner, extra) if bordered else self._matrix(cost, extra)
         return PartialProblem.of(np.column_stack([p[0], rows]), np.column_stack([q[0], columns]), more, cost.shape)
 
