@@ -393,10 +393,10 @@ def test_positions_give_the_costs():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
     costs = [PointCost(X, Y, metric) for metric in ("sqeuclidean", "euclidean", "cityblock", "chebyshev")]
-    for cost in [*costs, GridCost((2, 3), power=3), GridCost((4, 3), power=1, spacing=(1.0, 2.0)), GridCost(5)]:
-        found = cost.positions()
+    for one in [*costs, GridCost((2, 3), power=3), GridCost((4, 3), power=1, spacing=(1.0, 2.0)), GridCost(5)]:
+        found = one.positions()
         apart = np.linalg.norm(found.X[:, None] - found.Y, ord=found.norm, axis=2)
-        np.testing.assert_allclose(apart**found.power, cost.matrix(), rtol=1e-12)
+        np.testing.assert_allclose(apart**found.power, one.matrix(), rtol=1e-12)
     assert PointCost(X, Y, "cosine").positions() is None
     assert DenseCost(np.ones((2, 2))).positions() is None
     assert GridCost(matrices=[np.ones((2, 2))]).positions() is None

@@ -81,7 +81,7 @@ def memory_needed(problem: Problem, n_jobs: int | None = None) -> float:
     return at_once + KEPT_BYTES * float(sum(problem.cost.shape)) * len(problem)
 
 
-def cross(
+def optima(
     problem: Problem,
     U: NDArray[np.floating] | None = None,
     max_rounds: int = 30,

@@ -24,7 +24,7 @@ from ..distributed import fixed_point
 from ..distributed.shard import precision
 from ..exact.certificate import PROVED, Certificate, warning
 from ..exact.method import in_threads
-from ..exact.methods import cross
+from ..exact.methods import optima
 from ..exact.programme import linear_programme
 from ..exact.programme.free_measure import FreeMeasure, Optimum
 from ..io.budget import Budget
@@ -214,15 +214,15 @@ class MembershipSolver:
         start, n_jobs, gap = least_squares(targets, self.basis), self.options.get("n_jobs"), self.gap or 0.0
         P = fixed_point.mixtures(start, self.components)
         pairs = Problem.checked(P, targets.toarray(), self.exact_cost, np.ones(len(P)))
-        optima = cross(pairs, n_jobs=n_jobs, budget=budget)
+        solved = optima(pairs, n_jobs=n_jobs, budget=budget)
 
         def work(row: int) -> Optimum:
-            problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, 1, [optima[row]])
-            best = deque(linear_programme.stages(problem, gap, -optima[row].g[None], start[row], budget=budget), 1)[0]
+            problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, 1, [solved[row]])
+            best = deque(linear_programme.stages(problem, gap, -solved[row].g[None], start[row], budget=budget), 1)[0]
             return best.rounded(problem, dtype)
 
         with linear_programme.ONE_THREAD():
-            return in_threads(work, range(len(optima)), n_jobs)
+            return in_threads(work, range(len(solved)), n_jobs)
 
     def _descend(self, oracle: Oracle) -> Array:
         """Return the memberships of the oracle's targets."""
@@ -234,8 +234,8 @@ class MembershipSolver:
         T = np.maximum(T, temperature.minimum(oracle.cost))
         log_W = descend(oracle, D, log_W, value, T, self.step_size)
         W = np.exp(log_W)
-        optima = (oracle.exact(fixed_point.mixtures(x, D), T) for x in (start, W))
-        before, after = (np.array([optimum.value for optimum in found]) for found in optima)
+        solved = (oracle.exact(fixed_point.mixtures(x, D), T) for x in (start, W))
+        before, after = (np.array([optimum.value for optimum in found]) for found in solved)
         return np.where((after < before)[:, None], W, start)
 
 

@@ -20,7 +20,7 @@ from ..costs.problems import Problem, pairs
 from ..exact.certificate import warn_of_gaps
 from ..exact.feasibility import rounded_apart
 from ..exact.method import in_threads
-from ..exact.methods import KEPT_BYTES, cross, memory_needed
+from ..exact.methods import KEPT_BYTES, memory_needed, optima
 from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import Gibbs, Sampled, memory_of_chains, sample_of
@@ -311,7 +311,7 @@ def _solve(
         return _estimate(problem, options.sampler, start, ids, n_jobs, budget)
     U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
     try:
-        solutions = cross(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
+        solutions = optima(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
     except ValueError as error:
         if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
             raise

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...costs import Cost
 from ...costs.problems import Problem
 from ...exact.certificate import lower_bound
-from ...exact.methods import cross
+from ...exact.methods import optima
 
 Array = NDArray[np.float64]
 
@@ -209,7 +209,7 @@ class Refinement:
                 np.stack([np.asarray(np.bincount(cells, row, cost.shape[0]), np.float64) for row in x])
                 for x in problem.given
             )
-            found = cross(Problem.checked(first, second, cost, np.ones(len(q))), n_jobs=n_jobs)
+            found = optima(Problem.checked(first, second, cost, np.ones(len(q))), n_jobs=n_jobs)
             h = -self._interpolated(np.stack([solution.g for solution in found]))
         U = self._cost.row_min(np.where(q > 0, h, np.inf), n_jobs)
         return lower_bound(problem.with_cost(self._cost), U)
