@@ -17,7 +17,7 @@ from gibbsot.exact.methods import optima
 from gibbsot.sampling.gibbs import sparse_plans
 
 
-def optima(pair: Problem) -> np.ndarray:
+def values(pair: Problem) -> np.ndarray:
     return np.array([optimum.value for optimum in optima(pair, np.zeros(pair.p.shape))])
 
 
@@ -25,7 +25,7 @@ def optima(pair: Problem) -> np.ndarray:
 @given(problems(), st.sampled_from([1e-6, 1.0, 1e6]), st.integers(0, 100))
 def test_every_potential_gives_a_lower_bound(pair, scale, seed):
     U = np.random.default_rng(seed).normal(0, scale, pair.p.shape)
-    assert (lower_bound(pair, U) <= optima(pair)).all()
+    assert (lower_bound(pair, U) <= values(pair)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

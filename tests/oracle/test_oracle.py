@@ -21,7 +21,7 @@ from gibbsot.exact.methods import optima
 from gibbsot.oracle import oracle as module
 from gibbsot.oracle.oracle import Oracle
 from gibbsot.sampling import sampler, theory
-from gibbsot.sampling.mixtures import Gradients, Mixtures
+from gibbsot.sampling.mixtures import MixtureGradients, Mixtures
 from gibbsot.solvers import relaxed
 from kernels import using
 
@@ -206,12 +206,12 @@ def test_mixtures_have_the_values_and_gradients_of_their_models(kind, dtype, lev
                 patch.setattr(sampler, "chains_per_call", lambda *_: 2)
                 same_gradients(threads.mixture_gradients(models, factor * T), found)
             parts = [split.mixture_gradients(models.rows(a, b), factor * T[a:b], a) for a, b in ((5, 9), (0, 5))]
-            same_gradients(Gradients.join(parts[::-1]), found)
+            same_gradients(MixtureGradients.join(parts[::-1]), found)
         for oracle in oracles[1:]:
             same(oracle, plain)
 
 
-def same_gradients(first: Gradients, other: Gradients) -> None:
+def same_gradients(first: MixtureGradients, other: MixtureGradients) -> None:
     for a, b in zip(first, other, strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -26,13 +26,12 @@ from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, wei
 from .far_costs import solve_capped
 from .method import Batch, Method
 from .refinement import CostScreen, refined
-from .repair import coupling_near
+from .repair import Arcs, coupling_near
 from .simplex import ArcProblem, solve_dense, staircase
 from .solution import Solution, plan_of
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
-Arcs = tuple[Indices, Indices, Array]
 
 _SMALLEST = 256  # points per side that the simplex on all arcs solves
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
