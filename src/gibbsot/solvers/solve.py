@@ -205,8 +205,10 @@ def _axes(x: Any) -> int:
 
 def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options) -> tuple[Problem, float]:
     """Return balanced problems, with additional points on either side where mass may be left over; and copied bytes."""
-    copied = 0.0 if options.max_memory is None else _copied(cost)
-    options.allow(copied)
+    copied = 0.0
+    if options.max_memory is not None:
+        copied = _copied(cost)
+        options.allow(copied)
     try:
         if not options.partial:
             return Problem(p, q, cost, normalize=options.normalize, names=names), copied
@@ -297,10 +299,11 @@ def _check_memory(problems: list[Problem], options: Options, copied: float) -> N
 def _budget(n: int, options: Options) -> AbstractContextManager[Budget]:
     """Return the budget of a call with n problems."""
     label, endless = ("transport", True) if options.sampler is None else ("Gibbs-OT", False)
-    seconds = math.inf if options.max_seconds is None else float(options.max_seconds)
-    memory = math.inf if options.max_memory is None else float(options.max_memory)
-    threads = 1 if options.n_jobs is None else max(1, native.threads(options.n_jobs) // n)
-    return reported_budget(label, options.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
+    limits: dict[str, Any] = {"threads": 1 if options.n_jobs is None else max(1, native.threads(options.n_jobs) // n)}
+    for name in ("max_seconds", "max_memory"):
+        if (limit := getattr(options, name)) is not None:
+            limits[name] = float(limit)
+    return reported_budget(label, options.verbose, endless, **limits)
 
 
 def _solve(
