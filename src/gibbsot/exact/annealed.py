@@ -30,7 +30,6 @@ from .certificate import (
 from .easy_plan import with_easy_plan
 from .method import Batch, Method
 from .refinement import CostScreen, refined
-from .simplex import ArcProblem
 from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
@@ -215,9 +214,7 @@ class _Crossover:
         if growing.settled:
             if not growing.carried:
                 raise ValueError(INFEASIBLE)
-            if isinstance(growing.problem, ArcProblem):
-                return self._refined(growing.problem, gap, rounds)
-            return replace(answer, reason=ROUNDING)
+            return self._refined(gap, rounds) if growing.problem.refines else replace(answer, reason=ROUNDING)
         if not growing.carried:
             growing.force()
         answer = self._solution(*potentials, rounds)
@@ -233,9 +230,9 @@ class _Crossover:
             return best
         return replace(best, status="budget spent", reason=SPENT if np.isfinite(best.upper) else NO_PLAN)
 
-    def _refined(self, problem: ArcProblem, gap: float, rounds: int) -> Solution:
+    def _refined(self, gap: float, rounds: int) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
-        rows, columns = self.growing.rows, self.growing.columns
+        problem, rows, columns = self.growing.problem, self.growing.rows, self.growing.columns
         i, j, arc, _ = problem.basis()
         own, screen = arc >= 0, CostScreen(self.cost, rows, columns)
         start = (i[own], j[own]), problem.potentials()

@@ -8,7 +8,7 @@ resumes from its basis, until no arc is violated. Then plan and potentials are o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ..core.backend import backend
 from ..costs import Cost
 from ..io.budget import Budget
-from .certificate import NEGLIGIBLE_VIOLATION
 from .highs import HighsProblem
 from .simplex import ArcProblem, staircase
 
@@ -47,6 +46,59 @@ def union(*keys: Indices) -> Indices:
     return every[np.diff(every, prepend=-1) > 0]
 
 
+class ArcEngine(Protocol):
+    """What solves a problem on a list of arcs: `simplex.ArcProblem`, or `highs.HighsProblem` without kernels.
+
+    Attributes
+    ----------
+    p, q : arrays of shape (m1,) and (m2,)
+        The weights.
+    value : float
+        The cost of the present plan, artificial arcs included.
+    carried : bool
+        Whether the arcs carry all mass, in exact arithmetic.
+    refines : bool
+        Whether `refinement.refined` can go on from its basis with twice the digits.
+    """
+
+    p: NDArray[np.float64]
+    q: NDArray[np.float64]
+    refines: bool
+
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def carried(self) -> bool: ...
+
+    def add(self, i: Indices, j: Indices, cost: Array, /) -> None:
+        """Add arcs from rows i to columns j."""
+
+    def can_add(self, count: int) -> bool:
+        """Tell whether the memory of the budget allows so many more arcs; otherwise the budget ends."""
+
+    def start(self, f: Array, g: Array, artificial: float) -> None:
+        """Set potentials, from which a first basis may follow, and the reduced cost of artificial arcs."""
+
+    def raise_artificial(self, factor: float) -> float:
+        """Make artificial arcs dearer; return their reduced cost."""
+
+    def negligible(self, rounding: float) -> float:
+        """Return what violations may be where rounding errors are of this size."""
+
+    def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
+        """Solve, at least until the value is small enough; return whether the arcs carry all mass."""
+
+    def potentials(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the potentials f and g of the basis."""
+
+    def basis(self) -> tuple[Indices, Indices, Indices, NDArray[np.float64]]:
+        """Return rows and columns of the arcs of the basis (-1: root), their numbers (-1: artificial) and flows."""
+
+    def exact_plan(self) -> tuple[Indices, Indices, NDArray[np.float64]]:
+        """Return rows, columns and masses of a plan: that of the arcs, and the rest in the order of both."""
+
+
 class GrowingArcs:
     """A transport problem on arcs that grow.
 
@@ -65,7 +117,7 @@ class GrowingArcs:
     ----------
     rows, columns : arrays of int
         The points that have weight.
-    problem : ArcProblem or HighsProblem
+    problem : ArcEngine
         The problem on the arcs, between these points.
     f, g : arrays of shape (m1,) and (m2,)
         Potentials; ``-inf`` where there is no weight.
@@ -124,7 +176,8 @@ class GrowingArcs:
         self._scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
         largest = float((costs - self.f[i] - self.g[j]).max())
         self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
-        self.problem = (ArcProblem if backend().has_simplex else HighsProblem)(self._a, self._b, self.budget)
+        engine = ArcProblem if backend().has_simplex else HighsProblem
+        self.problem: ArcEngine = engine(self._a, self._b, self.budget)
         self.problem.add(self._row_number[i], self._column_number[j], costs)
         self.problem.start(f, g, self._artificial)
 
@@ -143,8 +196,7 @@ class GrowingArcs:
             caller may stop here.
         """
         for number in range(1, most + 1):
-            limits = (self._tolerance(),) if self.enough == -np.inf else (self._tolerance(), self.enough)
-            self.carried = self.problem.optimise(*limits)
+            self.carried = self.problem.optimise(self._tolerance(), self.enough)
             if not self.carried and (number == most if self._patience is None else number > self._patience):
                 self._carry()
             f, g = self.problem.potentials()
@@ -218,10 +270,7 @@ class GrowingArcs:
 
     def _tolerance(self) -> float:
         """Return what violations may be: at most rounding errors, and without any effect on the value."""
-        rounding = 4 * _ULP * self._scale
-        if isinstance(self.problem, HighsProblem):
-            return rounding
-        return min(rounding, NEGLIGIBLE_VIOLATION * abs(self.problem.value))
+        return self.problem.negligible(4 * _ULP * self._scale)
 
     def _near(self, columns: Indices | None) -> Indices:
         """Return the arcs of least reduced cost of all points that have weight."""

@@ -22,7 +22,7 @@ from scipy import sparse
 from ..costs import Cost
 from ..costs.base import Coarser
 from ..io.budget import Budget
-from .arcs import GrowingArcs
+from .arcs import ArcEngine, GrowingArcs
 from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .far_costs import solve_capped
 from .method import Batch, Method
@@ -133,7 +133,7 @@ class _Solved(NamedTuple):
     f: Array
     g: Array
     value: float
-    problem: Callable[[], ArcProblem]
+    problem: Callable[[], ArcEngine]
     rounds: int
 
 
@@ -233,7 +233,6 @@ class _Levels:
         growing.start(start.f, start.g, start.near, some_plan=False, far=far)
         best, growing.enough = start.f, start.bound / (1 - gap) if gap else -np.inf
         problem = growing.problem
-        assert isinstance(problem, ArcProblem)
         for rounds in growing.rounds(_ROUNDS):
             if gap and growing.carried and not self.budget.spent:
                 value = -np.inf
@@ -287,7 +286,7 @@ class _Levels:
                 g = -level.cost.col_max(f, threads)
         return self._solution(*self._coupling(*self._spread(n, solved.problem())), f)
 
-    def _spread(self, n: int, problem: ArcProblem) -> Arcs:
+    def _spread(self, n: int, problem: ArcEngine) -> Arcs:
         """Return a plan of the finest level from that of level n.
 
         The points of a cell share the arcs of their cell in the order of both, on each side; the parts of an arc on the

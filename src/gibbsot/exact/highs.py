@@ -25,7 +25,7 @@ _ULP = float(np.finfo(np.float64).eps)
 
 
 class HighsProblem:
-    """A transport problem on a list of arcs that grows, with the methods of `simplex.ArcProblem`.
+    """A transport problem on a list of arcs that grows: an `arcs.ArcEngine`.
 
     Every call of `optimise` solves a linear program. Rows and columns have artificial arcs from and to one more node,
     so that the program is feasible on any list of arcs. Its solution becomes a spanning tree with exact flows and
@@ -56,10 +56,30 @@ class HighsProblem:
     array([0.5, 0.5])
     """
 
+    refines = False  # there is no simplex that could go on from its basis
+
     def __init__(self, p: Array, q: Array, budget: Budget | None = None) -> None:
         self.p, self.q, self._budget = p, q, budget or Budget()
         self._i, self._j, self._cost = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
         self._tree: _Tree | None = None
+        self._carried = False
+
+    @property
+    def value(self) -> float:
+        """The cost of the present plan, artificial arcs included."""
+        if self._tree is None:
+            return np.inf
+        shares = [x / self._tree.total for x in self._tree.flows]
+        return float(np.array(shares) @ self._tree.costs)
+
+    @property
+    def carried(self) -> bool:
+        """Whether the arcs carry all mass."""
+        return self._carried
+
+    def negligible(self, rounding: float) -> float:
+        """Return what violations may be: the rounding errors, which HiGHS does not resolve further."""
+        return rounding
 
     def add(self, i: Indices, j: Indices, cost: NDArray[np.floating]) -> None:
         """Add arcs from rows i to columns j."""
@@ -79,8 +99,16 @@ class HighsProblem:
         self._artificial *= factor
         return self._artificial
 
-    def optimise(self, tolerance: float = 0.0) -> bool:
-        """Solve linear programs; return False if it is certain that the arcs do not carry all mass, or time is up."""
+    def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
+        """Solve linear programs; return False if it is certain that the arcs do not carry all mass, or time is up.
+
+        A value that would be enough does not end them early.
+        """
+        self._carried = self._optimise(tolerance)
+        return self._carried
+
+    def _optimise(self, tolerance: float) -> bool:
+        """Solve linear programs."""
         m1, m2 = len(self.p), len(self.q)
         rows, columns = np.arange(m1), m1 + np.arange(m2)
         root = np.full(m1 + m2, m1 + m2)
@@ -144,6 +172,17 @@ class HighsProblem:
         y = self._tree.y
         return y[: len(self.p)].copy(), -y[len(self.p) : -1]
 
+    def basis(self) -> tuple[Indices, Indices, Indices, Array]:
+        """Return the arcs of the tree: rows, columns (-1 for the root), numbers (-1: artificial) and exact flows."""
+        if self._tree is None:
+            none = np.empty(0, np.int64)
+            return none, none, none, np.empty(0)
+        (m1, count), arcs = (len(self.p), len(self._cost)), self._tree.arcs
+        every = np.full(len(self.q), -1, np.int64)
+        i = np.concatenate([self._i, np.arange(m1), every])[arcs]
+        j = np.concatenate([self._j, np.full(m1, -1), np.arange(len(self.q))])[arcs]
+        return i, j, np.where(arcs < count, arcs, -1), np.array([x / self._tree.total for x in self._tree.flows])
+
     def exact_plan(self) -> tuple[Indices, Indices, Array]:
         """Return rows, columns and masses of a plan: that of the arcs, and the rest by the north-west corner rule."""
         if self._tree is None:
@@ -183,6 +222,7 @@ class _Tree:
             net[above] += net[child]
             self.flows.append(sign * net[child])
         self.flows.reverse()
+        self.costs = cost[self.arcs]
         self.y = y.copy()
         for (child, above, _), c in zip(edges, (signs * cost[self.arcs]).tolist(), strict=True):
             self.y[child] = self.y[above] + c
