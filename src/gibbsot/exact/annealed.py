@@ -19,7 +19,6 @@ from ..sampling.schedules import Adaptive
 from .arcs import GrowingArcs
 from .certificate import (
     NO_PLAN,
-    ROUNDING,
     ROUNDS,
     SPENT,
     below,
@@ -30,7 +29,6 @@ from .certificate import (
 from .easy_plan import forbidden_pairs, with_easy_plan
 from .method import Batch, Method
 from .refinement import CostScreen, refined
-from .simplex import ArcProblem
 from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
@@ -215,9 +213,7 @@ class _Crossover:
         if growing.settled:
             if not growing.carried:
                 raise ValueError(INFEASIBLE)
-            if isinstance(growing.problem, ArcProblem):
-                return self._refined(growing.problem, gap, rounds)
-            return replace(answer, reason=ROUNDING)
+            return self._refined(gap, rounds)
         if not growing.carried:
             growing.force()
         answer = self._solution(*potentials, rounds)
@@ -233,9 +229,9 @@ class _Crossover:
             return best
         return replace(best, status="budget spent", reason=SPENT if np.isfinite(best.upper) else NO_PLAN)
 
-    def _refined(self, problem: ArcProblem, gap: float, rounds: int) -> Solution:
+    def _refined(self, gap: float, rounds: int) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
-        rows, columns = self.growing.rows, self.growing.columns
+        rows, columns, problem = self.growing.rows, self.growing.columns, self.growing.problem
         i, j, arc, _ = problem.basis()
         own, screen = arc >= 0, CostScreen(self.cost, rows, columns)
         start = (i[own], j[own]), problem.potentials()
