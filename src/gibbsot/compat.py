@@ -27,7 +27,7 @@ from scipy import sparse
 from .core.backend import backend
 from .costs import Cost, DenseCost, PointCost
 from .costs.problems import Problem
-from .exact.methods import cross
+from .exact.methods import optima
 from .exact.solution import Solution
 from .solvers.solve import solve as exact_solve
 
@@ -586,7 +586,7 @@ def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
         return None
     try:
         cost = DenseCost(M)
-        found = cross(Problem(p, q, cost), None if U is None else U[None])[0]
+        found = optima(Problem(p, q, cost), None if U is None else U[None])[0]
     except ValueError:
         return None
     return found if found.optimal else None

@@ -379,7 +379,8 @@ def backend() -> Backend:
     >>> backend().name in native.available()
     True
     """
-    name = native.name()
-    if name not in _made:
-        _made[name] = CompiledBackend(name, native.load(name))
-    return _made[name]
+    found = _made.get(native._name)  # a small problem asks several times: this is the only call
+    if found is None:
+        name = native.name()
+        found = _made[name] = _made.get(name) or CompiledBackend(name, native.load(name))
+    return found

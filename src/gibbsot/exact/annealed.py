@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import BorderedCost, Cost, DenseCost, Units, in_units, single
+from ..costs import Cost, Units, in_units, single
 from ..costs.problems import Problem
 from ..io.budget import Budget
 from ..sampling.gibbs import Gibbs
@@ -26,7 +26,7 @@ from .certificate import (
     for_cost,
     weighted_median,
 )
-from .easy_plan import forbidden_pairs, with_easy_plan
+from .easy_plan import with_easy_plan
 from .method import Batch, Method
 from .refinement import CostScreen, refined
 from .solution import INFEASIBLE, Solution, plan_of
@@ -223,8 +223,8 @@ class _Crossover:
         """Return what is proved when the budget is spent, with the better of two pairs of potentials."""
         found = [self._solution(*pair, rounds) for pair in (potentials, feasible(self.cost, first, self.p, self.q))]
         best = max(found, key=lambda solution: solution.lower)
-        if np.isinf(best.upper) and isinstance(self.cost, DenseCost | BorderedCost):
-            best = with_easy_plan(best, self.p, self.q, forbidden_pairs(self.cost), self.cost.at)
+        if np.isinf(best.upper) and (forbidden := self.cost.forbidden()) is not None:
+            best = with_easy_plan(best, self.p, self.q, forbidden, self.cost.at)
         if best.optimal:
             return best
         return replace(best, status="budget spent", reason=SPENT if np.isfinite(best.upper) else NO_PLAN)
