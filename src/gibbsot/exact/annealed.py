@@ -19,7 +19,6 @@ from ..sampling.schedules import Adaptive
 from .arcs import GrowingArcs
 from .certificate import (
     NO_PLAN,
-    ROUNDING,
     ROUNDS,
     SPENT,
     below,
@@ -214,7 +213,7 @@ class _Crossover:
         if growing.settled:
             if not growing.carried:
                 raise ValueError(INFEASIBLE)
-            return self._refined(gap, rounds) if growing.problem.refines else replace(answer, reason=ROUNDING)
+            return self._refined(gap, rounds)
         if not growing.carried:
             growing.force()
         answer = self._solution(*potentials, rounds)
@@ -232,7 +231,7 @@ class _Crossover:
 
     def _refined(self, gap: float, rounds: int) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
-        problem, rows, columns = self.growing.problem, self.growing.rows, self.growing.columns
+        rows, columns, problem = self.growing.rows, self.growing.columns, self.growing.problem
         i, j, arc, _ = problem.basis()
         own, screen = arc >= 0, CostScreen(self.cost, rows, columns)
         start = (i[own], j[own]), problem.potentials()

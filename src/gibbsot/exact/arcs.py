@@ -8,16 +8,16 @@ resumes from its basis, until no arc is violated. Then plan and potentials are o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.backend import backend
 from ..costs import Cost
 from ..io.budget import Budget
-from .highs import HighsProblem
-from .simplex import ArcProblem, staircase
+from .certificate import NEGLIGIBLE_VIOLATION
+from .highs import arc_problem
+from .simplex import staircase
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -46,59 +46,6 @@ def union(*keys: Indices) -> Indices:
     return every[np.diff(every, prepend=-1) > 0]
 
 
-class ArcEngine(Protocol):
-    """What solves a problem on a list of arcs: `simplex.ArcProblem`, or `highs.HighsProblem` without kernels.
-
-    Attributes
-    ----------
-    p, q : arrays of shape (m1,) and (m2,)
-        The weights.
-    value : float
-        The cost of the present plan, artificial arcs included.
-    carried : bool
-        Whether the arcs carry all mass, in exact arithmetic.
-    refines : bool
-        Whether `refinement.refined` can go on from its basis with twice the digits.
-    """
-
-    p: NDArray[np.float64]
-    q: NDArray[np.float64]
-    refines: bool
-
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def carried(self) -> bool: ...
-
-    def add(self, i: Indices, j: Indices, cost: Array, /) -> None:
-        """Add arcs from rows i to columns j."""
-
-    def can_add(self, count: int) -> bool:
-        """Tell whether the memory of the budget allows so many more arcs; otherwise the budget ends."""
-
-    def start(self, f: Array, g: Array, artificial: float) -> None:
-        """Set potentials, from which a first basis may follow, and the reduced cost of artificial arcs."""
-
-    def raise_artificial(self, factor: float) -> float:
-        """Make artificial arcs dearer; return their reduced cost."""
-
-    def negligible(self, rounding: float) -> float:
-        """Return what violations may be where rounding errors are of this size."""
-
-    def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
-        """Solve, at least until the value is small enough; return whether the arcs carry all mass."""
-
-    def potentials(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the potentials f and g of the basis."""
-
-    def basis(self) -> tuple[Indices, Indices, Indices, NDArray[np.float64]]:
-        """Return rows and columns of the arcs of the basis (-1: root), their numbers (-1: artificial) and flows."""
-
-    def exact_plan(self) -> tuple[Indices, Indices, NDArray[np.float64]]:
-        """Return rows, columns and masses of a plan: that of the arcs, and the rest in the order of both."""
-
-
 class GrowingArcs:
     """A transport problem on arcs that grow.
 
@@ -117,7 +64,7 @@ class GrowingArcs:
     ----------
     rows, columns : arrays of int
         The points that have weight.
-    problem : ArcEngine
+    problem : ArcProblem or HighsProblem
         The problem on the arcs, between these points.
     f, g : arrays of shape (m1,) and (m2,)
         Potentials; ``-inf`` where there is no weight.
@@ -176,8 +123,7 @@ class GrowingArcs:
         self._scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
         largest = float((costs - self.f[i] - self.g[j]).max())
         self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
-        engine = ArcProblem if backend().has_simplex else HighsProblem
-        self.problem: ArcEngine = engine(self._a, self._b, self.budget)
+        self.problem = arc_problem(self._a, self._b, self.budget)
         self.problem.add(self._row_number[i], self._column_number[j], costs)
         self.problem.start(f, g, self._artificial)
 
@@ -270,7 +216,8 @@ class GrowingArcs:
 
     def _tolerance(self) -> float:
         """Return what violations may be: at most rounding errors, and without any effect on the value."""
-        return self.problem.negligible(4 * _ULP * self._scale)
+        rounding = 4 * _ULP * self._scale
+        return min(rounding, NEGLIGIBLE_VIOLATION * abs(self.problem.value))
 
     def _near(self, columns: Indices | None) -> Indices:
         """Return the arcs of least reduced cost of all points that have weight."""

@@ -22,9 +22,10 @@ from scipy import sparse
 from ..costs import Cost
 from ..costs.base import Coarser
 from ..io.budget import Budget
-from .arcs import ArcEngine, GrowingArcs
+from .arcs import GrowingArcs
 from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .far_costs import solve_capped
+from .highs import HighsProblem
 from .method import Batch, Method
 from .refinement import CostScreen, refined
 from .repair import Arcs, coupling_near
@@ -33,6 +34,8 @@ from .solution import Solution, plan_of
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
+
+Engine = ArcProblem | HighsProblem
 
 _SMALLEST = 256  # points per side that the simplex on all arcs solves
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
@@ -133,7 +136,7 @@ class _Solved(NamedTuple):
     f: Array
     g: Array
     value: float
-    problem: Callable[[], ArcEngine]
+    problem: Callable[[], Engine]
     rounds: int
 
 
@@ -286,7 +289,7 @@ class _Levels:
                 g = -level.cost.col_max(f, threads)
         return self._solution(*self._coupling(*self._spread(n, solved.problem())), f)
 
-    def _spread(self, n: int, problem: ArcEngine) -> Arcs:
+    def _spread(self, n: int, problem: Engine) -> Arcs:
         """Return a plan of the finest level from that of level n.
 
         The points of a cell share the arcs of their cell in the order of both, on each side; the parts of an arc on the

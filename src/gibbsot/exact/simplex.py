@@ -21,7 +21,7 @@ from scipy import sparse
 
 from ..core.backend import backend
 from ..io.budget import Budget
-from .certificate import NEGLIGIBLE_VIOLATION, NO_PLAN, SPENT, status
+from .certificate import NO_PLAN, SPENT, status
 from .repair import coupling_near
 from .solution import Solution
 
@@ -289,8 +289,6 @@ class ArcProblem:
     (True, 0.0)
     """
 
-    refines = True
-
     def __init__(self, p: ArrayLike, q: ArrayLike, budget: Budget | None = None) -> None:
         self.p, self.q = (np.ascontiguousarray(x, np.float64) for x in (p, q))
         self._budget = budget or Budget()
@@ -316,10 +314,6 @@ class ArcProblem:
     def artificial_flow(self) -> float:
         """Mass that the arcs cannot carry."""
         return float(self._simplex.artificial_flow)
-
-    def negligible(self, rounding: float) -> float:
-        """Return what violations may be: at most rounding errors, and without any effect on the value."""
-        return min(rounding, NEGLIGIBLE_VIOLATION * abs(self.value))
 
     def add(self, i: ArrayLike, j: ArrayLike, cost: ArrayLike) -> None:
         """Add arcs from rows i to columns j; the basis stays."""
