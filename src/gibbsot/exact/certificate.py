@@ -170,7 +170,7 @@ class Certificate:
         """Return what the bounds prove, by the rule of `status`."""
         return status(self.lower, self.upper, self.scale, gap=gap, spent=spent, closed=closed)
 
-    def widened(self, relative: float, above: float = 0.0, below: float = 0.0, negative: float = 0.0) -> Certificate:
+    def widened(self, relative: float, above: float = 0.0, below: float = 0.0) -> Certificate:
         """Return bounds that hold for costs that differ by a relative and by absolute errors.
 
         Parameters
@@ -179,19 +179,10 @@ class Certificate:
             How far costs may be off, relative to themselves.
         above, below : float
             How much more the cost of the plan may be, and how much less any cost.
-        negative : float
-            The sum of the absolute values of all negative costs, which are exact: the others of an optimal plan then
-            amount to no more than that above the value.
         """
         if relative == above == below == 0:
             return self
         lower, upper = self.lower, self.upper
-        if negative and math.isfinite(upper) and math.isfinite(lower):
-            most = Fraction(relative) * (abs(Fraction(upper)) + Fraction(negative))
-            return replace(
-                self, lower=rounded_down(Fraction(lower) - most - Fraction(below)),
-                upper=rounded_up(Fraction(upper) + 2 * most + Fraction(above)),
-            )  # fmt: skip
         if lower > 0:
             exact = Fraction(lower) * (1 - Fraction(relative)) - Fraction(below)
             lower = max(0.0, rounded_down(exact))

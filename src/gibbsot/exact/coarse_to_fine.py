@@ -348,8 +348,7 @@ class _Levels:
             found = bounds(level.a, level.b, *below(f, g, cost.depth, below_all), mass, costs, cost.depth)
             found = found.widened(0.0, above + excess).at_least(least)
         else:
-            negative = -2 * min(0.0, least)  # of the border
-            found = proof.widened((cost.depth + 3) * _ULP / 2, above, below_all, negative)
+            found = proof.widened((cost.depth + 3) * _ULP / 2, above, below_all)
         state = found.status(gap=self.gap, spent=self.budget.spent)
         if state == "budget spent":
             found = replace(found, reason=SPENT if np.isfinite(found.upper) else NO_PLAN)
