@@ -65,6 +65,7 @@ _NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped: each cos
 _TOLERANCE = 1e-10  # the smallest that HiGHS takes
 _MOST_ROUNDS, _MOST_FINISHES = 20, 10  # so that it ends where rounding keeps bounds apart
 _REFINEMENTS = 6  # of a vertex at most: each gives about nine more digits
+_ROUNDING = 1e-3  # share of the gap that the vertex leaves open: then it is the rounding of its weights that matters
 
 
 def minimise(
@@ -205,14 +206,14 @@ class _Rounds:
             self._improve(problem.bound(problem.start(), 0), problem.given[i])
 
     def _finished(self) -> bool:
-        """Return whether the gap is reached or time is over, and note it."""
+        """Return whether the gap is reached, time is over or weights have too few digits, and note it."""
         best = self.best
         if best.gap <= self.wanted:
             best.ended = "gap reached"
         elif self.budget.spent:
             best.ended = "time"
         else:
-            return False
+            return best.ended == "weights"
         return True
 
     def _improve(self, dual: Bound | None, w: Array | None, snap: bool = True) -> None:
@@ -425,10 +426,9 @@ class _Rounds:
             self._offer_exactly(vertex)
             yield self.best
             step = vertex.next()
+            if vertex.meets(self.best.lower, _ROUNDING * (self.best.upper - self.best.lower)):
+                self.best.ended = "weights"
             if self._finished() or vertex.done:
-                return
-            if vertex.meets(self.best.lower, self.wanted * self.best.scale):
-                self.best.ended = "weights"  # the vertex is proved to be optimal: only the digits of its weights miss
                 return
             again = self._highs(arcs, used, method, step)
             if again is None and not step.anew:
