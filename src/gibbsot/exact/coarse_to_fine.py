@@ -9,6 +9,7 @@ and the mass between two cells is spread over their points.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..costs import BorderedCost, Cost
+from ..costs import Cost
 from ..costs.base import Coarser
 from ..io.budget import Budget
 from .arcs import GrowingArcs
@@ -26,13 +27,12 @@ from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, wei
 from .far_costs import solve_capped
 from .method import Batch, Method
 from .refinement import CostScreen, refined
-from .repair import coupling_near
+from .repair import Arcs, coupling_near
 from .simplex import ArcProblem, solve_dense, staircase
 from .solution import Solution, plan_of
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
-Arcs = tuple[Indices, Indices, Array]
 
 _SMALLEST = 256  # points per side that the simplex on all arcs solves
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
@@ -128,11 +128,12 @@ class _Start(NamedTuple):
 
 
 class _Solved(NamedTuple):
-    """Potentials of a level, the problem on its arcs, and the number of rounds."""
+    """Potentials of a level, the value of its plan, the problem on its arcs when it is needed, and rounds."""
 
     f: Array
     g: Array
-    problem: ArcProblem
+    value: float
+    problem: Callable[[], ArcProblem]
     rounds: int
 
 
@@ -208,18 +209,14 @@ class _Levels:
                 return self._of_level(n + 1, solved)
             coarse, start = solved, self._carried(n, solved)
             # a bound that is good at this level may be good at the finest
-            if self.gap and coarse.problem.value - start.bound <= self.gap * coarse.problem.value:
+            if self.gap and coarse.value - start.bound <= self.gap * coarse.value:
                 answer = self._of_level(n + 1, coarse)
                 if answer.status in PROVED:
                     return answer
             solved = self._grown(self.levels[n], start, self.gap if n == 0 else 0.0, far)
-            problem = solved.problem
-            self.budget.report(
-                "%d x %d points, %d arcs, %d rounds", *self.levels[n].cost.shape, problem.arcs, solved.rounds
-            )
-            if self.budget.spent and not problem.carried:
+            if self.budget.spent and not solved.problem().carried:
                 return self._of_level(n + 1, coarse)
-        problem = solved.problem
+        problem = solved.problem()
         if not problem.carried:
             return self._solution(*self._coupling(*problem.exact_plan()), solved.f, solved.rounds)
         answer = self._solution(problem.exact_plan(), 0.0, solved.f, solved.rounds)
@@ -245,17 +242,18 @@ class _Levels:
                     value = _dual_value(level.a, level.b, growing.f, closed) / (1 - gap)
                 best, growing.enough = (growing.f, value) if value > growing.enough else (best, growing.enough)
                 if problem.value <= growing.enough:
-                    return _Solved(best, growing.g, problem, rounds)
+                    return _Solved(best, growing.g, problem.value, lambda: problem, rounds)
         f, g = growing.f, growing.g
+        self.budget.report("%d x %d points, %d arcs, %d rounds", *level.cost.shape, growing.count, rounds)
         if self.budget.spent:
             g = -level.cost.col_max(f, level.threads)
             if _dual_value(level.a, level.b, f, g) <= start.bound:
                 f, g = start.f, start.g
-        return _Solved(f, g, problem, rounds)
+        return _Solved(f, g, problem.value, lambda: problem, rounds)
 
     def _with_more_digits(self, solved: _Solved) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
-        level, problem = self.levels[0], solved.problem
+        level, problem = self.levels[0], solved.problem()
         i, j, arc, _ = problem.basis()
         own, screen = arc >= 0, CostScreen(level.cost, threads=self.budget.threads)
         least = self.cost.least()
@@ -273,7 +271,7 @@ class _Levels:
         assert level.coarser is not None
         f = level.coarser.between.row_min(-coarse.g, level.threads)
         found = level.closed(f)
-        if found.bound < coarse.problem.value / 2:
+        if found.bound < coarse.value / 2:
             best = max((0.75, 0.5, 0.0), key=lambda share: level.closed(share * f, 1).bound)
             found = max(found, level.closed(best * f), key=attrgetter("bound"))
         return found
@@ -287,7 +285,7 @@ class _Levels:
             f = level.coarser.between.row_min(-g, threads)
             if finer:
                 g = -level.cost.col_max(f, threads)
-        return self._solution(*self._coupling(*self._spread(n, solved.problem)), f)
+        return self._solution(*self._coupling(*self._spread(n, solved.problem())), f)
 
     def _spread(self, n: int, problem: ArcProblem) -> Arcs:
         """Return a plan of the finest level from that of level n.
@@ -318,8 +316,8 @@ class _Levels:
         it some coupling may cost: what a point lacks or has too much moves by at most the largest cost.
         """
         level, wrong = self.levels[0], 0.0
-        inner = self.cost.inner.shape if isinstance(self.cost, BorderedCost) else None
-        close = inner is None
+        inner = self.cost.inner_shape
+        close = inner == self.cost.shape
         for ends, weight in ((i, level.a), (j, level.b)) if close else ():
             share, terms = weight / weight.sum(), np.bincount(ends, minlength=len(weight))
             off = np.abs(np.bincount(ends, mass, len(weight)) - share) + (terms + 64) * _ULP * share
@@ -370,7 +368,7 @@ def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
 
 
 def _solve_all_arcs(level: _Level) -> tuple[_Solved, float]:
-    """Solve a small problem, on the arcs of its basis in the end; return also which costs are far."""
+    """Solve a small problem; return also which costs are far."""
     C = np.asarray(level.cost.matrix(), np.float64)
     answer = solve_dense(C, level.a, level.b)
     capped = solve_capped(answer)
@@ -378,10 +376,14 @@ def _solve_all_arcs(level: _Level) -> tuple[_Solved, float]:
     most = float(answer.problem()[0].max(where=np.isfinite(C), initial=0.0))
     f, g = answer.f[0], answer.g[0]
     i, j = (x[x >= 0].astype(np.int64) for x in answer.basis)
-    near = C[i, j] <= most  # not lowered
-    i, j = i[near], j[near]
-    problem = ArcProblem(level.a, level.b)
-    problem.add(i, j, C[i, j])
-    problem.start(f, g, max(most, float(np.abs(C[i, j]).max(initial=0.0)), 1e-300))
-    problem.optimise()
-    return _Solved(f, g, problem, 1), np.inf if capped is None else most
+
+    def problem() -> ArcProblem:
+        """Return the problem on the arcs of the basis, without those that were lowered."""
+        near = C[i, j] <= most
+        own = ArcProblem(level.a, level.b)
+        own.add(i[near], j[near], C[i, j][near])
+        own.start(f, g, max(most, float(np.abs(C[i, j][near]).max(initial=0.0)), 1e-300))
+        own.optimise()
+        return own
+
+    return _Solved(f, g, answer.value.item(), problem, 1), np.inf if capped is None else most

@@ -18,7 +18,7 @@ from ...costs import Cost, DenseCost
 from ...costs.problems import Problem
 from .. import certificate
 from ..certificate import PROGRAMME_GAP, ROUNDING, ROUNDS, SPENT, Certificate
-from ..methods import cross
+from ..methods import optima
 from ..refinement import CostScreen
 from ..solution import Solution
 
@@ -186,7 +186,7 @@ class FreeMeasure:
     ) -> tuple[Certificate, list[Solution]]:
         """Return the exact objective of a measure of which some of the mass may be at another place."""
         P = np.tile(model, (len(self.X), 1))
-        found = cross(Problem.checked(P, self.given, cost, np.ones(len(P))), n_jobs=self.n_jobs, warm_start=near)
+        found = optima(Problem.checked(P, self.given, cost, np.ones(len(P))), n_jobs=self.n_jobs, warm_start=near)
         if not all(math.isfinite(each.upper) for each in found):
             return Certificate(-math.inf, math.inf, math.inf, math.inf, found[0].reason), found
         values, scales = (self._mean([Fraction(getattr(each, name)) for each in found]) for name in ("upper", "scale"))

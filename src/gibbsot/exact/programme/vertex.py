@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .free_measure import FreeMeasure, Numbers, fixed, floats
-from .interior_point import Arcs
+from .interior_point import MeasureArcs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -53,7 +53,7 @@ class Vertex:
     ----------
     problem : FreeMeasure
         The problem.
-    arcs : Arcs
+    arcs : MeasureArcs
         The arcs, with points and targets numbered as below.
     points, targets : arrays of int
         The points of the free measure that are chosen, and the targets with weight in the concatenation of measures.
@@ -64,7 +64,7 @@ class Vertex:
     """
 
     def __init__(
-        self, problem: FreeMeasure, arcs: Arcs, points: Indices, targets: Indices, used: Indices,
+        self, problem: FreeMeasure, arcs: MeasureArcs, points: Indices, targets: Indices, used: Indices,
         scale: float, unit: float,
     ) -> None:  # fmt: skip
         self.problem, self.arcs, self.points, self.targets, self.used = problem, arcs, points, targets, used
