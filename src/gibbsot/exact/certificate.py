@@ -311,11 +311,17 @@ class Enclosure:
 
 def rounded_down(x: Fraction) -> float:
     """Return the largest double that is not above a rational number."""
+    return quotient_down(x.numerator, x.denominator)
+
+
+def quotient_down(numerator: int, denominator: int) -> float:
+    """Return the largest double that is not above a quotient, whose denominator is positive; fractions take longer."""
     try:
-        near = float(x)
+        near = numerator / denominator  # correctly rounded
     except OverflowError:
-        return -math.inf if x < 0 else float(np.finfo(np.float64).max)
-    return near if Fraction(near) <= x else math.nextafter(near, -math.inf)
+        return -math.inf if numerator < 0 else float(np.finfo(np.float64).max)
+    a, b = near.as_integer_ratio()
+    return near if a * denominator <= numerator * b else math.nextafter(near, -math.inf)
 
 
 def rounded_up(x: Fraction) -> float:
