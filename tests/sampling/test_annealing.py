@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gibbsot import GridCost
 from gibbsot.sampling import schedules, temperature
 from gibbsot.sampling.annealing.adaptive import AdaptiveCooling, ModelState
-from gibbsot.sampling.annealing.paper import EpochDecay
+from gibbsot.sampling.annealing.paper import ConditionalDecay, EpochDecay
 from gibbsot.sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
 from gibbsot.sampling.annealing.staged import CoolingStages, StagedCooling
 from gibbsot.sampling.annealing.tracking import GapTracking, GeometricDecay
@@ -79,14 +79,14 @@ def test_the_record_keeps_the_best():
 
 
 def test_a_step_is_damped_only_if_changes_are_large_and_growing():
-    state = ADAPTIVE.after_epoch(replace(start(), step=1.0), 0.1)
+    state = ADAPTIVE.after_epoch(replace(start(), step=1.0), 0.1, 1.0)
     assert (state.step, state.least_gradient) == (1.0, 0.1)
-    assert ADAPTIVE.after_epoch(state, 0.149).step == 1.0
-    grown = ADAPTIVE.after_epoch(state, 0.2)
+    assert ADAPTIVE.after_epoch(state, 0.149, 1.0).step == 1.0
+    grown = ADAPTIVE.after_epoch(state, 0.2, 1.0)
     assert (grown.step, grown.least_gradient) == (0.6, 0.2)
     small = replace(state, least_gradient=0.001)
-    assert ADAPTIVE.after_epoch(small, 0.039).step == 1.0
-    assert ADAPTIVE.after_epoch(state, 0.05).least_gradient == 0.05
+    assert ADAPTIVE.after_epoch(small, 0.039, 1.0).step == 1.0
+    assert ADAPTIVE.after_epoch(state, 0.05, 1.0).least_gradient == 0.05
 
 
 def test_steps_that_would_change_a_model_too_much_are_shortened():
@@ -114,7 +114,7 @@ def test_the_mean_model_is_a_polynomial_decay_average():
     values = np.random.default_rng(0).random(20)
     for value in values:
         mean += ADAPTIVE.share(state) * (value - mean)
-        state = ADAPTIVE.after_epoch(state, 0.1)
+        state = ADAPTIVE.after_epoch(state, 0.1, 1.0)
     k = np.arange(20)
     assert mean == pytest.approx(np.average(values, weights=(k + 1) * (k + 2) * (k + 3)))
     assert EpochDecay().share(state) == 1.0
@@ -202,11 +202,24 @@ def test_a_perfect_fit_is_kept_at_the_minimum_temperature():
 
 def test_epoch_decay_is_the_papers():
     policy = EpochDecay(m=60, m_bar=40.0)
-    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0)
+    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0, 1.0)
     assert state.T == schedules.epoch_decay(1.0, 60, 40.0) == 0.9
     assert state.step == 1.0
     assert policy.update(state, 3.0, 1.0, 0.1) == state
-    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0).T
+    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0, 1.0).T
+
+
+def test_conditional_decay_waits_for_chains_that_lag():
+    """It cools in epochs whose V(z) is above 0.9 of the cost, which the sample gives by a ratio."""
+    policy = ConditionalDecay(m=60, m_bar=40.0)
+    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0, 3.0)
+    assert state.T == 0.9  # before the first evaluation
+    state = policy.update(state, 2.0, 1.5, 0.1)  # V(z) of the sample is half that of all measures
+    assert state.objective == 4.0
+    assert policy.after_epoch(state, 5.0, 3.59).T == 0.9
+    assert pytest.approx(0.81) == policy.after_epoch(state, 5.0, 3.61).T
+    assert policy.update(replace(state, estimate=-1.0), 2.0, 1.5, 0.1).objective == 2.0
+    assert [epoch for epoch in range(1, 50) if policy.due(state, epoch)] == [1, 21, 41]
 
 
 # serialisation

@@ -45,8 +45,8 @@ def gradients(
     weights: Array,
     first: int = 0,
     tau: int | None = None,
-) -> tuple[Array, EpochSums]:
-    """Advance the chains of some targets; return the gradients for the memberships, and the sums over the targets.
+) -> tuple[Array, EpochSums, Array]:
+    """Advance the chains of some targets; return gradients for the memberships, sums over the targets, and values.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ def gradients(
 
     Returns
     -------
-    array of shape (n, K), EpochSums
+    array of shape (n, K), EpochSums, array of shape (n,)
     """
     weighted = fixed_point.quantise(W * weights[:, None], 2.0**-precision.bits)
     found = oracle.mixture_gradients(_mixtures(W, D, weighted, precision), temperature, first, tau)
     value = int(fixed_point.quantise(found.values * weights, precision.value).astype(np.int64).sum())
-    return _scaled(found, precision), EpochSums(found.components, value, int(found.sweeps.sum()))
+    return _scaled(found, precision), EpochSums(found.components, value, int(found.sweeps.sum())), found.values
 
 
 def _mixtures(W: Array, D: NDArray[np.int32], weighted: Array | None, precision: Precision) -> Mixtures:

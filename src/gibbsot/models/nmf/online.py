@@ -126,7 +126,7 @@ class Batch:
         total = EpochSums(np.zeros(D.shape, np.int64), 0, 0)
         for block, oracle in zip(self._blocks, self._oracles, strict=True):
             W, share = np.exp(self.log_W[block]), self.weights[block] / largest
-            found, sums = gradients(oracle, W, D, T, self.precision, share)
+            found, sums, _ = gradients(oracle, W, D, T, self.precision, share)
             total = add([total, sums])
             self.log_W[block] = mirror_step(self.log_W[block], found, step)
         mean = largest / self.weight
