@@ -18,7 +18,7 @@ from gibbsot.sampling.annealing.tracking import GapTracking, GeometricDecay
 positive = st.floats(1e-3, 1e3)
 powers = st.integers(-20, 20).map(lambda k: 2.0**k)
 ADAPTIVE = AdaptiveCooling()
-PLATEAU = PlateauCooling(window=3, cooling=0.5, damping=0.8, relative=True, rise=1.05, final_bias=0.02)
+PLATEAU = PlateauCooling(window=3, cooling=0.5, damping=0.8, relative=True, rise=1.05)
 
 
 def test_policies_and_states_are_immutable():
@@ -231,7 +231,7 @@ def arrays(state: ModelState | PlateauState) -> dict[str, np.ndarray]:
 
 @given(st.lists(positive, max_size=12))
 def test_states_survive_files(values):
-    model, descent = start(), PLATEAU.init(1.0, 0.1, 20.0)
+    model, descent = start(), PLATEAU.init(1.0, 0.1)
     for value in values:
         model = evaluated(model, value, 0.1)
         descent = PLATEAU.observe(descent, value)
@@ -281,9 +281,9 @@ def test_a_tolerance_may_be_absolute():
 
 
 def test_a_stall_cools_and_damps_and_starts_anew():
-    state = observed(PLATEAU.init(1.0, 0.1, 20.0), *np.ones(6))
+    state = observed(PLATEAU.init(1.0, 0.1), *np.ones(6))
     cooled = PLATEAU.update(state, Trend.STALLED)
-    assert cooled == PlateauState(0.5, 0.1, 20.0, step=0.8, stalls=1)
+    assert cooled == PlateauState(0.5, 0.1, step=0.8, stalls=1)
     lagging = PLATEAU.update(state, Trend.STALLED, chains_follow=False)
     assert (lagging.T, lagging.step) == (1.0, 0.8)
     rising = PLATEAU.update(state, Trend.RISING)
@@ -292,12 +292,23 @@ def test_a_stall_cools_and_damps_and_starts_anew():
 
 
 def test_floors_and_ends():
-    state = observed(PLATEAU.init(0.15, 0.1, 20.0), *np.ones(6))
+    state = observed(PLATEAU.init(0.15, 0.1), *np.ones(6))
     assert PLATEAU.update(state, Trend.STALLED).T == 0.1
     assert PLATEAU.update(replace(state, T=0.1), Trend.STALLED) == replace(state, T=0.1, finished=True)
-    cold = replace(state, T=9e-4, T_min=0.0)  # 20 T is below 2 % of the objective
-    assert PLATEAU.update(cold, Trend.STALLED).finished
-    assert not PLATEAU.update(replace(cold, T=1.1e-3), Trend.STALLED).finished
+
+
+def test_a_descent_ends_when_cooling_no_longer_closes_the_gap():
+    """The objective is one; the gap to its lower bound is a half at the first stall."""
+    first = PLATEAU.update(observed(PLATEAU.init(1.0), *np.ones(6)), Trend.STALLED, lower=0.5)
+    assert (first.gap, first.T, first.finished) == (0.5, 0.5, False)
+    stalled = observed(first, *np.ones(6))
+    assert PLATEAU.update(stalled, Trend.STALLED, lower=0.59) == replace(stalled, finished=True)  # 0.41 > 0.8 * 0.5
+    second = PLATEAU.update(stalled, Trend.STALLED, lower=0.61)
+    assert (second.gap, second.T, second.finished) == (pytest.approx(0.39), 0.25, False)
+    assert PLATEAU.update(stalled, Trend.FALLING, lower=0.5) == stalled
+    # without a lower bound only the temperature and the number of stalls end it
+    cooled = PLATEAU.update(observed(PLATEAU.init(1.0), *np.ones(6)), Trend.STALLED)
+    assert not PLATEAU.update(observed(cooled, *np.ones(6)), Trend.STALLED).finished
 
 
 def test_a_number_of_stalls_ends_the_fit():
@@ -319,12 +330,15 @@ def test_comparisons_have_a_stride():
 
 @given(st.lists(positive, max_size=40), powers)
 def test_plateaus_have_one_scale(values, c):
-    one, other = PLATEAU.init(1.0, 1e-4, 20.0), PLATEAU.init(c, 1e-4 * c, 20.0)
+    one, other = PLATEAU.init(1.0, 1e-4), PLATEAU.init(c, 1e-4 * c)
     for value in values:
         one, other = PLATEAU.observe(one, value), PLATEAU.observe(other, c * value)
         trends = [PLATEAU.trend(state, 0.2) for state in (one, other)]
         assert trends[0] is trends[1]
-        one, other = (PLATEAU.update(state, trend) for state, trend in zip((one, other), trends, strict=True))
+        one, other = (
+            PLATEAU.update(state, trend, lower=-unit)
+            for state, trend, unit in zip((one, other), trends, (1, c), strict=True)
+        )
         assert c * one.T == other.T
         assert (other.step, other.stalls, other.finished) == (one.step, one.stalls, one.finished)
 
