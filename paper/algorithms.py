@@ -136,7 +136,7 @@ def claims(fits: Mapping[str, Fit], level: float | None = None) -> list[Claim]:
     texts = [
         f"as printed {paper.seconds:.3g} s, the program {program.seconds:.3g} s; ours {ours.least:.3g}, "
         f"{ours.seconds:.3g} s",
-        f"ours has the best cost of the printed algorithm after {_when(ours, paper.least)} and that of the program after "
+        f"ours has the best cost of the printed algorithm after {_when(ours, paper.least)}, that of the program after "
         f"{_when(ours, program.least)}",
     ]
     if random is not None:
@@ -146,9 +146,9 @@ def claims(fits: Mapping[str, Fit], level: float | None = None) -> list[Claim]:
         texts.append(f"with the paper's steps and tau too, but the adaptive cooling and mean models, {text}")
     claim = "Chains are warm-started, and one factor lowers the temperature after every epoch"
     waits = (
-        f"the authors' program cools in some epochs only, those whose V(z) exceeds 0.9 of the exact cost: {_cooled(program)} "
-        f"of {program.model.n_iter_} epochs, with a last cost of {_last(program):.3g} and {program.least:.3g} at best; as "
-        f"printed, the last cost is {_last(paper):.3g}"
+        "the authors' program cools only in epochs whose V(z) exceeds 0.9 of the exact cost: after "
+        f"{_cooled(program)} of {program.model.n_iter_} epochs, with {_last(program):.3g} at the end and "
+        f"{program.least:.3g} at best; as printed, it ends at {_last(paper):.3g}"
     )
     return [*found, Claim(claim, "; ".join([waits, *texts]), None)]
 
