@@ -244,8 +244,8 @@ def _bias_claims(biases: list[Bias], energies: Energies) -> list[Claim]:
 def _pinned_claim(pvalue: float) -> Claim:
     return Claim(
         "Without g_1 = 0 the energy <p, g> - <q, h> converges to the same distribution as with it.",
-        f"Energies of free and of pinned chains agree: Kolmogorov-Smirnov p = {pvalue:.2g} (below {_ALARM:g} they would "
-        "differ).",
+        f"Energies of free and of pinned chains agree: Kolmogorov-Smirnov p = {pvalue:.2g} (below {_ALARM:g} they "
+        "would differ).",
         pvalue > _ALARM,
     )
 
@@ -305,8 +305,8 @@ def _cost_claims(costs: Costs) -> list[Claim]:
         Claim(
             "Sinkhorn, B-ADMM and Gibbs-OT share the complexity of an iteration; B-ADMM may be the slowest, because it "
             "needs log and exp.",
-            f"CPU time of an iteration with {_TIMED} x {_TIMED} points: {times}. All but the last are NumPy code, so the "
-            "last is not comparable; Sinkhorn in logarithms is what runs where the plain one underflows.",
+            f"CPU time of an iteration with {_TIMED} x {_TIMED} points: {times}. All but the last are NumPy code, so "
+            "the last is not comparable; Sinkhorn in logarithms is what runs where the plain one underflows.",
             seconds["B-ADMM"] > max(seconds["Sinkhorn"], seconds["Gibbs-OT, compiled"]),
         ),
         Claim(

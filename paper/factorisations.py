@@ -27,8 +27,8 @@ EPSILON, RHO = 1 / 100, 1 / 200  # of the smoothed W-NMF in the paper
 _GAP = 0.01  # of the memberships that are found again
 SHOWN = (algorithms.PAPER, algorithms.PROGRAM, algorithms.OURS)  # the algorithms whose components are drawn
 _DIFFERS = (
-    "The paper shows one set of components of Gibbs-OT and does not say how the temperature starts. Here are three: its "
-    "algorithm as printed, which cools after every epoch and whose best model by exact costs is shown; that of the "
+    "The paper shows one set of components of Gibbs-OT and does not say how the temperature starts. Here are three: "
+    "its algorithm as printed, which cools after every epoch and whose best model by exact costs is shown; that of the "
     "authors' published program (d2suite), which cools only while V(z) exceeds 0.9 of the exact cost; and ours, which "
     "starts from NMF. The first temperature is ours, as that of the program is in other units."
 )
@@ -172,8 +172,8 @@ def figure(
         Claim(
             "Gibbs-OT can push for a higher quality of approximation by annealing",
             f"exact mean cost {program.cost:.3g} by the authors' program, which this judges, and {ours.cost:.3g} by "
-            f"ours, against {smoothed.cost:.3g} (smoothed) and {plain.cost:.3g} (NMF). As printed, with cooling in every "
-            f"epoch, it is {paper.cost:.3g}" + (_refitted(found) if refit else ""),
+            f"ours, against {smoothed.cost:.3g} (smoothed) and {plain.cost:.3g} (NMF). As printed, with cooling in "
+            f"every epoch, it is {paper.cost:.3g}" + (_refitted(found) if refit else ""),
             max(each.cost for each in judged) < min(smoothed.cost, plain.cost),
         ),
         *more_claims(found),

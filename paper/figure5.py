@@ -10,8 +10,8 @@ from .factorisations import Factorisation
 from .outcome import Claim, Outcome, Run
 
 _DIFFERS = (
-    "The size of the images, 32 x 27 pixels, is that of the authors' program; the paper has none. Grey levels are mass, "
-    "so that bright is much."
+    "The size of the images, 32 x 27 pixels, is that of the authors' program; the paper has none. Grey levels are "
+    "mass, so that bright is much."
 )
 _CLEAR = 1.5  # factor that counts as clearly more
 

@@ -135,7 +135,8 @@ def _slips() -> str:
     rows = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in slip) + "</tr>" for slip in SLIPS)
     return (
         '<section id="slips">\n<p class="label">Slips</p>\n<h2>Slips of the paper that are corrected here</h2>\n'
-        f'<table class="numbers slips">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</section>'
+        f'<table class="numbers slips">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n'
+        "</section>"
     )
 
 

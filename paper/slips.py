@@ -31,8 +31,8 @@ SLIPS = (
     Slip(
         "Lemma A.1, phi and psi",
         "sums of p_sigma(k) over i, products of lambda_k over j, L of t + 1 inside lambda",
-        "With the values sorted and P_k the sum of the first k weights, mu_k = exp(-P_k d_k / T) for the difference d_k "
-        "to the next value, and phi = sum_k (1 - mu_k) (mu_1 ... mu_(k-1)) / P_k.",
+        "With the values sorted and P_k the sum of the first k weights, mu_k = exp(-P_k d_k / T) for the difference "
+        "d_k to the next value, and phi = sum_k (1 - mu_k) (mu_1 ... mu_(k-1)) / P_k.",
         "tests/sampling/test_theory.py::test_expectations_against_integration",
     ),
     Slip(
@@ -68,8 +68,8 @@ SLIPS = (
     Slip(
         "V(z) as an upper bound",
         "an asymptotic consistent upper bound",
-        "E V(z) >= W at equilibrium. A sample may be below W, and so is V(z) of a chain that has not mixed: V(z) itself "
-        "is an estimate and no bound.",
+        "E V(z) >= W at equilibrium. A sample may be below W, and so is V(z) of a chain that has not mixed: V(z) "
+        "itself is an estimate and no bound.",
         "paper/chains.py",
     ),
     Slip(

@@ -73,8 +73,8 @@ def run(run: Run) -> Outcome:
     sentence = "Seconds of one pass over the data in one thread, components and memberships included."
     data = [run.table("table", header, rows)]
     differs = (
-        "The paper names neither the size of the faces nor the start: 32 x 27 pixels are those of the authors' published "
-        "program. Its solver for comparison was Mosek; here it is POT's network simplex, as Mosek needs a licence."
+        "The paper names neither the size of the faces nor the start: 32 x 27 pixels are those of the authors' "
+        "published program. Its other solver was Mosek; here it is POT's network simplex (Mosek needs a licence)."
     )
     return Outcome(
         "table",

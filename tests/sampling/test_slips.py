@@ -17,7 +17,7 @@ def test_upper_bound_of_h():
     C, g = 2.0, np.array([0.0, 0.3, -0.4])
     right, printed = (C + g).min(), (C + g).max()
     h = np.linspace(-1, 4, 1001)
-    feasible = (-C < g[:, None] - h).all(axis=0)
+    feasible = (g[:, None] - h > -C).all(axis=0)
     np.testing.assert_array_equal(feasible, h < right)
     assert (h[~feasible] < printed).any()
 
@@ -36,7 +36,7 @@ def test_law_of_u():
 
 
 def test_the_mixing_test_has_no_unit():
-    """Costs and temperatures in another unit stop at the same sweep; with the printed right-hand side they would not."""
+    """Costs and temperatures in another unit stop at the same sweep; by the printed right-hand side they would not."""
     p, q = np.full((1, 3), 1 / 3), np.full(4, 0.25)
     ends, printed = [], []
     for unit in (1.0, 1024.0):
