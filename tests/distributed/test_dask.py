@@ -115,7 +115,9 @@ def test_two_workers_of_two_threads(alone):
         same_nmf(WassersteinNMF(**OPTIONS, client=client, n_jobs=2).fit(shards("many")), alone)
 
 
-@pytest.mark.parametrize("options", [{"update": "online"}, {"algorithm": "paper", "tau": None}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"update": "online"}, *({"algorithm": name, "tau": None} for name in ("paper", "d2suite"))], ids=str
+)
 def test_all_ways_to_fit(client, options):
     both = [WassersteinNMF(**OPTIONS | options, client=one).fit(shards("many")) for one in (None, client)]
     same_nmf(*both)

@@ -46,8 +46,8 @@ def gradients(
     weights: Array,
     first: int = 0,
     tau: int | None = None,
-) -> tuple[Array, EpochSums]:
-    """Advance the chains of some targets; return the gradients for the memberships, and the sums over the targets.
+) -> tuple[Array, EpochSums, Array]:
+    """Advance the chains of some targets; return gradients for the memberships, sums over the targets, and values.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def gradients(
 
     Returns
     -------
-    array of shape (n, K), EpochSums
+    array of shape (n, K), EpochSums, array of shape (n,)
     """
     weighted = Fixed.of(W * weights[:, None], precision.weight)
     found = oracle.mixture_gradients(_mixtures(W, D, weighted.integers, precision), temperature, first, tau)
     gradient = Fixed(found.components, weighted.quantum * precision.potential)
     value = Fixed.of(found.values * weights, precision.value).sum()
-    return _memberships(found, precision), EpochSums(gradient, value, int(found.sweeps.sum()))
+    return _memberships(found, precision), EpochSums(gradient, value, int(found.sweeps.sum())), found.values
 
 
 def _mixtures(W: Array, D: NDArray[np.int32], weighted: Array | None, precision: Precision) -> Mixtures:

@@ -125,7 +125,7 @@ class Portion:
         largest, every = float(self.weights.max()), list[EpochSums]()
         for block, oracle in zip(self._blocks, self._oracles, strict=True):
             W, share = np.exp(self.log_W[block]), self.weights[block] / largest
-            found, sums = gradients(oracle, W, D, T, self.precision, share)
+            found, sums, _ = gradients(oracle, W, D, T, self.precision, share)
             every.append(sums)
             self.log_W[block] = mirror_step(self.log_W[block], found, step)
         mean, total = largest / self.weight, add(every)
