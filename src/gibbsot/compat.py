@@ -17,6 +17,7 @@ be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from scipy import sparse
 from .core.backend import backend
 from .costs import Cost, DenseCost, PointCost
 from .costs.problems import Problem
-from .exact.methods import cross
+from .exact.methods import optima
 from .exact.solution import Solution
 from .solvers.solve import solve as exact_solve
 
@@ -581,11 +582,11 @@ def _solved(
 
 def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
     """Return the optimum, from the potentials U if they are given, or None if POT is to solve the problem."""
-    if not backend().has_simplex and M.size < _MIN_PAIRS and np.isfinite(M).all():
+    if not backend().has_simplex and M.size < _MIN_PAIRS and np.isfinite(M).all() and find_spec("ot") is not None:
         return None
     try:
         cost = DenseCost(M)
-        found = cross(Problem(p, q, cost), None if U is None else U[None])[0]
+        found = optima(Problem(p, q, cost), None if U is None else U[None])[0]
     except ValueError:
         return None
     return found if found.optimal else None

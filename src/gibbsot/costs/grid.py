@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from ..core import validation
 from ..core.backend import backend
 from ..core.double_double import DoubleDouble
-from .base import Array, Coarser, Cost, Exact, Geometry, frozen, spread_of
+from .base import Array, Coarser, Cost, Exact, Geometry, Positions, frozen, spread_of
 from .points import PointCost
 
 if TYPE_CHECKING:
@@ -133,6 +133,10 @@ class GridCost(Cost):
         points = self.points() if self.dtype == np.float64 and (self.power == 2 or self.on_line) else None
         return None if points is None or self.power is None else Geometry(points, points, self.power)
 
+    def positions(self) -> Positions | None:
+        points = self.points()
+        return None if points is None or self.power is None else Positions(points, points, self.power, self.power)
+
     @property
     def searchable(self) -> bool:
         known = self.power == 2 or (self.power == 1 and self.on_line)
@@ -156,6 +160,9 @@ class GridCost(Cost):
         return Coarser(coarse, GridCost(matrices=halves), a, b, rows, columns)
 
     def sweep_memory(self) -> float:
+        return 0.0
+
+    def operand_memory(self) -> float:
         return 0.0
 
     def evenness(self) -> float:

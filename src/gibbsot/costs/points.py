@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from ..core import validation
 from ..core.backend import backend
 from .base import MATRIX_BYTES as MATRIX_BYTES
-from .base import Array, Coarser, Cost, Geometry, frozen
+from .base import Array, Coarser, Cost, Geometry, Positions, frozen
 from .dense import DenseCost, padded_columns
 from .kdtree import TreePair, joined, underflow, vanishing
 
@@ -23,6 +23,7 @@ TREE_PAIRS = 4_000_000
 
 _BLOCK = 2_000_000  # entries of the blocks that are computed one after another
 _POWERS = {"sqeuclidean": 2.0, "euclidean": 1.0}
+NORMS = {"sqeuclidean": 2.0, "euclidean": 2.0, "cityblock": 1.0, "chebyshev": np.inf}
 _METRICS = {power: metric for metric, power in _POWERS.items()}
 
 
@@ -131,6 +132,14 @@ class PointCost(Cost):
 
     def symmetric(self) -> bool:
         return self.Y is self.X or np.array_equal(self.X, self.Y)
+
+    def positions(self) -> Positions | None:
+        norm = NORMS.get(self.metric)
+        if norm is None:
+            return None
+        X = np.asarray(self.X, np.float64)  # for type checkers; it is one already
+        Y = X if self.Y is self.X else np.asarray(self.Y, np.float64)
+        return Positions(X, Y, norm, 2.0 if self.metric == "sqeuclidean" else 1.0)
 
     def geometry(self) -> Geometry | None:
         return None if self._power is None or self.X.shape[1] > 3 else Geometry(self.X, self.Y, self._power)

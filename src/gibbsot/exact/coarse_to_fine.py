@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..costs import BorderedCost, Cost
+from ..costs import Cost
 from ..costs.base import Coarser
 from ..io.budget import Budget
 from .arcs import GrowingArcs
@@ -26,13 +26,12 @@ from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, wei
 from .far_costs import solve_capped
 from .method import Batch, Method
 from .refinement import CostScreen, refined
-from .repair import coupling_near
+from .repair import Arcs, coupling_near
 from .simplex import ArcProblem, solve_dense, staircase
 from .solution import Solution, plan_of
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
-Arcs = tuple[Indices, Indices, Array]
 
 _SMALLEST = 256  # points per side that the simplex on all arcs solves
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
@@ -318,8 +317,8 @@ class _Levels:
         it some coupling may cost: what a point lacks or has too much moves by at most the largest cost.
         """
         level, wrong = self.levels[0], 0.0
-        inner = self.cost.inner.shape if isinstance(self.cost, BorderedCost) else None
-        close = inner is None
+        inner = self.cost.inner_shape
+        close = inner == self.cost.shape
         for ends, weight in ((i, level.a), (j, level.b)) if close else ():
             share, terms = weight / weight.sum(), np.bincount(ends, minlength=len(weight))
             off = np.abs(np.bincount(ends, mass, len(weight)) - share) + (terms + 64) * _ULP * share

@@ -29,7 +29,7 @@ from ..core.double_double import DoubleDouble
 from ..costs import Cost
 from ..io.budget import Budget
 from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds, weighted_median
-from .simplex import ArcProblem
+from .highs import arc_problem
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -309,7 +309,7 @@ class _Refinement:
         """Start a simplex whose costs are the reduced costs, from the arcs of a basis."""
         reduced = self._reduced(self.i, self.j, self.high).rounded()
         reduced[tree] = 0.0  # but for rounding
-        self.engine = ArcProblem(self.p, self.q, self.budget)
+        self.engine = arc_problem(self.p, self.q, self.budget)
         self.engine.add(self.i, self.j, reduced)
         zero = np.zeros(self.m1), np.zeros(self.m2)
         self.engine.start(*zero, max(artificial, 1e-300), basis=tree, tops=tops)

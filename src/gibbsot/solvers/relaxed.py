@@ -30,7 +30,7 @@ from ..costs.problems import Problem, check_sums
 from ..exact.all_arcs import AllArcs
 from ..exact.certificate import Certificate, lower_bound
 from ..exact.coarse_to_fine import CoarseToFine
-from ..exact.methods import cross
+from ..exact.methods import optima
 from ..exact.solution import Solution
 from ..sampling.sampler import Info
 from . import masses
@@ -204,13 +204,13 @@ class Marginals:
         warm_start : list of Solution, optional
             Solutions that this returned for similar problems, or anything with their ``basis``.
         **options
-            As for `cross`.
+            As for `optima`.
 
         Returns
         -------
         list of Solution
         """
-        return cross(problem, U, warm_start=warm_start, **options)
+        return optima(problem, U, warm_start=warm_start, **options)
 
     def with_masses(self, problem: Problem, solutions: list[Solution]) -> list[Solution]:
         """Return solutions for the masses that matter: here measures are normalised."""
@@ -218,7 +218,7 @@ class Marginals:
 
     def bounds(self, chains: Problem, p: Measures, q: Measures, U: Array, **options: Any) -> tuple[Weights, Weights]:
         """Return certified bounds of W of measures from the potentials of their chains."""
-        found = cross(chains, U, max_rounds=1, **options)
+        found = optima(chains, U, max_rounds=1, **options)
         return lower_bound(chains, np.stack([one.f for one in found])), np.array([one.upper for one in found])
 
     def of_chains(self, problem: Problem, info: Info) -> tuple[Weights, Array, Array]:
@@ -330,7 +330,7 @@ class LeftOver(Marginals):
         rows, columns = (_padded(list(side)) for side in zip(*self._spare(p, q), strict=True))
         extra, cost = (rows.shape[1], columns.shape[1]), self.cost.astype(np.float64) if exact else self.cost
         # a matrix would round the entries of other costs, and bounds are those of the cost
-        bordered = exact and backend().has_simplex and not isinstance(cost, DenseCost)
+        bordered = exact and backend().has_simplex and not cost.has_matrix
         more = BorderedCost(cost, self._outer, self._corner, extra) if bordered else self._matrix(cost, extra)
         return PartialProblem.of(np.column_stack([p[0], rows]), np.column_stack([q[0], columns]), more, cost.shape)
 
@@ -367,7 +367,7 @@ class LeftOver(Marginals):
     ) -> list[Solution]:
         U = None if U is None else refitted(U, problem, 0)
         arcs = None if warm_start is None else refitted_arcs(warm_start, problem)
-        return without_points(problem, cross(problem, U, warm_start=arcs, **options))
+        return without_points(problem, optima(problem, U, warm_start=arcs, **options))
 
     def with_masses(self, problem: Problem, solutions: list[Solution]) -> list[Solution]:
         """Return solutions for the masses given, as they matter."""

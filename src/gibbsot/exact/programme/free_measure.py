@@ -16,7 +16,7 @@ from ...costs import Cost
 from ...costs.problems import Problem
 from .. import certificate
 from ..certificate import PROGRAMME_GAP, ROUNDING, ROUNDS, SPENT, Certificate
-from ..methods import cross
+from ..methods import optima
 from ..solution import Solution
 
 Array = NDArray[np.float64]
@@ -165,7 +165,7 @@ class FreeMeasure:
         if self.components is not None:
             model, moved = _mixture(model, self.components)
         P = np.tile(model, (len(self.X), 1))
-        found = cross(Problem.checked(P, self.given, self.cost, np.ones(len(P))), n_jobs=self.n_jobs, warm_start=near)
+        found = optima(Problem.checked(P, self.given, self.cost, np.ones(len(P))), n_jobs=self.n_jobs, warm_start=near)
         if not all(math.isfinite(each.upper) for each in found):
             return Certificate(-math.inf, math.inf, math.inf, math.inf, found[0].reason), found
         values, scales = (self._mean([Fraction(getattr(each, name)) for each in found]) for name in ("upper", "scale"))

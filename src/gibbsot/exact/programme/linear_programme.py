@@ -23,7 +23,7 @@ from ...io.budget import Budget
 from ..arcs import union
 from ..certificate import OPTIMAL_GAP, PROGRAMME_GAP
 from .free_measure import Bound, FreeMeasure, Optimum
-from .interior_point import Arcs, Dual, InteriorPoint, Iterate, Start
+from .interior_point import Dual, InteriorPoint, Iterate, MeasureArcs, PrimalDual
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -158,7 +158,7 @@ class _Rounds:
         self.wanted = max(gap, OPTIMAL_GAP if self.free else PROGRAMME_GAP)
         self.solutions = problem.solutions
         self.filled = np.flatnonzero(problem.X.ravel())  # the targets of all measures
-        self.warm: Start | None = None
+        self.warm: PrimalDual | None = None
         self.again = _AGAIN[not self.free] if not problem.small else 0.0
 
     def stages(self, L: Array | None, w: Array | None, estimate: float) -> Iterator[Optimum]:
@@ -269,12 +269,12 @@ class _Rounds:
         targets = [x[j] for x, j in zip(problem.X, problem.supports, strict=True)]
         self.engine = InteriorPoint(targets, self._arcs(self.keys), len(self.points), B)
 
-    def _arcs(self, keys: Indices) -> Arcs:
+    def _arcs(self, keys: Indices) -> MeasureArcs:
         """Return the arcs with these keys."""
         target, a = np.divmod(keys, self.m)
         i, j = np.divmod(target, self.m)
         costs = self.problem.weights[i] / self.scale * (self.problem.cost.at(a, j) - self.problem.least)
-        return Arcs(i, (np.cumsum(self.chosen) - 1)[a], np.searchsorted(self.filled, target), costs)
+        return MeasureArcs(i, (np.cumsum(self.chosen) - 1)[a], np.searchsorted(self.filled, target), costs)
 
     def _solve(self) -> tuple[Iterate | None, bool]:
         """Run the interior-point method as far as is of use.
@@ -349,7 +349,7 @@ class _Rounds:
         near = bound.mean - self.problem.least <= limit * self.scale
         return self._nearest(near if self.free else self.chosen, bound.L)
 
-    def _extended(self, at: Start, keys: Indices, points: Indices, scale: float) -> Start:
+    def _extended(self, at: PrimalDual, keys: Indices, points: Indices, scale: float) -> PrimalDual:
         """Return an iterate of the programme before as one of the present programme."""
         new, factor = self.engine, scale / self.scale
         mu = factor * float(at.x @ at.z + at.w @ at.zw) / (len(at.x) + len(at.w))
@@ -364,11 +364,11 @@ class _Rounds:
         x, known = mu / z, np.searchsorted(self.keys, keys)
         x[known], z[known] = at.x, factor * at.z
         if not self.free:
-            return Start(x, at.w, Dual(u, v, theta), z, factor * at.zw)
+            return PrimalDual(x, at.w, Dual(u, v, theta), z, factor * at.zw)
         zw = np.maximum(u.sum(axis=0) - theta, least)
         w = mu / zw
         w[old], zw[old] = at.w, factor * at.zw
-        return Start(x, w, Dual(u, v, theta), z, zw)
+        return PrimalDual(x, w, Dual(u, v, theta), z, zw)
 
     def _weights(self, w: Array) -> Array:
         """Return the weights of all points from those of the chosen ones."""
@@ -412,7 +412,7 @@ class _Rounds:
             self._improve(None, self._weights(found.w[self.points] if self.free else found.w))
         self.best.stage = "HiGHS"
 
-    def _refine(self, arcs: Arcs, used: Indices, method: str, found: _Vertex) -> Iterator[Optimum]:
+    def _refine(self, arcs: MeasureArcs, used: Indices, method: str, found: _Vertex) -> Iterator[Optimum]:
         """Solve the programme again with reduced costs, which are magnified: HiGHS neglects costs below its tolerance.
 
         Costs that are millions of times as large as others, as those to a bin far away are, hide these. Arcs of large
@@ -428,7 +428,7 @@ class _Rounds:
             if self._finished() or not self.best.gap < _FASTER * before:
                 return
 
-    def _highs(self, arcs: Arcs, used: Indices, method: str, near: _Vertex | None = None) -> _Vertex | None:
+    def _highs(self, arcs: MeasureArcs, used: Indices, method: str, near: _Vertex | None = None) -> _Vertex | None:
         """Return an optimal vertex, or None if there is none or time is over; another one gives reduced costs."""
         engine, n, columns = self.engine, len(arcs.cost), np.arange(len(arcs.cost))
         rows = engine.n * engine.points

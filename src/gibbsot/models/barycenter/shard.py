@@ -15,7 +15,7 @@ from ...distributed import fixed_point
 from ...distributed.shard import Array, EpochSums, Indices, Shard, command, precision, query
 from ...distributed.shards import Shards
 from ...exact import certificate
-from ...exact.methods import cross
+from ...exact.methods import optima
 from ...exact.solution import Solution
 from ...io import npz, schemas
 
@@ -139,7 +139,7 @@ class BarycenterShard(Shard[Array]):
             return []
         P = np.tile(p.astype(np.float64), (len(self), 1))
         problem = Problem.checked(P, self.oracle.targets.toarray(), self.cost, np.ones(len(self)))
-        return cross(problem, n_jobs=self.oracle.n_jobs)
+        return optima(problem, n_jobs=self.oracle.n_jobs)
 
     def _objective(self, optima: list[Solution]) -> Fraction:
         """Return the weighted sum of upper bounds of costs."""

@@ -22,7 +22,7 @@ from ...sampling.annealing import paper
 from ...sampling.annealing.adaptive import AdaptiveCooling, ModelCooling, ModelState
 from ...sampling.annealing.paper import EpochDecay
 from .._loop import Epoch
-from ..mixtures import basis
+from ..mixtures import factors
 from .shard import Mixture, MixtureShard
 from .start import initial_factors
 
@@ -287,7 +287,7 @@ def start(
     D, W = initial_factors(X, n_components, init, seed, n, None if shares is None else shares[indices])
     log_D = logarithms(D)
     indices = indices if isinstance(init, str) else np.arange(n)
-    first = basis(fixed_point.components(np.exp(log_D)))
+    first = factors(fixed_point.components(np.exp(log_D)))
     own = shards.split(indices, indices), shards.split(W, indices), None if shares is None else shards.split(shares)
     shards.reduce(MixtureShard.start, first, *own, algorithm == "paper")
     evaluated = _Evaluated.of(n, shares)

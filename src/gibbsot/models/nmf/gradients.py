@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...distributed import fixed_point
 from ...distributed.shard import Array, EpochSums, Precision
 from ...oracle.oracle import Oracle
-from ...sampling.mixtures import Gradients, Mixtures
+from ...sampling.mixtures import MixtureGradients, Mixtures
 
 
 def membership_gradients(
@@ -73,5 +73,5 @@ def _mixtures(W: Array, D: NDArray[np.int32], weighted: Array | None, precision:
     return Mixtures(D, fixed_point.memberships(W), weighted, precision.bits, precision.potential)
 
 
-def _scaled(found: Gradients, precision: Precision) -> Array:
+def _scaled(found: MixtureGradients, precision: Precision) -> Array:
     return found.memberships * (precision.potential * 2.0**-fixed_point.COMPONENT_BITS)

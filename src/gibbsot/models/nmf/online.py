@@ -27,7 +27,7 @@ from ...oracle.oracle import Oracle
 from ...sampling import temperature
 from ...sampling.annealing.adaptive import SavedState
 from ...sampling.annealing.staged import Stage
-from ..mixtures import STEP, basis, descend, least_squares
+from ..mixtures import STEP, descend, factors, least_squares
 from .gradients import gradients
 
 _STAGES = (Stage(20, 1.0), Stage(10, 0.3))  # of the memberships
@@ -56,7 +56,7 @@ class StreamState(SavedState):
     unit: float
 
 
-class Batch:
+class Portion:
     """Measures of a stream, with their chains and memberships.
 
     Parameters
@@ -100,7 +100,7 @@ class Batch:
 
     def start(self, D: NDArray[np.int32]) -> None:
         """Set the memberships to those of least squares."""
-        found = basis(D)
+        found = factors(D)
         self.log_W = np.concatenate([logarithms(least_squares(oracle.targets, found)) for oracle in self._oracles])
 
     def initial_temperature(self, D: NDArray[np.int32]) -> tuple[float, float]:
@@ -134,12 +134,12 @@ class Batch:
         return gradient, total.value * value_quantum * mean
 
 
-def first_state(batch: Batch, D: Array, initial_temperature: float | None) -> StreamState:
+def first_state(batch: Portion, D: Array, initial_temperature: float | None) -> StreamState:
     """Return the state before the first batch of a stream.
 
     Parameters
     ----------
-    batch : Batch
+    batch : Portion
         The first batch.
     D : array of shape (K, m)
         Components.
@@ -159,12 +159,12 @@ def first_state(batch: Batch, D: Array, initial_temperature: float | None) -> St
     return StreamState(0.0, value, T / value)
 
 
-def learn(batch: Batch, log_D: Array, state: StreamState, step_size: float) -> tuple[Array, StreamState]:
+def learn(batch: Portion, log_D: Array, state: StreamState, step_size: float) -> tuple[Array, StreamState]:
     """Return the logarithms of the components, and the state of the stream, after a batch.
 
     Parameters
     ----------
-    batch : Batch
+    batch : Portion
         The batch.
     log_D : array of shape (K, m)
         Logarithms of the components.

@@ -11,7 +11,7 @@ from ...distributed import fixed_point
 from ...distributed.shard import Array, EpochSums, Indices, Precision, Sample, Shard, command, query
 from ...io import npz, schemas
 from ...oracle.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
-from ..mixtures import Basis, least_squares
+from ..mixtures import Factors, least_squares
 from .gradients import gradients
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class MixtureShard(Shard[Mixture]):
 
     @command
     def start(
-        self, basis: Basis, indices: Indices, memberships: Array, weights: Array | None, as_printed: bool
+        self, factors: Factors, indices: Indices, memberships: Array, weights: Array | None, as_printed: bool
     ) -> None:
         """Set weights and initial memberships.
 
         Parameters
         ----------
-        basis : Basis
+        factors : Factors
             Of the components.
         indices, memberships : arrays of shape (k,) and (k, K)
             Measures whose memberships are given; least squares finds the others.
@@ -61,7 +61,7 @@ class MixtureShard(Shard[Mixture]):
         W = np.empty((len(self), memberships.shape[1]))
         W[rows] = memberships[positions]
         if len(rest):
-            W[rest] = least_squares(self.oracle.targets[rest], basis)
+            W[rest] = least_squares(self.oracle.targets[rest], factors)
         self.log_memberships = logarithms(W)
         self.mean_memberships = np.exp(self.log_memberships)
         self.descent = AcceleratedMirrorDescent(W) if as_printed else None
