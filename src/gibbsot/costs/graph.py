@@ -109,7 +109,8 @@ class GraphCost(Cost):
         columns: NDArray[np.int32],
     ) -> None:  # fmt: skip
         """Set the attributes from arrays that have been checked."""
-        frozen(graph.data)
+        for array in (graph.data, graph.indices, graph.indptr, rows, columns):
+            frozen(array)
         self.graph, self.directed, self.dtype = graph, directed, dtype
         self._rows, self._columns, self.shape = rows, columns, (len(rows), len(columns))
         edges, n = graph.nnz, graph.shape[0]
@@ -177,7 +178,7 @@ class GraphCost(Cost):
         for name, nodes in zip(("rows", "columns"), ends, strict=True):
             if len(nodes) == 0 or nodes.min() < 0 or nodes.max() >= n:
                 raise ValueError(f"{name}: expected nodes from 0 to {n - 1}")
-        made._rows, made._columns = (nodes.astype(np.int32) for nodes in ends)
+        made._rows, made._columns = (frozen(nodes.astype(np.int32)) for nodes in ends)
         made.shape = len(made._rows), len(made._columns)
         return made
 
@@ -231,8 +232,8 @@ class GraphCost(Cost):
 
     def _links(self, graph: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
         """Return starts, heads and lengths of the arcs of a graph."""
-        lengths = np.ascontiguousarray(graph.data, self.dtype)
-        return graph.indptr.astype(np.int64), graph.indices.astype(np.int32), lengths
+        lengths = frozen(graph.data.astype(self.dtype))
+        return frozen(graph.indptr.astype(np.int64)), frozen(graph.indices.astype(np.int32)), lengths
 
     def _transform_one(self, x: Array, by_rows: bool) -> Array:
         """Lower the values along all arcs until none changes: the result of Dijkstra's algorithm, bit by bit."""

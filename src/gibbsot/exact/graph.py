@@ -133,7 +133,7 @@ class NetworkProblem(ArcProblem):
 
     def __init__(self, network: Network, p: Array, q: Array, budget: Budget | None = None) -> None:
         self.network, self.p, self.q, self._budget = network, p, q, budget or Budget()
-        self._simplex = backend().network_simplex(*network[:7], p, q)
+        self._simplex = backend().network_simplex(*network[:6], p, network.columns, q)
         self._artificial = 0.0
 
     def begin(self, links: Indices | None = None, artificial: float | None = None) -> None:
