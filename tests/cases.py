@@ -21,7 +21,20 @@ from gibbsot.exact.line import Line
 from gibbsot.exact.pyramid import CoarseGrids
 from gibbsot.exact.solution import Solution
 
-KINDS = ("dense", "forbidden", "points", "coulomb", "grid1", "grid2", "grid3", "thin", "axes", "graph", "roads", "sparse")
+KINDS = (
+    "dense",
+    "forbidden",
+    "points",
+    "coulomb",
+    "grid1",
+    "grid2",
+    "grid3",
+    "thin",
+    "axes",
+    "graph",
+    "roads",
+    "sparse",
+)
 
 
 def cost(kind: str, dtype: DTypeLike = np.float64, seed: int = 0) -> Cost:

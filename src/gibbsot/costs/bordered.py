@@ -83,7 +83,7 @@ class BorderedCost(Cost):
         return rows, columns
 
     def network(self) -> Network | None:
-        """Return the other cost's network with a node for each point, from which links lead to it and to the new points.
+        """Return the other cost's network with a node for each point, linked to that network and to the new points.
 
         Nothing passes through these nodes, as costs to the new points are no shortest paths. All new rows share one
         node, and so do all new columns.
@@ -103,8 +103,9 @@ class BorderedCost(Cost):
             for own, new, extra in zip((own_rows, own_columns), (row, column), self.extra, strict=True)
         )
         kept = np.isfinite(forward) | np.isfinite(backward)
-        links = (x[kept] for x in (tail, head, forward, backward))
-        return Network(n + m1 + m2 + 2, *links, rows, columns, inside.accuracy)
+        tail, head, forward, backward = tail[kept], head[kept], forward[kept], backward[kept]
+        nodes, more = n + m1 + m2 + 2, (inside.accuracy, inside.closed_form)
+        return Network(nodes, tail, head, forward, backward, rows, columns, *more)
 
     @property
     def common_outer(self) -> float | None:

@@ -82,9 +82,9 @@ class GraphCost(Cost):
         precision, lengths = validation.precision(dtype, stored.data), stored.data.astype(np.float64)
         if np.isnan(lengths).any() or (lengths < 0).any():
             bad = np.flatnonzero(np.isnan(lengths) | (lengths < 0))[0]
-            tail = int(np.searchsorted(stored.indptr, bad, "right")) - 1
+            start = int(np.searchsorted(stored.indptr, bad, "right")) - 1
             raise ValueError(
-                f"graph: the edge from {tail} to {stored.indices[bad]} has length {lengths[bad]}; expected lengths of "
+                f"graph: the edge from {start} to {stored.indices[bad]} has length {lengths[bad]}; expected lengths of "
                 "at least 0"
             )
         arcs = stored.tocoo()

@@ -165,7 +165,7 @@ class GridCost(Cost):
 
     @cached_property
     def _network(self) -> Network | None:
-        """The links between neighbours of a grid, on which the sum of the distances along the axes is a shortest path."""
+        """The links between neighbours of a grid: the sum of the distances along the axes is a shortest path on them."""
         if self.power != 1 or self.dtype != np.float64:
             return None
         nodes = np.arange(self.shape[0], dtype=np.int32).reshape(self.row_shape)
@@ -179,7 +179,8 @@ class GridCost(Cost):
         length, every = np.concatenate(lengths), nodes.ravel()
         order = np.argsort(np.concatenate(tails), kind="stable")
         tail, head = np.concatenate(tails)[order], np.concatenate(heads)[order]
-        return Network(len(every), tail, head, length[order], length[order], every, every, len(self.axes) * 2.0**-52)
+        length, accuracy = length[order].astype(np.float64), len(self.axes) * 2.0**-52
+        return Network(len(every), tail, head, length, length, every, every, accuracy, closed_form=True)
 
     def sweep_memory(self) -> float:
         return 0.0

@@ -12,8 +12,6 @@ from scipy.sparse import csgraph
 Array = NDArray[np.float64]
 Nodes = NDArray[np.int32]
 
-_BLOCK = 4_000_000  # distances that are computed at once
-
 
 class Network(NamedTuple):
     """Nodes and links between them: the cost of a pair is the length of the shortest path from its row to its column.
@@ -30,6 +28,8 @@ class Network(NamedTuple):
         The node of each row and of each column.
     accuracy : float
         How far the costs may be from the shortest paths, relatively.
+    closed_form : bool
+        Whether the cost of a pair is known without a search, so that a matrix is cheap.
 
     Examples
     --------
@@ -47,6 +47,7 @@ class Network(NamedTuple):
     rows: Nodes
     columns: Nodes
     accuracy: float = 0.0
+    closed_form: bool = False
 
     @classmethod
     def of(cls, graph: sparse.csr_array, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Network:
@@ -68,8 +69,9 @@ class Network(NamedTuple):
         keys, number = np.unique(low * n + high, return_inverse=True)
         lengths = np.full((2, len(keys)), np.inf)
         lengths[(arcs.row > arcs.col).astype(np.intp), number] = arcs.data
-        ends = (x.astype(np.int32) for x in np.divmod(keys, n))
-        return cls(n, *ends, *lengths, rows.astype(np.int32), columns.astype(np.int32))
+        tail, head = np.divmod(keys, n)
+        ends = tail.astype(np.int32), head.astype(np.int32)
+        return cls(n, *ends, lengths[0], lengths[1], rows.astype(np.int32), columns.astype(np.int32))
 
     def flow(self, tail: NDArray[np.integer], head: NDArray[np.integer], mass: Array) -> sparse.csr_array:
         """Return a flow as a matrix whose stored entries are all arcs of the network, those without flow included.
@@ -94,7 +96,7 @@ class Network(NamedTuple):
         return sparse.csr_array((data, j, np.searchsorted(i, np.arange(self.nodes + 1))), (self.nodes, self.nodes))
 
     def routed(self, plan: sparse.csr_array) -> sparse.csr_array:
-        """Return the flow of a plan along shortest paths, as `flow` does; lengths are not negative.
+        """Return the flow of a plan along shortest paths, as `flow` does.
 
         Parameters
         ----------
@@ -105,30 +107,36 @@ class Network(NamedTuple):
         -------
         scipy.sparse.csr_array of shape (nodes, nodes)
         """
-        graph, pairs, total = self._graph(), plan.tocoo(), np.zeros((0,))
+        graph, pairs, n = self.graph(), plan.tocoo(), self.nodes
+        search = csgraph.bellman_ford if (graph.data < 0).any() else csgraph.dijkstra
         from_node, to_node = self.rows[pairs.row], self.columns[pairs.col]
         sources, number = np.unique(from_node, return_inverse=True)
         keys: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         parts: list[Array] = [np.empty(0)]
         for k, source in enumerate(sources):
             own = number == k
-            distance, before = csgraph.dijkstra(graph, indices=source, return_predecessors=True)
-            load = np.bincount(to_node[own], pairs.data[own], self.nodes)
-            for v in np.argsort(-distance, kind="stable"):  # the farthest first
-                if load[v] > 0 and before[v] >= 0:
-                    load[before[v]] += load[v]
-            used = np.flatnonzero((load > 0) & (before >= 0))
-            keys.append(before[used].astype(np.int64) * self.nodes + used)
+            before = search(graph, indices=source, return_predecessors=True)[1]
+            reached = np.flatnonzero(before >= 0)
+            tree = sparse.csr_array((np.ones(len(reached)), (before[reached], reached)), (n, n))
+            load = np.bincount(to_node[own], pairs.data[own], n).astype(np.float64)
+            for v in csgraph.breadth_first_order(tree, source, return_predecessors=False)[:0:-1]:  # leaves first
+                load[before[v]] += load[v]
+            used = reached[load[reached] > 0]
+            keys.append(before[used].astype(np.int64) * n + used)
             parts.append(load[used])
         every, number = np.unique(np.concatenate(keys), return_inverse=True)
-        total = np.bincount(number, np.concatenate(parts), len(every))
-        return self.flow(*np.divmod(every, self.nodes), total)
+        total = np.bincount(number, np.concatenate(parts), len(every)).astype(np.float64)
+        tail, head = np.divmod(every, n)
+        return self.flow(tail, head, total)
 
-    def _graph(self) -> sparse.csr_array:
-        """Return the lengths of the arcs as a matrix."""
+    def graph(self) -> sparse.csr_array:
+        """Return the lengths of the arcs as a matrix.
+
+        Returns
+        -------
+        scipy.sparse.csr_array of shape (nodes, nodes)
+        """
         tail, head = np.concatenate([self.tail, self.head]), np.concatenate([self.head, self.tail])
         lengths = np.concatenate([self.forward, self.backward])
         kept = np.isfinite(lengths)
-        return sparse.csr_array(
-            sparse.coo_array((lengths[kept], (tail[kept], head[kept])), (self.nodes, self.nodes))
-        )
+        return sparse.csr_array(sparse.coo_array((lengths[kept], (tail[kept], head[kept])), (self.nodes, self.nodes)))

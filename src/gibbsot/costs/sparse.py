@@ -66,7 +66,8 @@ class SparseCost(Cost):
             bad = np.flatnonzero(np.isnan(stored.data) | (stored.data == -np.inf))[0]
             row = int(np.searchsorted(stored.indptr, bad, "right")) - 1
             raise ValueError(
-                f"matrix: the cost of row {row} and column {stored.indices[bad]} is {stored.data[bad]}; expected numbers"
+                f"matrix: the cost of row {row} and column {stored.indices[bad]} is {stored.data[bad]}; "
+                "expected numbers"
             )
         if np.isinf(stored.data).any():
             arcs = stored.tocoo()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +44,14 @@ class Graph(Method):
     """Network simplex on the links of a network."""
 
     name = "graph"
-    about = "network simplex on the edges of a graph or grid, or on the stored pairs of a sparse cost"
-    suits = "shortest-path costs, L1 distances on grids, few allowed pairs"
+    about = "network simplex on the edges of a graph, or on the stored pairs of a sparse cost"
+    suits = "shortest-path costs, few allowed pairs"
+    closed_form: ClassVar[bool] = False
 
     def accepts(self, cost: Cost) -> bool:
         """Accept costs that are shortest paths in a network, with compiled kernels."""
-        return backend().has_simplex and cost.network() is not None
+        network = cost.network() if backend().has_simplex else None
+        return network is not None and network.closed_form == self.closed_form
 
     def memory(self, cost: Cost) -> float:
         """Return the bytes of the links and nodes."""
@@ -66,6 +68,16 @@ class Graph(Method):
         network, least = batch.cost.network(), batch.cost.least()
         assert network is not None
         return batch.each(lambda b: solve_network(network, *batch.weights(b), least, batch.gap, batch.budget), which)
+
+
+class GridEdges(Graph):
+    """The same on grids, where a matrix of few pairs is faster."""
+
+    name = "grid edges"
+    about = "the same on the edges between neighbours of a grid"
+    suits = "L1 distances on grids"
+    least = 150_000
+    closed_form = True
 
 
 class NetworkSolution(Solution):
@@ -308,7 +320,9 @@ def _refined(
     for _ in range(_REPEATS):
         fall = y.at(network.tail).minus(y.at(network.head))
         ahead, back = (
-            DoubleDouble.of(np.where(np.isfinite(length), length, 0.0)).plus(DoubleDouble(sign * fall.high, sign * fall.low))
+            DoubleDouble.of(np.where(np.isfinite(length), length, 0.0)).plus(
+                DoubleDouble(sign * fall.high, sign * fall.low)
+            )
             for length, sign in ((network.forward, -1.0), (network.backward, 1.0))
         )
         forward = np.where(np.isfinite(network.forward), ahead.rounded(), np.inf)
