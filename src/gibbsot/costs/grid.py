@@ -165,7 +165,7 @@ class GridCost(Cost):
 
     @cached_property
     def _network(self) -> Network | None:
-        """The links between neighbours of a grid: the sum of the distances along the axes is a shortest path on them."""
+        """The links between neighbours: the sum of the distances along the axes is a shortest path on them."""
         if self.power != 1 or self.dtype != np.float64:
             return None
         nodes = np.arange(self.shape[0], dtype=np.int32).reshape(self.row_shape)
@@ -176,10 +176,10 @@ class GridCost(Cost):
             heads.append(moved[..., 1:].ravel())
             # differences of neighbours are exact, so that their sums are the distances before these are rounded
             lengths.append(np.broadcast_to(np.diagonal(axis, 1), moved[..., 1:].shape).ravel())
-        length, every = np.concatenate(lengths), nodes.ravel()
+        every, stacked = nodes.ravel(), np.concatenate(lengths)
         order = np.argsort(np.concatenate(tails), kind="stable")
         tail, head = np.concatenate(tails)[order], np.concatenate(heads)[order]
-        length, accuracy = length[order].astype(np.float64), len(self.axes) * 2.0**-52
+        length, accuracy = stacked[order].astype(np.float64), len(self.axes) * 2.0**-52
         return Network(len(every), tail, head, length, length, every, every, accuracy, closed_form=True)
 
     def sweep_memory(self) -> float:

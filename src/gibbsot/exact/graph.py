@@ -4,9 +4,9 @@ Mass moves from node to node, and the optimum is that of transport with shortest
 on the links. It starts from a tree that was optimal on coarser networks, which `native/contraction.hpp` makes.
 
 **The proof.** Potentials y with ``y_u - y_v <= length`` for every link from u to v satisfy ``y_i - y_j <= d(i, j)`` for
-all pairs, so that ``f_i = y_i`` and ``g_j = -y_j`` are feasible: one look at every link proves a lower bound. They follow
-the tree as sums of two doubles, and are lowered where a link is violated. What then is violated at most, times the
-number of links of a path, is subtracted. The exact flow of the tree proves the upper bound.
+all pairs, so that ``f_i = y_i`` and ``g_j = -y_j`` are feasible: one look at every link proves a lower bound. They
+follow the tree as sums of two doubles, and are lowered where a link is violated. What then is violated at most, times
+the number of links of a path, is subtracted. The exact flow of the tree proves the upper bound.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class NetworkSolution(Solution):
     @cached_property
     def flow(self) -> sparse.csr_array:
         """The mass on every arc of the network; arcs without mass are stored, too."""
-        tail, head, _, share = self._problem.arcs()
+        tail, head, _, share = self._problem.carrying()
         return self._problem.network.flow(tail, head, share)
 
 
@@ -177,7 +177,7 @@ class NetworkProblem(ArcProblem):
             self.raise_artificial(_DEARER)
         return self.carried
 
-    def arcs(self) -> tuple[Indices, Indices, Indices, Array]:
+    def carrying(self) -> tuple[Indices, Indices, Indices, Array]:
         """Return tails, heads, links and shares of the arcs of the tree that carry mass and are not artificial."""
         tail, head, link, share = self.tree()
         kept = (link >= 0) & (share > 0)
@@ -212,12 +212,9 @@ class NetworkProblem(ArcProblem):
         stuck = np.flatnonzero((link < 0) & (share > 0) & (tail < network.nodes))
         carrying = (link >= 0) & (share > 0)
         # wherever mass of such a node can go: along the links, and back along the flow
-        ends = [
-            (network.tail, network.head, np.isfinite(network.forward)),
-            (network.head, network.tail, np.isfinite(network.backward)),
-            (head[carrying], tail[carrying], np.ones(np.count_nonzero(carrying), bool)),
-        ]
-        from_node, to_node = (np.concatenate([end[side][end[2]] for end in ends]) for side in (0, 1))
+        ahead, back = np.isfinite(network.forward), np.isfinite(network.backward)
+        from_node = np.concatenate([network.tail[ahead], network.head[back], head[carrying]])
+        to_node = np.concatenate([network.head[ahead], network.tail[back], tail[carrying]])
         graph = sparse.csr_array(
             sparse.coo_array((np.ones(len(from_node)), (from_node, to_node)), (network.nodes, network.nodes))
         )
@@ -302,7 +299,7 @@ def _proved(problem: NetworkProblem, carried: bool, least: float) -> tuple[Certi
     lower = (dual - Enclosure(path)).lower
     if not carried:
         return Certificate(max(lower, least), np.inf, np.inf, np.inf, NO_PLAN), y
-    tail, _, link, share = problem.arcs()
+    tail, _, link, share = problem.carrying()
     found = plan_bounds(share, problem.lengths(tail, link), lower=lower)
     return found.widened(network.accuracy).at_least(least), y
 
@@ -319,11 +316,10 @@ def _refined(
     best: tuple[Certificate, DoubleDouble, NetworkProblem] = found, y, problem
     for _ in range(_REPEATS):
         fall = y.at(network.tail).minus(y.at(network.head))
+        rise = DoubleDouble(-fall.high, -fall.low)
         ahead, back = (
-            DoubleDouble.of(np.where(np.isfinite(length), length, 0.0)).plus(
-                DoubleDouble(sign * fall.high, sign * fall.low)
-            )
-            for length, sign in ((network.forward, -1.0), (network.backward, 1.0))
+            DoubleDouble.of(np.where(np.isfinite(length), length, 0.0)).plus(change)
+            for length, change in ((network.forward, rise), (network.backward, fall))
         )
         forward = np.where(np.isfinite(network.forward), ahead.rounded(), np.inf)
         backward = np.where(np.isfinite(network.backward), back.rounded(), np.inf)

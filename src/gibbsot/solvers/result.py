@@ -228,8 +228,8 @@ class OTResult:
         is infinite.
     flow : scipy.sparse.csr_array of shape (nodes, nodes)
         Of a `GraphCost`, and of a grid with the L1 distance: the mass that moves from node to node, with a stored entry
-        for every edge in every direction that it leads. Of a `SparseCost` the nodes are its rows and then its columns. A
-        list for a batch. Other costs have none: AttributeError.
+        for every edge in every direction that it leads. Of a `SparseCost` the nodes are its rows and then its columns.
+        A list for a batch. Other costs have none: AttributeError.
     transported : float
         The mass of the plan.
     potentials : pair of arrays of shape (m1,) and (m2,)
