@@ -541,6 +541,7 @@ def _solved(
 ) -> dict[str, Any] | None:
     """Return POT's log with the plan as G, or None if POT is to solve the problem."""
     if sparse.issparse(M):
+        _check(a, b, M, check_marginals, start)
         return _on_pairs(a, b, M, center_dual, check_marginals)
     a, b, M = _arrays(a, b, M)
     if limit < _ITERATIONS or threads != 1 or not all(isinstance(x, np.ndarray) for x in (a, b, M)):
