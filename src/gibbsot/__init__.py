@@ -41,6 +41,7 @@ _LAZY = {
     "barycentric_coordinates": ".models.geometry.coordinates",
     "compat": ".compat",
     "datasets": ".datasets",
+    "diagrams": ".diagrams",
     "distances": ".models.geometry.distances",
     "mixture_coordinates": ".models.mixtures",
     "mirror_descent": ".mirror_descent",

@@ -37,6 +37,7 @@ Indices = NDArray[np.int64]
 _LINK_BYTES, _NODE_BYTES = 200, 500  # with what a contraction needs
 _REPEATS = 8  # programmes for the difference where double precision does not close the gap
 _DEARER = 16.0  # times the cost of artificial arcs, as long as they carry mass
+_CAPS = (2.0**12, 2.0**24, 2.0**36)  # times the value: lengths that no plan pays may count as so much
 _NAMED = 5  # points that an error names
 
 
@@ -280,6 +281,8 @@ def solve_network(
     found, y = _proved(problem, carried, least)
     wanted = 0.99 * max(OPTIMAL_GAP, gap)
     if found.gap > wanted and carried and not budget.spent:
+        found, y, problem = _capped(problem, found, y, least, wanted)
+    if found.gap > wanted and carried and not budget.spent:
         found, y, problem = _refined(problem, found, y, least, wanted)
     state = found.status(gap=gap, spent=budget.spent)
     if state not in ("optimal", "gap reached") and not found.reason:
@@ -302,6 +305,37 @@ def _proved(problem: NetworkProblem, carried: bool, least: float) -> tuple[Certi
     tail, _, link, share = problem.carrying()
     found = plan_bounds(share, problem.lengths(tail, link), lower=lower)
     return found.widened(network.accuracy).at_least(least), y
+
+
+def _capped(
+    problem: NetworkProblem, found: Certificate, y: DoubleDouble, least: float, wanted: float
+) -> tuple[Certificate, DoubleDouble, NetworkProblem]:
+    """Return a better proof where links are far longer than those that carry mass, as `far_costs` does for pairs.
+
+    Potentials for lengths that are no larger are feasible, and a flow that uses none of the shorter links costs the
+    same.
+    """
+    network, budget = problem.network, problem._budget
+    for factor in _CAPS:
+        cap = factor * found.value
+        links = problem.tree()[2]
+        forward, backward = (
+            np.where(np.isfinite(length), np.minimum(length, cap), length)
+            for length in (network.forward, network.backward)
+        )
+        if np.array_equal(forward, network.forward) and np.array_equal(backward, network.backward):
+            break
+        again = NetworkProblem(network._replace(forward=forward, backward=backward), problem.p, problem.q, budget)
+        again.begin(links[links >= 0])
+        if not again.carry() or budget.spent:
+            break
+        better, potential = _proved(again, True, least)
+        tail, _, link, _ = again.carrying()
+        if np.array_equal(again.lengths(tail, link), problem.lengths(tail, link)) and better.gap < found.gap:
+            found, y, problem = better, potential, again
+            if found.gap <= wanted:
+                break
+    return found, y, problem
 
 
 def _refined(
