@@ -389,7 +389,6 @@ def _unbalanced(
 ) -> Result | None:
     """Solve a problem exactly, or return None if POT is to solve it: other types, invalid input, no optimum."""
     a, b = (x.astype(np.float64) for x in weights)
-    penalties = 0.0, 0.0
     options: dict[str, Any] = {}
     try:
         cost = kind(*arguments)
@@ -403,8 +402,7 @@ def _unbalanced(
             # otherwise it may pay to make mass on the cheaper side, which is no partial transport
             if not 0 <= abs(first - second) <= cost.least() or not 0 <= first + second < np.inf:
                 return None
-            options["penalty"] = (first + second) / 2
-            penalties = first - options["penalty"], second - options["penalty"]
+            options["penalty"] = first, second
         else:
             return None
         found = exact_solve(a, b, cost, **options)
@@ -417,12 +415,11 @@ def _unbalanced(
     plan, (f, g) = sparse.csr_array(found.plan), found.potentials
     i, j = plan.tocoo().coords
     linear = float(plan.tocoo().data @ cost.at(i, j)) if unbalanced is not None else found.value
-    value = found.value + penalties[0] * a.sum() + penalties[1] * b.sum()
-    potentials = (f + penalties[0]).astype(dtype), (g + penalties[1]).astype(dtype)
+    value, potentials = float(found.value), (f.astype(dtype), g.astype(dtype))
     # POT's word for an optimum; `exact_solve` has warned of an open gap
     state = "Converged" if found.status == "optimal" else found.status
-    log = {"cost": float(value), "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
-    return Result(float(value), linear, plan.astype(dtype), potentials, status=state, log=log)
+    log = {"cost": value, "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
+    return Result(value, linear, plan.astype(dtype), potentials, status=state, log=log)
 
 
 def pot_emd(*args: Any) -> Any:

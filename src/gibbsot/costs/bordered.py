@@ -232,6 +232,9 @@ class BorderedCost(Cost):
         costs[:m1, :m2], costs[:m1, m2:], costs[m1:, :m2] = self.inner.matrix(), self.outer[0][:, None], self.outer[1]
         return costs
 
+    def matrix_memory(self) -> float:
+        return 8.0 * self.shape[0] * self.shape[1] + self.inner.matrix_memory()
+
     def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
         i, j = np.broadcast_arrays(i, j)
         inside = (i < self.inner.shape[0]) & (j < self.inner.shape[1])

@@ -131,8 +131,9 @@ class GridCost(Cost):
 
     def geometry(self) -> Geometry | None:
         # a sum of squares is a squared distance, other powers only on the line; rounded costs are not those of points
-        points = self.points() if self.dtype == np.float64 and (self.power == 2 or self.on_line) else None
-        return None if points is None or self.power is None else Geometry(points, points, self.power)
+        power = self.power
+        points = self.points() if self.dtype == np.float64 and (power == 2 or self.on_line) else None
+        return None if points is None or power is None else Geometry(points, points, power)
 
     def positions(self) -> Positions | None:
         points = self.points()
@@ -140,7 +141,8 @@ class GridCost(Cost):
 
     @property
     def searchable(self) -> bool:
-        known = self.power == 2 or (self.power == 1 and self.on_line)
+        power = self.power
+        known = power == 2 or (power == 1 and self.on_line)
         return known and self.dtype == np.float64 and backend().has_kd_trees
 
     @property

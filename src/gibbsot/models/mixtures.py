@@ -21,7 +21,7 @@ from ..core.warn import warn
 from ..costs import Cost
 from ..costs.problems import Problem
 from ..distributed import fixed_point
-from ..distributed.shard import precision
+from ..distributed.fixed_point import Fixed, Precision
 from ..exact.certificate import PROVED, Certificate, warning
 from ..exact.method import in_threads
 from ..exact.methods import optima
@@ -136,7 +136,7 @@ def mixture_coordinates(
 class Factors(NamedTuple):
     """What least squares need of components: an orthogonal basis, quantised, and the components in it."""
 
-    Q: Array
+    Q: Fixed
     R: Array
 
 
@@ -271,7 +271,7 @@ def descend(
     -------
     array of shape (n, K)
     """
-    of_potentials, growth = precision(oracle.cost, 1), np.ones((len(log_W), 1))
+    of_potentials, growth = Precision.of(oracle.cost, 1), np.ones((len(log_W), 1))
     for steps, factor in stages:
         previous = np.zeros_like(log_W)
         for _ in range(steps):
@@ -287,16 +287,15 @@ def descend(
 
 def factors(D: NDArray[np.int32]) -> Factors:
     """Return the factors of quantised components."""
-    Q, R = np.linalg.qr(D.T * 2.0**-fixed_point.COMPONENT_BITS)
-    return Factors(fixed_point.quantise(Q, 2.0**-fixed_point.COMPONENT_BITS), R)
+    Q, R = np.linalg.qr(Fixed(D.T, fixed_point.COMPONENT_QUANTUM).value)
+    return Factors(Fixed.of(Q, fixed_point.COMPONENT_QUANTUM), R)
 
 
 def least_squares(targets: sparse.csr_array, factors: Factors) -> Array:
     """Return the memberships of nonnegative least squares, slightly smoothed, each measure by itself."""
-    K, bits = factors.R.shape[1], fixed_point.bits(1)
-    quantised = fixed_point.quantise(targets.data, 2.0**-bits)
-    rows = sparse.csr_array((quantised, targets.indices, targets.indptr), shape=targets.shape)
-    projected = rows @ factors.Q * 2.0 ** -(bits + fixed_point.COMPONENT_BITS)
+    K, weights = factors.R.shape[1], Fixed.of(targets.data, 2.0 ** -fixed_point.bits(1))
+    rows = sparse.csr_array((weights.integers, targets.indices, targets.indptr), shape=targets.shape)
+    projected = Fixed(rows @ factors.Q.integers, weights.quantum * factors.Q.quantum).value
     W = np.stack([nnls(factors.R, row)[0] for row in projected]) if len(projected) else np.empty((0, K))
     return _base.smooth(W, np.full(K, 1 / K))
 

@@ -373,7 +373,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     def usage_(self) -> Array:
         run = self._fit_state("usage_")
         total = run.shards.reduce(MixtureShard.usage, run.keeps_best)
-        return np.asarray(total / total.sum())
+        return np.asarray(total.value / total.value.sum())
 
     def _fit_state(self, name: str) -> FitState:
         run: FitState | None = self.__dict__.get("_run")
