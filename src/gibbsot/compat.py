@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .core.backend import backend
-from .costs import Cost, DenseCost, PointCost
+from .costs import Cost, DenseCost, PointCost, SparseCost
 from .costs.problems import Problem
 from .exact.methods import optima
 from .exact.solution import Solution
@@ -53,7 +53,7 @@ def emd(
     Parameters
     ----------
     a, b, M, numItermax, log, center_dual, numThreads, check_marginals
-        As for :func:`ot.emd`.
+        As for :func:`ot.emd`. Of a sparse matrix M only the stored pairs are allowed, as of `SparseCost`.
     potentials_init : pair of arrays, optional
         As for :func:`ot.emd`: potentials of a similar problem. They save time where the matrix is too large for the
         network simplex on all arcs; the plan is optimal in any case.
@@ -61,7 +61,7 @@ def emd(
     Returns
     -------
     plan : array of shape (m1, m2)
-        An optimal plan.
+        An optimal plan, sparse if M is.
     log : dict
         Only with ``log=True``: cost, potentials ``u`` and ``v``, warning and result code.
 
@@ -537,6 +537,9 @@ def _solved(
     a: Any, b: Any, M: Any, limit: int, center_dual: bool, threads: int | str, check_marginals: bool, start: Any
 ) -> dict[str, Any] | None:
     """Return POT's log with the plan as G, or None if POT is to solve the problem."""
+    if sparse.issparse(M):
+        _check(a, b, M, check_marginals, start)
+        return _on_pairs(a, b, M, center_dual, check_marginals)
     a, b, M = _arrays(a, b, M)
     if limit < _ITERATIONS or threads != 1 or not all(isinstance(x, np.ndarray) for x in (a, b, M)):
         return None
@@ -575,6 +578,18 @@ def _solved(
         v = np.where(b == 0, v - excess.max(axis=0).clip(min=0), v)
     value = float(mass * crossing.value)
     return {"cost": value, "u": u.astype(dtype), "v": v.astype(dtype), "warning": None, "result_code": 1, "G": G}
+
+
+def _on_pairs(a: Any, b: Any, M: Any, center_dual: bool, check_marginals: bool) -> dict[str, Any]:
+    """Return POT's log with a sparse plan as G, where only the stored pairs are allowed."""
+    a, b = (None if len(x) == 0 else np.asarray(x, np.float64) for x in (a, b))
+    found = exact_solve(a, b, SparseCost(M, np.float64), normalize=not check_marginals)
+    (u, v), (p, q) = found.potentials, (found.problem.p[0], found.problem.q[0])
+    mass = 1.0 if a is None else float(a.sum())
+    shift = (p @ u - q @ v) / 2 if center_dual else 0.0
+    plan, value = (found.plan, found.value) if check_marginals else (found.plan * mass, found.value * mass)
+    log = {"cost": value, "u": u - shift, "v": v + shift, "warning": None, "result_code": 1}
+    return log | {"G": plan}
 
 
 def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:

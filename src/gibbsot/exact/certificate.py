@@ -544,7 +544,7 @@ def below(f: Array, g: Array, depth: int, underflow: float = 0.0) -> tuple[NDArr
     Costs that underflow may be off by so much more, which only potentials of that size notice.
     """
     share = 2 * (depth + 1) * _ULP  # the operations have terms of the size of f, of g or of their sum
-    lowered = [np.asarray(x - share * np.abs(x), np.float64) for x in (f, g)]
+    lowered = [np.asarray(x - share * np.where(np.isfinite(x), np.abs(x), 0), np.float64) for x in (f, g)]
     for x in lowered if underflow else ():
         x[(x != 0) & (np.abs(x) < underflow / _NEGLIGIBLE)] -= underflow
     return lowered[0], lowered[1]

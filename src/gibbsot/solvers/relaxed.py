@@ -649,6 +649,25 @@ def transported_plans(problem: Problem, solutions: Sequence[Solution]) -> list[A
     return plans
 
 
+def flows(problem: Problem, balanced: Sequence[Solution]) -> list[Any]:
+    """Return what moves along the edges of a graph or grid, of the masses given, from solutions of balanced problems.
+
+    Raises
+    ------
+    AttributeError
+        If the cost is no shortest path.
+    """
+    network = problem.cost.network()
+    if network is None:
+        raise AttributeError(f"flow: {problem.cost!r} is no shortest path along the edges of a graph or grid")
+    found = [getattr(one, "flow", None) for one in balanced]
+    every = [network.routed(one.plan) if flow is None else flow for flow, one in zip(found, balanced, strict=True)]
+    if isinstance(problem, PartialProblem):  # the nodes of the graph come first
+        inner = network.nodes - sum(problem.size) - 2
+        every = [flow[:inner, :inner] for flow in every]
+    return masses.plans(problem, every)
+
+
 def multipliers(problem: Problem, solutions: Sequence[Solution]) -> list[float]:
     """Return the costs of one more unit of mass, from solutions without the additional points: zero with a penalty."""
     given = isinstance(problem, PartialProblem) and np.isinf(problem.cost.at(*problem.size))

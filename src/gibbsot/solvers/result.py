@@ -22,7 +22,7 @@ from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
 from . import masses
 from .displacement import interpolated
-from .relaxed import multipliers, potentials_without_points, transported_plans, without_points
+from .relaxed import flows, multipliers, potentials_without_points, transported_plans, without_points
 
 Array = NDArray[np.float64]
 
@@ -148,6 +148,11 @@ class Part:
         return transported_plans(self.problem, self.solutions)
 
     @property
+    def flow(self) -> list[Any]:
+        """What moves along the edges of a graph or grid."""
+        return flows(self.problem, self.balanced)
+
+    @property
     def transported(self) -> list[float]:
         """The masses of the plans."""
         return [math.fsum(plan.data.tolist()) for plan in self.plan]
@@ -227,6 +232,10 @@ class OTResult:
         spent before there was a coupling that avoids infinite costs; this then is a part of one, of less mass. With
         ``penalty`` or ``mass``: what is transported, whose marginals are at most p and q; nothing where the upper bound
         is infinite.
+    flow : scipy.sparse.csr_array of shape (nodes, nodes)
+        Of a `GraphCost`, and of a grid with the L1 distance: the mass that moves from node to node, with a stored entry
+        for every edge in every direction that it leads. Of a `SparseCost` the nodes are its rows and then its columns.
+        A list for a batch. Other costs have none: AttributeError.
     transported : float
         The mass of the plan.
     potentials : pair of arrays of shape (m1,) and (m2,)
@@ -382,6 +391,11 @@ class OTResult:
     def plan(self) -> Any:
         """A coupling of p and q, or what is transported."""
         return self._each("plan")
+
+    @property
+    def flow(self) -> Any:
+        """The mass on every edge, of costs that are shortest paths in a graph or on a grid."""
+        return self._each("flow")
 
     @property
     def transported(self) -> Any:
