@@ -23,7 +23,7 @@ from ...distributed import fixed_point
 from ...distributed.shard import Array, EpochSums, add, precision
 from ...oracle import evaluation
 from ...oracle.mirror_descent import logarithms, mirror_step
-from ...oracle.oracle import Oracle
+from ...oracle.chains import TargetChains
 from ...sampling import temperature
 from ...sampling.annealing.adaptive import SavedState
 from ...sampling.annealing.staged import Stage
@@ -88,7 +88,7 @@ class Batch:
         self.weight = float(self.weights.sum())
         self._blocks = [slice(start, start + batch_size) for start in range(0, len(rows), batch_size)]
         ids = first_id + np.arange(len(rows))
-        self._oracles = [Oracle(units.cost, X[rows[block]], ids=ids[block], **options) for block in self._blocks]
+        self._oracles = [TargetChains(units.cost, X[rows[block]], ids=ids[block], **options) for block in self._blocks]
 
     def __len__(self) -> int:
         return len(self.weights)
