@@ -295,17 +295,29 @@ class DualOracle(PairOracle):
             self.store.use(ids)
         return Values(value, f, g, OracleInfo.of_duals(~stale))
 
+    def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
+        if what != _ESTIMATE or ids is None:
+            return super()._checked(p, q, ids, tolerance, what)
+        pair = self.marginals.problem(*measures(p, q), tolerance)
+        found = solved(self.marginals, pair, self.n_jobs, self._warm(self.store.find(ids)))
+        return Values(*found[:3], OracleInfo.of_duals(np.ones(len(p), bool)))
+
+    def _warm(self, places: Indices) -> list[_Warm]:
+        """Return the arcs of the last time, none for new examples."""
+        found = [_Warm((np.empty(0, np.int32), np.empty(0, np.int32)))] * len(places)
+        known = np.flatnonzero(places >= 0)
+        i, j = self.store.read("i", places[known]), self.store.read("j", places[known])
+        for b, rows, columns in zip(known.tolist(), i, j, strict=True):
+            found[b] = _Warm((rows[rows >= 0], columns[rows >= 0]))
+        return found
+
     def _solved(self, pair: Problem, places: Indices) -> tuple[Array, Array, Array, Basis]:
         """Solve exactly, from the bases of the last time; return values, potentials and bases, filled up with -1."""
         i, j = (np.full((len(pair), sum(self.cost.shape) + _SPARE_ARCS), -1, np.int32) for _ in range(2))
-        known = places >= 0
-        i[known], j[known] = self.store.read("i", places[known]), self.store.read("j", places[known])
-        warm = [_Warm((rows[rows >= 0], columns[rows >= 0])) for rows, columns in zip(i, j, strict=True)]
-        found = solved(self.marginals, pair, self.n_jobs, warm)
+        found = solved(self.marginals, pair, self.n_jobs, self._warm(places))
         self.n_solved += len(pair)
         for b, one in enumerate(found.solutions):
             rows, columns = (x[one.basis[0] >= 0][: i.shape[1]] for x in one.basis)
-            i[b], j[b] = -1, -1
             i[b, : len(rows)], j[b, : len(rows)] = rows, columns
         return found.value, found.p, found.q, (i, j)
 
