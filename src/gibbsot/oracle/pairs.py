@@ -40,6 +40,7 @@ _TRACKING = GapTracking()
 _NUMBERS = "cooling", "_follows", "_T", "_fresh", "_passes", "_sum", "_count"  # of a state, beside the chains
 _CONTROL = "control_"  # begins the names of the annealer's fields in a state
 _TOLERANCE = 1e-3  # of the annealer: coolings that gain less end
+_NEW_COST = 2.0  # an exact cost that exceeds the best by this factor: the annealer begins anew
 METHODS = ("auto", "gibbs", "kept", "exact")
 MAX_SWEEPS = 100  # of a call: chains continue in the next, and a model moves on meanwhile
 _LEAST_PAIRS = 2**15  # of points with weight: up to here exact duals take less than a millisecond
@@ -509,8 +510,13 @@ class ChainOracle(PairOracle):
             exact = super()._checked(p[rows], q[rows], None, tolerance, _ESTIMATE).value
             level = total / count
             cost = float(self._corrected(np.array([level]), value[rows], exact)[0]) - self._least
+            if cost > _NEW_COST * control.best and control.past:  # another model, or another loss
+                control = self.policy.init(cost, 0.0, self._T_min)
             control, _ = self.policy.record(replace(control, evaluated=int(passes)), cost)
-            control = self.policy.update(control, cost, level - self._least, _TOLERANCE)
+            if level - self._least > cost:
+                control = self.policy.update(control, cost, level - self._least, _TOLERANCE)
+            else:  # the chains lag behind: colder ones would do so more
+                control = replace(control, past=(cost,))
             total, count = 0.0, 0
         return {"_passes": passes, "_sum": total, "_count": count, "control": control}
 

@@ -63,8 +63,11 @@ def settled(history: NDArray[np.float64], temperature: ArrayLike) -> NDArray[np.
     if length == 0:
         return np.zeros(len(history), bool)
     blocks = history[:, -2 * _BLOCKS * length :].reshape(len(history), 2, _BLOCKS, length).mean(axis=3)
-    means, variances = blocks.mean(axis=2), blocks.var(axis=2, ddof=1)
-    error = np.sqrt(variances.sum(axis=1) / _BLOCKS)
+    means = blocks.mean(axis=2)
+    deviations = (blocks - means[:, :, None]).reshape(len(blocks), -1)
+    largest = np.abs(deviations).max(axis=1)  # squares of costs may be beyond the range of doubles
+    relative = deviations / np.where(largest > 0, largest, 1.0)[:, None]
+    error = largest * np.sqrt((relative**2).sum(axis=1) / (_BLOCKS * (_BLOCKS - 1)))
     limit = MIXING_SLOPE * _BLOCKS * length * np.asarray(temperature, np.float64)
     return np.asarray(means[:, 1] - means[:, 0] + _QUANTILE * error < limit)
 
