@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 _FIRST_CHANGE, _LAST_CHANGE = 0.2, 0.02  # standard deviations of the changes of logarithms of weights by one step
 _MOMENTUM = 0.9  # exact gradients jump between vertices, and those of chains are noisy: their average does less
 _LEAST_SHARE = 0.1  # of the newest iterate in the mean
-_CHECKS, _SPACING = 20, 5  # the largest number of exact evaluations, and the least number of iterations between them
+_CHECKS, _SPACING = 10, 5  # the largest number of exact evaluations, and the least number of iterations between them
 _LEAST_MASS = 1e-3  # divided by the number of weights: smaller ones are zero, which makes exact solutions faster
 _POLICY = AdaptiveCooling()  # what it means to become worse, and what happens then: as in the models
 
@@ -92,7 +92,7 @@ def minimize(
 
     where :math:`\bar\sigma` is the mean over the rows of the standard deviation of m under the weights x. So a step
     changes logarithms of weights by :math:`\delta_k`, whatever the unit of the loss: from 0.2 at first to 0.02 in the
-    last iteration. The result is the best of averages of the iterates. At most twenty times the mean is evaluated with
+    last iteration. The result is the best of averages of the iterates. At most ten times the mean is evaluated with
     exact values of the oracles; where it has become worse by 5 per cent and still rises, the best one is restored and further steps are
     shorter, as in `WassersteinNMF`.
 
@@ -219,7 +219,8 @@ class _Block:
 
     def step(self, gradient: Array, change: float, share: float) -> None:
         """Take a step that changes logarithms by so much."""
-        x = self.weights(np.exp(self.log))
+        x = np.exp(self.log)  # with the smallest weights, which may have to grow
+        x /= x.sum(axis=1, keepdims=True)
         self.gradient = _MOMENTUM * self.gradient + (1 - _MOMENTUM) * gradient
         level = (x * self.gradient).sum(axis=1, keepdims=True)
         deviation = float(np.sqrt((x * (self.gradient - level) ** 2).sum(axis=1)).mean())
