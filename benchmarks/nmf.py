@@ -38,8 +38,8 @@ from gibbsot.core import native
 from gibbsot.exact.annealed import crossover
 from gibbsot.models._base import SMOOTHING
 from gibbsot.models.nmf.estimator import WassersteinNMF
-from gibbsot.oracle.mirror_descent import logarithms, mirror_step
 from gibbsot.oracle.chains import TargetChains
+from gibbsot.oracle.mirror_descent import logarithms, mirror_step
 from gibbsot.sampling import mixtures, sampler
 
 K = 40

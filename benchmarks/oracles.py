@@ -40,8 +40,8 @@ from gibbsot import GridCost, PointCost, WassersteinNMF, datasets, plots, solve_
 from gibbsot.costs import mean_cost
 from gibbsot.models._base import SMOOTHING
 from gibbsot.models.nmf.start import nmf_factors
-from gibbsot.oracle.mirror_descent import logarithms, mirror_step
 from gibbsot.oracle.chains import TargetChains
+from gibbsot.oracle.mirror_descent import logarithms, mirror_step
 
 EXACT_STEPS = 2.0, 1.5  # of components and memberships
 MEMORY = 3  # of the mean models

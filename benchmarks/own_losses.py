@@ -2,20 +2,20 @@
 
     python benchmarks/own_losses.py [clustering] [smoothing] [median] [stations] [training] [mixing] [--seeds 3]
 
-Everything is `gibbsot.Oracle` and `gibbsot.mirror_descent.minimize` with their defaults. What differs is ``method=``, and
-beside it the same loop with the duals of ``ot.emd``.
+Everything is `gibbsot.Oracle` and `gibbsot.mirror_descent.minimize` with their defaults. What differs is ``method=``,
+and beside it the same loop with the duals of ``ot.emd``.
 
 - clustering: 400 digits 8 x 8 of scikit-learn, ten centers, which begin as digits chosen at random. Six rounds of exact
   assignments and 20 iterations for the centers. The start has a mean cost of about 0.0100.
-- smoothing: ``sum W(p_t, x_t) + 2 sum W(p_t, p_t+1)`` of 40 frames 16 x 16, two blobs (standard deviation 0.05) that move
-  a quarter of a circle; the positions of each frame are off by noise of such a size that the loss begins at 0.931.
+- smoothing: ``sum W(p_t, x_t) + 2 sum W(p_t, p_t+1)`` of 40 frames 16 x 16, two blobs (standard deviation 0.05) that
+  move a quarter of a circle; the positions of each frame are off by noise of such a size that the loss begins at 0.931.
 - median: one image that minimises the mean of the costs to 60 fives 28 x 28 with the sum of absolute differences of
   coordinates, from their mean.
 - stations: histograms of 30 draws at 40 stations on a line, 48 bins, absolute differences: ``sum W(p_s, x_s) +
   sum W(p_s, p_s+1)``, from the histograms. Where the truth is known: the mean cost to it, too.
 - training: the network of ``benchmarks/torch_loss.py``, 12 epochs of 100 fives, learning rate 0.015.
-- mixing: how near V(z) is to its stationary mean when chains of the smoothing loss end as mixed, by `settled` and by the
-  paper's test. Measures are those of iterations 4 and 5, 19 and 20, 59 and 60; the chains have mixed with the first of
+- mixing: how near V(z) is to its stationary mean when chains of the smoothing loss end as mixed, by `settled` and by
+  the paper's test. Measures are those of iterations 4 and 5, 19 and 20, 59 and 60; the chains come from the first of
   each pair, at the oracle's first temperature and at a tenth of it.
 
 Seconds are CPU seconds of one thread, with the exact evaluations that `minimize` makes itself. Values are exact.
@@ -59,8 +59,8 @@ class Found(NamedTuple):
     """What an oracle returns."""
 
     values: Array
-    grad_P: Array
-    grad_Q: Array
+    grad_p: Array
+    grad_q: Array
 
 
 class PotOracle:
@@ -99,14 +99,14 @@ def clustering(make: Make, seed: int) -> Outcome:
     X, cost = load_digits().data[:400], GridCost((8, 8))
     X = X / X.sum(axis=1, keepdims=True)
     centers = X[np.random.default_rng(seed).choice(len(X), 10, replace=False)]
-    nearest = np.empty(0)
+    nearest = np.empty(0, np.intp)
 
     def assigned(centers: Array) -> Array:
         return np.stack([solve_batch(X, center, cost).value for center in centers])
 
     def loss(centers: Array) -> tuple[float, Array]:
         found, gradient = oracle(centers[nearest]), np.zeros_like(centers)
-        np.add.at(gradient, nearest, found.grad_P / len(X))
+        np.add.at(gradient, nearest, found.grad_p / len(X))
         return found.values.mean(), gradient
 
     begin = time.process_time()
@@ -131,9 +131,9 @@ def frames(jitter: float, seed: int, count: int = 40, side: int = 16, width: flo
         x, y = x + 0.5 + radius * np.cos(angle + phase), y + 0.5 + radius * np.sin(angle + phase)
         rows, columns = (np.exp(-((grid - z[:, None]) ** 2) / (2 * width**2)) for z in (x, y))
         X += weight * rows[:, :, None] * columns[:, None]
-    X = X.reshape(count, -1)
-    X[X < 1e-4] = 0
-    return np.asarray(X / X.sum(axis=1, keepdims=True))
+    rows = X.reshape(count, -1)
+    rows[rows < 1e-4] = 0
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
 def noisy_frames(seed: int, cost: Cost, start: float = 0.931) -> Array:
@@ -153,9 +153,9 @@ def coupled(make: Make, X: Array, cost: Cost, weight: float) -> tuple[float, flo
 
     def loss(P: Array) -> tuple[float, Array]:
         data, motion = near(P), next_to(P[:-1], P[1:])
-        gradient = data.grad_P.copy()
-        gradient[:-1] += weight * motion.grad_P
-        gradient[1:] += weight * motion.grad_Q
+        gradient = data.grad_p.copy()
+        gradient[:-1] += weight * motion.grad_p
+        gradient[1:] += weight * motion.grad_q
         return data.values.sum() + weight * motion.values.sum(), gradient
 
     P = minimize(loss, X).x
@@ -190,11 +190,12 @@ def median(make: Make, seed: int) -> Outcome:
 
     def loss(p: Array) -> tuple[float, Array]:
         found = oracle(p)
-        return found.values.mean(), found.grad_P.mean(axis=0)
+        return found.values.mean(), found.grad_p.mean(axis=0)
 
     p = minimize(loss, X.mean(axis=0)).x
     seconds = time.process_time() - begin
-    return Outcome(*(float(solve_batch(y, X, cost).value.mean()) for y in (X.mean(axis=0), p)), seconds)
+    first, last = (float(solve_batch(y, X, cost).value.mean()) for y in (X.mean(axis=0), p))
+    return Outcome(first, last, seconds)
 
 
 def training(method: str, seed: int) -> Outcome:
@@ -209,7 +210,7 @@ def training(method: str, seed: int) -> Outcome:
     if method == "POT":
         run = task.exact(12, 0.015)
     else:
-        options = {"seed": seed} if method in ("auto", "gibbs") else {}
+        options: Any = {"seed": seed} if method in ("auto", "gibbs") else {}
         run = task.train([(WassersteinLoss(task.cost, method=method, from_logits=True, **options), 12)], 0.015)
     return Outcome(start, run.value, run.seconds)
 
@@ -230,9 +231,9 @@ def mixing() -> Table:
 
     def loss(P: Array) -> tuple[float, Array]:
         data, motion = near(P), next_to(P[:-1], P[1:])
-        gradient = data.grad_P
-        gradient[:-1] += 2 * motion.grad_P
-        gradient[1:] += 2 * motion.grad_Q
+        gradient = data.grad_p
+        gradient[:-1] += 2 * motion.grad_p
+        gradient[1:] += 2 * motion.grad_q
         return data.values.sum() + 2 * motion.values.sum(), gradient
 
     minimize(loss, X, callback=note)
@@ -246,7 +247,7 @@ def mixing() -> Table:
             for _ in range(3):
                 chains.evaluate(P, Q, None, False, 1e-6)
             pair = chains.marginals.chains(*measures(P_next, Q_next), 1e-6)
-            T = chains.temperature
+            T = float(chains.temperature or 0.0)
             state = chains.state([NEW // 2 + b for b in range(len(P))], pair)
             last, info, done = run_until_settled(state, pair, T, 4000)
             stationary = run(last, pair, np.full(16_000, T))[1].history[:, 4000:].mean(axis=1)
@@ -256,10 +257,14 @@ def mixing() -> Table:
             windows["the paper's, lag 20"] = info.history, np.isnan(info.history[:, -1]), 0
             for name, (history, ended, part) in windows.items():
                 counts = (~np.isnan(history)).sum(axis=1)
-                means = [row[n - (n // part if part else 20) : n].mean() for row, n in zip(history, counts, strict=True)]
+                means = [
+                    row[n - (n // part if part else 20) : n].mean() for row, n in zip(history, counts, strict=True)
+                ]
                 rows = np.column_stack([np.array(means) / stationary - 1, counts])[ended]
                 found[name].append(rows)
-    table = Table("mixing test", "ended as mixed", "within 10 %", "sweeps, median", title="V(z) beside its stationary mean")
+    table = Table(
+        "mixing test", "ended as mixed", "within 10 %", "sweeps, median", title="V(z) beside its stationary mean"
+    )
     for name, parts in found.items():
         off, sweeps = np.concatenate(parts).T
         inside = f"{(np.abs(off) <= 0.1).mean():.1%}"
@@ -272,14 +277,18 @@ LOSSES = {"clustering": clustering, "smoothing": smoothing, "median": median, "s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=[*LOSSES, "training", "mixing"], help=", ".join([*LOSSES, "training", "mixing"]))
+    parser.add_argument(
+        "names", nargs="*", default=[*LOSSES, "training", "mixing"], help=", ".join([*LOSSES, "training", "mixing"])
+    )
     parser.add_argument("--seeds", type=int, default=3, help="of method='auto'; the others have one")
     parser.add_argument("--methods", nargs="+", default=[*METHODS, "POT"])
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if "mixing" in options.names:
         console.print(mixing())
-    table = Table("loss", "oracle", "start", "value", "CPU s", "", "target", title="losses of one's own, by default settings")
+    table = Table(
+        "loss", "oracle", "start", "value", "CPU s", "", "target", title="losses of one's own, by default settings"
+    )
     for name in [name for name in options.names if name != "mixing"]:
         for method in options.methods:
             for seed in range(options.seeds if method == "auto" else 1):

@@ -92,7 +92,9 @@ class Task:
         """Train with chains, and the last share of the epochs with exact duals."""
         loss = WassersteinLoss(self.cost.astype(np.float32), method="gibbs", from_logits=True, seed=seed)
         last = round(exact * epochs)
-        return self.train([(loss, epochs - last), (WassersteinLoss(self.cost, method="kept", from_logits=True), last)], rate)
+        return self.train(
+            [(loss, epochs - last), (WassersteinLoss(self.cost, method="kept", from_logits=True), last)], rate
+        )
 
     def kept(self, epochs: int, rate: float, drift: float) -> Run:
         return self.train([(WassersteinLoss(self.cost, method="kept", from_logits=True, drift=drift), epochs)], rate)

@@ -20,7 +20,7 @@ oracle, history = gibbsot.Oracle(cost, X), []
 def loss(centers):
     found = oracle(centers[nearest])
     gradient = np.zeros_like(centers)
-    np.add.at(gradient, nearest, found.grad_P / len(X))
+    np.add.at(gradient, nearest, found.grad_p / len(X))
     return found.values.mean(), gradient
 
 

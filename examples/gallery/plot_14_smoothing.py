@@ -27,9 +27,9 @@ near, smooth = gibbsot.Oracle(cost, frames), gibbsot.Oracle(cost)
 
 def loss(P):
     data, motion = near(P), smooth(P[:-1], P[1:])
-    gradient = data.grad_P
-    gradient[:-1] += 2 * motion.grad_P
-    gradient[1:] += 2 * motion.grad_Q
+    gradient = data.grad_p
+    gradient[:-1] += 2 * motion.grad_p
+    gradient[1:] += 2 * motion.grad_q
     return data.values.sum() + 2 * motion.values.sum(), gradient
 
 

@@ -2,8 +2,8 @@
 Nonnegative matrix factorisation with a sparsity prior
 ======================================================
 
-Digits are mixtures of components, ``W D``, and a prior on the memberships, their entropy, prefers few components for each
-digit. Both factors are rows of weights, which :func:`gibbsot.mirror_descent.minimize` takes as a pair.
+Digits are mixtures of components, ``W D``, and a prior on the memberships, their entropy, prefers few components for
+each digit. Both factors are rows of weights, which :func:`gibbsot.mirror_descent.minimize` takes as a pair.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ oracle = gibbsot.Oracle(cost, X)
 def loss(D, W, prior):
     found, log = oracle(W @ D), np.log(np.maximum(W, 1e-12))
     value = found.values.mean() - prior * (W * log).sum(axis=1).mean()
-    of_D, of_W = W.T @ found.grad_P, found.grad_P @ D.T - prior * log
+    of_D, of_W = W.T @ found.grad_p, found.grad_p @ D.T - prior * log
     return value, (of_D / len(X), of_W / len(X))
 
 

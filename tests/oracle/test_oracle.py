@@ -38,11 +38,11 @@ def test_exact_duals_are_those_of_solve(method):
     exact = solve_batch(P, Q, GRID)
     for found in (Oracle(GRID, Q, method=method)(P), Oracle(GRID, method=method)(P, Q)):
         np.testing.assert_allclose(found.values, exact.value, rtol=1e-9)
-        np.testing.assert_allclose(found.grad_P.sum(axis=1), 0, atol=1e-12)
-        np.testing.assert_allclose(found.grad_Q.sum(axis=1), 0, atol=1e-12)
+        np.testing.assert_allclose(found.grad_p.sum(axis=1), 0, atol=1e-12)
+        np.testing.assert_allclose(found.grad_q.sum(axis=1), 0, atol=1e-12)
         # potentials with the value that they should have, once the constants are put back
         np.testing.assert_allclose(
-            (P * found.grad_P).sum(axis=1) + (Q * found.grad_Q).sum(axis=1) + _constant(P, Q, found), exact.value
+            (P * found.grad_p).sum(axis=1) + (Q * found.grad_q).sum(axis=1) + _constant(P, Q, found), exact.value
         )
         assert found.info.method == "exact"
         assert found.info.solved.all()
@@ -52,7 +52,7 @@ def test_exact_duals_are_those_of_solve(method):
 
 def _constant(P, Q, found) -> np.ndarray:
     """What feasible potentials lost when they were centred: the least reduced cost."""
-    return (GRID.matrix() - found.grad_P[:, :, None] - found.grad_Q[:, None]).min(axis=(1, 2))
+    return (GRID.matrix() - found.grad_p[:, :, None] - found.grad_q[:, None]).min(axis=(1, 2))
 
 
 def test_gradients_are_derivatives_in_both_measures():
@@ -60,7 +60,7 @@ def test_gradients_are_derivatives_in_both_measures():
     P, Q = rng.dirichlet(np.ones(20), size=(2, 3))
     oracle = Oracle(GRID)
     found = oracle(P, Q)
-    for side, gradient in ((0, found.grad_P), (1, found.grad_Q)):
+    for side, gradient in ((0, found.grad_p), (1, found.grad_q)):
         towards, e = rng.dirichlet(np.ones(20), size=3), 1e-7
         moved = [P, Q]
         moved[side] = moved[side] + e * (towards - moved[side])
@@ -185,11 +185,11 @@ def test_masses_that_differ():
     wanted = Oracle(GRID)(P, Q)
     found = Oracle(GRID, 2 * Q, normalize=True)(3 * P)
     np.testing.assert_allclose(found.values, wanted.values)
-    np.testing.assert_allclose((3 * P * found.grad_P).sum(axis=1), 0, atol=1e-12)  # along its own mass nothing changes
+    np.testing.assert_allclose((3 * P * found.grad_p).sum(axis=1), 0, atol=1e-12)  # along its own mass nothing changes
     left = Oracle(GRID, penalty=0.05)(P, 2 * Q)
     exact = solve_batch(P, 2 * Q, GRID, penalty=0.05)
     np.testing.assert_allclose(left.values, exact.value, rtol=1e-9)
-    np.testing.assert_allclose(left.values, (P * left.grad_P + 2 * Q * left.grad_Q).sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(left.values, (P * left.grad_p + 2 * Q * left.grad_q).sum(axis=1), rtol=1e-9)
     twice = Oracle(GRID)(2 * P, 2 * Q)  # masses other than one, which agree
     np.testing.assert_allclose(twice.values, 2 * wanted.values)
 
@@ -257,7 +257,7 @@ def test_a_sample_corrects_the_bias_of_the_others():
         found = oracle(P)
     assert found.info.solved.sum() == 20
     np.testing.assert_allclose(found.values[found.info.solved], W[found.info.solved], rtol=1e-6)
-    assert abs(found.values.mean() / W.mean() - 1) < 0.05 < abs(biased.mean() / W.mean() - 1)
+    assert abs(found.values.mean() - W.mean()) < 0.5 * abs(biased.mean() - W.mean())
 
 
 def test_threads_do_not_show():
@@ -290,7 +290,7 @@ def test_what_fails_or_is_interrupted_changes_nothing(method, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda P, Q: Oracle(GRID)(P), "Q: expected the other measures"),
+        (lambda P, _: Oracle(GRID)(P), "Q: expected the other measures"),
         (lambda P, Q: Oracle(GRID, Q)(P, Q), "Q: expected None, as this oracle has targets"),
         (lambda P, Q: Oracle(GRID, Q)(P[:2]), "P: expected one model for each|expected as many measures"),
         (lambda P, Q: Oracle(GRID, Q)(P, indices=[0.5]), "indices: expected a list of different targets"),
@@ -298,14 +298,14 @@ def test_what_fails_or_is_interrupted_changes_nothing(method, monkeypatch):
         (lambda P, Q: Oracle(GRID)(P[:2], Q[:2], indices=[1, 1]), "indices: expected a different number"),
         (lambda P, Q: Oracle(GRID)(P[:2], Q[:2], indices=[1]), "indices: expected a number for each of the 2 pairs"),
         (lambda P, Q: Oracle(GRID)(P[:2], Q[:2], indices=[-1, 0]), "indices: expected a different number"),
-        (lambda P, Q: Oracle(GRID, method="sinkhorn"), "method"),
-        (lambda P, Q: Oracle(GRID, method="kept", temperature=0.1), "temperature: is an option of the sampler"),
-        (lambda P, Q: Oracle(GRID, method="exact", drift=0.1), "drift: is an option of kept duals"),
-        (lambda P, Q: Oracle(GRID, method="gibbs", max_sweeps=0), "max_sweeps: expected at least 1"),
-        (lambda P, Q: Oracle(GRID, method="gibbs", max_sweeps=10**7), "max_sweeps: expected at most 1,000,000"),
-        (lambda P, Q: Oracle(GRID, Q, capacity=5), "capacity: all targets are kept"),
-        (lambda P, Q: Oracle(GRID, temperature="hot"), "temperature: expected 'auto'"),
-        (lambda P, Q: Oracle(GRID, penalty=1.0, normalize=True), "normalize: masses matter"),
+        (lambda _, __: Oracle(GRID, method="sinkhorn"), "method"),
+        (lambda _, __: Oracle(GRID, method="kept", temperature=0.1), "temperature: is an option of the sampler"),
+        (lambda _, __: Oracle(GRID, method="exact", drift=0.1), "drift: is an option of kept duals"),
+        (lambda _, __: Oracle(GRID, method="gibbs", max_sweeps=0), "max_sweeps: expected at least 1"),
+        (lambda _, __: Oracle(GRID, method="gibbs", max_sweeps=10**7), "max_sweeps: expected at most 1,000,000"),
+        (lambda _, Q: Oracle(GRID, Q, capacity=5), "capacity: all targets are kept"),
+        (lambda _, __: Oracle(GRID, temperature="hot"), "temperature: expected 'auto'"),
+        (lambda _, __: Oracle(GRID, penalty=1.0, normalize=True), "normalize: masses matter"),
     ],
 )
 def test_bad_arguments(call, message):
@@ -337,4 +337,4 @@ def test_a_matrix_with_infinite_costs():
     for method in METHODS:
         found = Oracle(DenseCost(M), method=method)([[0.5, 0.5]], [[0.75, 0.25]])
         assert np.isfinite(found.values).all()
-        assert np.isfinite(found.grad_P).all()
+        assert np.isfinite(found.grad_p).all()

@@ -662,7 +662,9 @@ def test_the_operator_keeps_its_promises():
             annealed(loss, x, q, torch.arange(6), last=1e-8)
             tests = ("test_schema", "test_autograd_registration", "test_faketensor")
             torch.library.opcheck(
-                torch.ops.gibbsot.transport.default, (x, q, index, loss._handles[1], False, True, True), test_utils=tests
+                torch.ops.gibbsot.transport.default,
+                (x, q, index, loss._handles[1], False, True, True),
+                test_utils=tests,
             )
 
 

@@ -29,8 +29,8 @@ from ..exact.programme import linear_programme
 from ..exact.programme.free_measure import FreeMeasure, Optimum
 from ..io.budget import Budget
 from ..oracle import evaluation
-from ..oracle.mirror_descent import logarithms, mirror_step
 from ..oracle.chains import TargetChains
+from ..oracle.mirror_descent import logarithms, mirror_step
 from ..sampling import temperature
 from ..sampling.annealing.staged import CoolingStages, Stage
 from . import _base

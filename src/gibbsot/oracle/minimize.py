@@ -93,14 +93,14 @@ def minimize(
     where :math:`\bar\sigma` is the mean over the rows of the standard deviation of m under the weights x. So a step
     changes logarithms of weights by :math:`\delta_k`, whatever the unit of the loss: from 0.2 at first to 0.02 in the
     last iteration. The result is the best of averages of the iterates. At most ten times the mean is evaluated with
-    exact values of the oracles; where it has become worse by 5 per cent and still rises, the best one is restored and further steps are
-    shorter, as in `WassersteinNMF`.
+    exact values of the oracles; where it has become worse by 5 per cent and still rises, the best one is restored and
+    further steps are shorter, as in `WassersteinNMF`.
 
     Parameters
     ----------
     fun : callable
-        ``value, gradient = fun(x)``, or for several arrays ``value, (gradient, ...) = fun(x, ...)``. A constant in a row
-        of the gradient makes no difference.
+        ``value, gradient = fun(x)``, or for several arrays ``value, (gradient, ...) = fun(x, ...)``. A constant in a
+        row of the gradient makes no difference.
     start : array of shape (n, k) or (k,), or tuple of such arrays
         Where to begin; rows of weights, which are divided by their sums. Weights of zero may grow.
     max_iter : int
@@ -130,7 +130,7 @@ def minimize(
     >>> oracle = Oracle(GridCost(4, spacing=1.0), x)
     >>> def mean_cost(p):  # of a barycenter
     ...     found = oracle(p)
-    ...     return found.values.mean(), found.grad_P.mean(axis=0)
+    ...     return found.values.mean(), found.grad_p.mean(axis=0)
     >>> result = minimize(mean_cost, np.full(4, 0.25))
     >>> result.x.round(2), round(result.value, 2)
     (array([0., 1., 0., 0.]), 1.0)
@@ -150,7 +150,7 @@ def minimize(
             if gradient.shape != one.shape or not np.isfinite(gradient).all():
                 which = f" {k}" if several else ""
                 raise ValueError(
-                    f"fun: expected finite gradients of shape {one.shape} for argument{which}, got shape {gradient.shape}"
+                    f"fun: expected finite gradients of shape {one.shape} for argument{which}, got {gradient.shape}"
                 )
             found.append(gradient.reshape(one.mean.shape))
         return float(value), found
@@ -187,7 +187,9 @@ def minimize(
         status = "interrupted"
         warn("minimize: interrupted; the best parameters so far are returned", RuntimeWarning)
     best = descent.best_means()
-    return Minimum(outward(best), _evaluated(called, best, "upper")[0], _evaluated(called, best, "lower")[0], history, status)
+    return Minimum(
+        outward(best), _evaluated(called, best, "upper")[0], _evaluated(called, best, "lower")[0], history, status
+    )
 
 
 def _evaluated(

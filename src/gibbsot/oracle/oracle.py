@@ -35,7 +35,7 @@ class OracleResult(NamedTuple):
     values : array of shape (n,)
         W(p_b, q_b). With chains estimates that may be above or below it. With exact duals W itself, or where measures
         have moved little since the duals were optimal, a certified lower bound.
-    grad_P, grad_Q : arrays of shape (n, m1) and (n, m2)
+    grad_p, grad_q : arrays of shape (n, m1) and (n, m2)
         The gradients of the values with respect to P and Q: potentials, centred so that their entries sum to zero,
         unless there is a penalty.
     info : OracleInfo
@@ -43,8 +43,8 @@ class OracleResult(NamedTuple):
     """
 
     values: Array
-    grad_P: Array
-    grad_Q: Array
+    grad_p: Array
+    grad_q: Array
     info: OracleInfo
 
 
@@ -74,8 +74,8 @@ class Oracle:
     normalize : bool
         Divide measures by their sums first; gradients are then those of the quotients.
     penalty : float or pair, optional
-        The cost of a unit of mass that is not transported, as in `solve`: a number, or a pair for P and Q, each a number
-        or an array with an entry for every point. Masses need not agree then, and gradients are not centred.
+        The cost of a unit of mass that is not transported, as in `solve`: a number, or a pair for P and Q, each a
+        number or an array with an entry for every point. Masses need not agree then, and gradients are not centred.
     drift : float, optional
         Of kept duals: the share of the mass that may have moved since they were optimal, 0.01 by default.
     max_sweeps : int, optional
@@ -105,7 +105,7 @@ class Oracle:
 
     - Where both measures move, exact duals are kept.
     - With fixed targets, chains are used where a sweep is cheap and exact solutions are not: the cost is that of a
-      grid, or another whose c-transforms add at most a quarter of the pairs of points, and there are at least 32,768
+      grid, or another whose c-transforms add at most a quarter of the pairs of points, and there are at least 65,536
       pairs of points with weight. They end when their annealer does, and exact duals follow.
     - Otherwise exact duals are kept.
 
@@ -117,7 +117,7 @@ class Oracle:
     >>> found = oracle(np.eye(3)[[2, 2]])
     >>> found.values
     array([4., 1.])
-    >>> found.grad_P[0]
+    >>> found.grad_p[0]
     array([-1.66666667, -0.66666667,  2.33333333])
     >>> both = Oracle(GridCost(3, spacing=1.0))
     >>> both([[0.5, 0.5, 0.0]], [[0.0, 0.5, 0.5]]).values
@@ -217,8 +217,8 @@ class Oracle:
         Returns
         -------
         list of Solution
-            One per pair: its ``value``, certified bounds ``lower <= W <= upper``, ``plan``, ``f`` and ``g``, for measures
-            that are divided by their sums unless there is a penalty.
+            One per pair: its ``value``, certified bounds ``lower <= W <= upper``, ``plan``, ``f`` and ``g``, for
+            measures that are divided by their sums unless there is a penalty.
         """
         _, p, q, tolerance = self._measures(P, Q, indices)
         exact = marginals(self.cost, self.penalty).unrounded
@@ -226,9 +226,7 @@ class Oracle:
         pair = exact.problem((a, sums[0]), (b, sums[1]), tolerance, ("P", "Q"))
         return exact.with_masses(pair, exact.solve(pair, n_jobs=self.n_jobs))
 
-    def _measures(
-        self, P: Any, Q: Any, indices: ArrayLike | slice | None
-    ) -> tuple[list[int], Weights, Weights, float]:
+    def _measures(self, P: Any, Q: Any, indices: ArrayLike | slice | None) -> tuple[list[int], Weights, Weights, float]:
         """Return the ids of pairs, their measures, and how far sums may differ."""
         if self.targets is None:
             if Q is None:

@@ -20,22 +20,23 @@ __all__ = ["run_until_settled", "settled"]
 
 _BLOCKS = 5  # of each window: means of blocks are almost independent, and show the noise
 _QUANTILE = 2.896  # of Student's law with 2 (_BLOCKS - 1) degrees of freedom: one per cent is above it
+_SHARE = 0.02  # of the value, that it may still change by from one window to the next
 _FIRST_TEST, _GROWTH = 60, (13, 10)  # sweeps before the first test, and from each to the next as a ratio
 
 
-def settled(history: NDArray[np.float64], temperature: ArrayLike) -> NDArray[np.bool_]:
-    r"""Tell whether V(z) has stopped rising: a mixing test with a false-alarm rate.
+def settled(history: NDArray[np.float64], temperature: ArrayLike, least: float = 0.0) -> NDArray[np.bool_]:
+    r"""Tell whether V(z) neither rises nor falls any more: a mixing test with a false-alarm rate.
 
     The last third of the sweeps is compared with the third before. With the means :math:`\bar V_1`, then
     :math:`\bar V_2`, of windows of n sweeps each, and the standard error s of their difference, chains have settled
     where
 
-    .. math:: \bar V_2 - \bar V_1 + 2.9 \, s < 0.01 \, n \, T.
+    .. math:: |\bar V_2 - \bar V_1| + 2.9 \, s < \min(0.01 \, n \, T, \, 0.02 \, \bar V_2).
 
-    The threshold is the paper's, a hundredth of the temperature per sweep: a chain that has not mixed rises in
-    proportion to T. The standard error comes from the means of five blocks of each window, so that sweeps may be
-    correlated over a block. A chain whose mean rises by the threshold or more passes one test with a probability of at
-    most one per cent.
+    The first threshold is the paper's, a hundredth of the temperature per sweep: a chain that has not mixed rises in
+    proportion to T. The second is for problems whose value is small beside that. The standard error comes from the
+    means of five blocks of each window, so that sweeps may be correlated over a block. A chain whose mean rises or
+    falls by the threshold or more passes one test with a probability of at most one per cent.
 
     Parameters
     ----------
@@ -43,6 +44,8 @@ def settled(history: NDArray[np.float64], temperature: ArrayLike) -> NDArray[np.
         V(z) of the sweeps so far, at one temperature; one row for each problem.
     temperature : float or array of shape (n,)
         The temperature.
+    least : float
+        The least value that problems with this cost can have; the second threshold is relative to what is above it.
 
     Returns
     -------
@@ -55,7 +58,7 @@ def settled(history: NDArray[np.float64], temperature: ArrayLike) -> NDArray[np.
     >>> from gibbsot.sampler import settled
     >>> rng = np.random.default_rng(0)
     >>> noise = rng.normal(scale=0.1, size=(2, 900))
-    >>> settled(noise + [[0.0], [0.001]] * np.arange(900), 0.1)
+    >>> settled(5 + noise + [[0.0], [0.001]] * np.arange(900), 0.1)
     array([ True, False])
     """
     history = np.atleast_2d(history)
@@ -69,11 +72,17 @@ def settled(history: NDArray[np.float64], temperature: ArrayLike) -> NDArray[np.
     relative = deviations / np.where(largest > 0, largest, 1.0)[:, None]
     error = largest * np.sqrt((relative**2).sum(axis=1) / (_BLOCKS * (_BLOCKS - 1)))
     limit = MIXING_SLOPE * _BLOCKS * length * np.asarray(temperature, np.float64)
-    return np.asarray(means[:, 1] - means[:, 0] + _QUANTILE * error < limit)
+    limit = np.minimum(limit, _SHARE * np.abs(means[:, 1] - least))
+    return np.asarray(np.abs(means[:, 1] - means[:, 0]) + _QUANTILE * error <= limit)
 
 
 def run_until_settled(
-    state: State, problem: Problem, temperature: float | NDArray[np.float64], max_sweeps: int, n_jobs: int | None = None
+    state: State,
+    problem: Problem,
+    temperature: float | NDArray[np.float64],
+    max_sweeps: int,
+    least: float = 0.0,
+    n_jobs: int | None = None,
 ) -> tuple[State, Info, NDArray[np.bool_]]:
     """Advance chains at constant temperatures until each has settled, or by ``max_sweeps``.
 
@@ -90,6 +99,8 @@ def run_until_settled(
         The temperatures.
     max_sweeps : int
         The largest number of sweeps.
+    least : float
+        As for `settled`.
     n_jobs : int, optional
         Threads over the problems; the result is bit-identical for every number.
 
@@ -126,7 +137,7 @@ def run_until_settled(
         else:
             for old, new in zip(info[:-1], own[:-1], strict=True):
                 old[active] = new
-        found[active] = settled(history[active, :after], T[active]) & (after >= _FIRST_TEST)
+        found[active] = settled(history[active, :after], T[active], least) & (after >= _FIRST_TEST)
         active = np.flatnonzero(~found)
         if len(active) == 0:
             break

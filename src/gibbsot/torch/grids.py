@@ -128,9 +128,9 @@ class ImagesLoss(_GridLoss):
 
     Notes
     -----
-    In ``eval`` mode, and where neither ``index`` nor ``by_position`` is given, every pair is solved exactly. In training
-    ``method="auto"`` follows the rules of `gibbsot.Oracle`: small images, and pairs that both need gradients, keep
-    their exact duals as long as at most the share ``drift`` of their mass has moved; larger ones have chains.
+    In ``eval`` mode, and where neither ``index`` nor ``by_position`` is given, every pair is solved exactly. In
+    training ``method="auto"`` follows the rules of `gibbsot.Oracle`: small images, and pairs that both need gradients,
+    keep their exact duals as long as at most the share ``drift`` of their mass has moved; larger ones have chains.
 
     GeomLoss's ``p=2`` stands for half the squared distance, and its ``p=1`` for the Euclidean distance; a
     `GridCost` with ``power=1`` is the sum of the absolute differences of coordinates. GeomLoss's losses are entropic

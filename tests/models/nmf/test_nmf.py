@@ -30,8 +30,8 @@ from gibbsot.models.nmf.estimator import WassersteinNMF
 from gibbsot.models.nmf.fit import _deviation
 from gibbsot.models.nmf.start import initial_factors
 from gibbsot.oracle import chains
-from gibbsot.oracle.mirror_descent import AcceleratedMirrorDescent
 from gibbsot.oracle.chains import TargetChains
+from gibbsot.oracle.mirror_descent import AcceleratedMirrorDescent
 from gibbsot.sampling import sampler, schedules
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits

@@ -22,8 +22,8 @@ from ...costs import Units
 from ...distributed import fixed_point
 from ...distributed.shard import Array, EpochSums, add, precision
 from ...oracle import evaluation
-from ...oracle.mirror_descent import logarithms, mirror_step
 from ...oracle.chains import TargetChains
+from ...oracle.mirror_descent import logarithms, mirror_step
 from ...sampling import temperature
 from ...sampling.annealing.adaptive import SavedState
 from ...sampling.annealing.staged import Stage
