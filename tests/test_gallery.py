@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ def ran(name: str, monkeypatch: pytest.MonkeyPatch) -> dict:
 def test_clustering(monkeypatch):
     found = ran("plot_13_clustering.py", monkeypatch)
     history = found["history"]
-    assert all(b < a for a, b in zip(history, history[1:], strict=False))
+    assert all(b < a for a, b in pairwise(history))
     assert found["loss"](found["centers"])[0] < 0.0070 < 0.0095 < history[0]
 
 

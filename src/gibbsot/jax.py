@@ -20,7 +20,7 @@ from .core import native, validation
 from .costs import Cost, as_cost
 from .oracle.gradients import Weights, centred, cloud_gradients, weight_gradients
 from .oracle.oracle import Oracle
-from .solvers.relaxed import Penalty, constant, marginals, penalties
+from .solvers.relaxed import Penalty, check_normalize, constant, marginals, penalties
 
 __all__ = ["wasserstein"]
 
@@ -99,8 +99,7 @@ def wasserstein(
     >>> float(value), [round(x, 3) for x in gradient.tolist()]
     (4.0, [2.333, -0.667, -1.667])
     """
-    if normalize and penalty is not None:
-        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
+    check_normalize(normalize, penalty)
     if isinstance(cost, Oracle):
         return _of_oracle(p, q, cost)
     points = cost if isinstance(cost, tuple) else ()

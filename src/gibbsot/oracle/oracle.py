@@ -17,7 +17,7 @@ from ..costs.problems import check_sums, pairs
 from ..exact.solution import Solution
 from ..io import npz, schemas
 from ..sampling.annealing.adaptive import AdaptiveCooling
-from ..solvers.relaxed import Penalty, marginals, penalty_arrays, penalty_of
+from ..solvers.relaxed import Penalty, check_normalize, marginals, penalty_arrays, penalty_of
 from .chains import saved_targets, target_rows
 from .gradients import Weights
 from .pairs import NEW, AutoOracle, ChainOracle, OracleInfo, PairOracle, pair_oracle
@@ -141,8 +141,7 @@ class Oracle:
     ) -> None:
         self.cost, self.method, self.penalty, self.n_jobs = as_cost(cost), method, penalty, n_jobs
         self.normalize = validation.flag(normalize, "normalize")
-        if normalize and penalty is not None:
-            raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
+        check_normalize(normalize, penalty)
         self.targets = None
         if targets is not None:
             self.targets = target_rows(targets, self.cost, normalize)

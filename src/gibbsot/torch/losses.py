@@ -14,7 +14,7 @@ from ..costs import Cost, as_cost
 from ..oracle.pairs import METHODS, AutoOracle, ChainOracle, DualOracle, PairOracle, pair_oracle
 from ..oracle.store import Store
 from ..sampling.annealing.adaptive import AdaptiveCooling
-from ..solvers.relaxed import Penalty
+from ..solvers.relaxed import Penalty, check_normalize
 from ._operators import register, transport
 from .functional import Function, rows
 
@@ -144,8 +144,7 @@ class WassersteinLoss(torch.nn.Module):
         self.reduction = validation.choice(reduction, "reduction", _REDUCTIONS)
         self.from_logits, self.penalty, self.n_jobs = from_logits, penalty, n_jobs
         self.normalize = validation.flag(normalize, "normalize")
-        if normalize and penalty is not None:
-            raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
+        check_normalize(normalize, penalty)
         options: dict[str, Any] = {"temperature": temperature, "max_sweeps": max_sweeps, "seed": seed, "drift": drift}
         options["capacity"] = capacity
         self._options = {name: x for name, x in options.items() if x is not None}

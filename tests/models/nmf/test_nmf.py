@@ -22,7 +22,6 @@ from fits import same_nmf
 from gibbsot import DenseCost, GridCost, Oracle, datasets, solve_batch
 from gibbsot.core import native
 from gibbsot.distributed import fixed_point
-from gibbsot.distributed.shard import precision
 from gibbsot.distributed.shards import LocalShards
 from gibbsot.exact.programme import free_measure
 from gibbsot.models._loop import Epoch
@@ -776,12 +775,12 @@ def test_an_epoch_of_the_paper_is_what_is_printed(weights):
     share = weights if weights is None else weights / weights.max()
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X), share)
     chains = TargetChains(cost, X, tau=5, stride=5, seed=model.seed_)
-    gamma, quantum = 2 / M.mean(), precision(cost, len(X)).potential
+    gamma, quantum = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential
     descents = [AcceleratedMirrorDescent(row[None]) for row in W]
     for i, descent in enumerate(descents):
         beta = descent.x.copy()
         _, U, _ = chains(fixed_point.mixtures(beta, fixed_point.components(D)), T, [i])
-        U = fixed_point.quantise(U, quantum) * quantum
+        U = fixed_point.Fixed.of(U, quantum).value
         descent.step(U @ D.T, gamma)
         D = D * np.exp(-gamma * (1 if weights is None else weights[i]) * beta.T * U)
         D /= D.sum(axis=1, keepdims=True)

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, Indices, Precision, Sample, Shard, command, query
+from ...distributed.fixed_point import Fixed
+from ...distributed.shard import Array, EpochSums, Indices, Sample, Shard, command, query
 from ...io import npz, schemas
 from ...oracle.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
-from ..mixtures import Basis, least_squares
+from ..mixtures import Factors, least_squares
 from .gradients import gradients
 
 if TYPE_CHECKING:
@@ -39,13 +40,13 @@ class MixtureShard(Shard[Mixture]):
 
     @command
     def start(
-        self, basis: Basis, indices: Indices, memberships: Array, weights: Array | None, as_printed: bool
+        self, factors: Factors, indices: Indices, memberships: Array, weights: Array | None, as_printed: bool
     ) -> None:
         """Set weights and initial memberships.
 
         Parameters
         ----------
-        basis : Basis
+        factors : Factors
             Of the components.
         indices, memberships : arrays of shape (k,) and (k, K)
             Measures whose memberships are given; least squares finds the others.
@@ -61,7 +62,7 @@ class MixtureShard(Shard[Mixture]):
         W = np.empty((len(self), memberships.shape[1]))
         W[rows] = memberships[positions]
         if len(rest):
-            W[rest] = least_squares(self.oracle.targets[rest], basis)
+            W[rest] = least_squares(self.oracle.targets[rest], factors)
         self.log_memberships = logarithms(W)
         self.mean_memberships = np.exp(self.log_memberships)
         self.descent = AcceleratedMirrorDescent(W) if as_printed else None
@@ -101,12 +102,11 @@ class MixtureShard(Shard[Mixture]):
         """
         begin, end = (int(np.clip(index - self.first, 0, len(self))) for index in (begin, end))
         if begin == end:
-            return EpochSums(np.zeros(D.shape, np.int64), 0, 0)
+            return EpochSums(self.precision.no_gradient(D.shape), Fixed(0, self.precision.value), 0)
 
         rows, W = slice(begin, end), np.exp(self.log_memberships[begin:end])
-        precision = Precision(self.bits, self.quantum, self.value_quantum)
         tau = max(1, round(lag * self.oracle.tau))
-        found, sums = gradients(self.oracle, W, D, temperature, precision, self.weights[rows], begin, tau)
+        found, sums = gradients(self.oracle, W, D, temperature, self.precision, self.weights[rows], begin, tau)
         self._update(rows, found, step)
         mean = self.mean_memberships[rows]
         self.mean_memberships[rows] = mean + share * (np.exp(self.log_memberships[rows]) - mean)
@@ -171,11 +171,12 @@ class MixtureShard(Shard[Mixture]):
         return costs
 
     @query
-    def usage(self, best: bool) -> NDArray[np.int64]:
-        """Return the weighted sum of the memberships in each component, of the best or the mean model, in quanta."""
+    def usage(self, best: bool) -> Fixed:
+        """Return the weighted sum of the memberships in each component, of the best or the mean model."""
         W = np.exp(self.best_memberships) if best else self.mean_memberships
         W = W.astype(self._metadata.dtype) * self.weights[:, None]
-        return np.asarray(fixed_point.quantise(W, 2.0**-fixed_point.COMPONENT_BITS).astype(np.int64).sum(axis=0))
+        rounded = Fixed.of(W, fixed_point.COMPONENT_QUANTUM)
+        return Fixed(rounded.integers.astype(np.int64).sum(axis=0), rounded.quantum)
 
     def _state(self) -> dict[str, Any]:
         descent = {} if self.descent is None else self.descent.arrays()
