@@ -170,7 +170,7 @@ class Dies:
 
     def __call__(self) -> None:
         """Prepare a worker."""
-        from gibbsot.oracle.oracle import Oracle
+        from gibbsot.oracle.chains import TargetChains
 
         usual, calls = getattr(self.kind, self.method), []
 
@@ -185,8 +185,8 @@ class Dies:
                 die()
             if doomed and self.moment == "within":  # when chains have changed, and memberships have not
                 for name in ("_run", "_mixture_part"):
-                    advance = getattr(Oracle, name)
-                    setattr(Oracle, name, lambda *a, advance=advance, **b: (advance(*a, **b), die())[0])
+                    advance = getattr(TargetChains, name)
+                    setattr(TargetChains, name, lambda *a, advance=advance, **b: (advance(*a, **b), die())[0])
             found = usual(shard, *args)
             if doomed and self.moment == "after":
                 die()

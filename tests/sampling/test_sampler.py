@@ -223,19 +223,19 @@ def test_mixing_test_stops_each_chain_on_its_own(kernel, stride):
     for b, sweeps in enumerate(state.sweep):
         assert np.isfinite(info.history[b, :sweeps]).all()
         assert np.isnan(info.history[b, sweeps:]).all()
-        assert sampler.mixed(info.history[b : b + 1, :sweeps], np.array([0.05]))[0]
+        assert sampler.mixed(info.history[b : b + 1, :sweeps], np.array([0.05]), 5)[0]
         assert sweeps % stride == 0
         tests = range(stride, sweeps, stride)
-        assert not any(sampler.mixed(info.history[b : b + 1, :s], np.array([0.05]))[0] for s in tests)
+        assert not any(sampler.mixed(info.history[b : b + 1, :s], np.array([0.05]), 5)[0] for s in tests)
 
 
 def test_mixing_test_has_no_unit():
     history = np.random.default_rng(0).random((50, 6)).cumsum(axis=1)
     T = np.random.default_rng(1).random(50) * 60
-    plain = sampler.mixed(history, T)
+    plain = sampler.mixed(history, T, 5)
     assert 0 < plain.sum() < 50
     for c in (2.0**-20, 2.0**20):
-        np.testing.assert_array_equal(sampler.mixed(c * history, c * T), plain)
+        np.testing.assert_array_equal(sampler.mixed(c * history, c * T, 5), plain)
     # the printed test, 0.01 tau T V, holds for other chains when the unit of the cost is another
     printed = [(c * (history[:, -1] - history[:, 0]) < 0.05 * c * T * c * history[:, -1]).sum() for c in (0.01, 100.0)]
     assert printed[0] < plain.sum() < printed[1]

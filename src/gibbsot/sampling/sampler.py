@@ -315,7 +315,7 @@ def run(
     return _join(states, infos)
 
 
-def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: int = 5) -> NDArray[np.bool_]:
+def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: int) -> NDArray[np.bool_]:
     r"""Tell whether V(z) has (almost) stopped increasing: the paper's mixing test.
 
     .. math:: V(z^{2t}) - V(z^{2(t - \tau)}) < 0.01 \, \tau \, T

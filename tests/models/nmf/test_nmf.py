@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fits import same_nmf
-from gibbsot import DenseCost, GridCost, datasets, solve_batch
+from gibbsot import DenseCost, GridCost, Oracle, datasets, solve_batch
 from gibbsot.core import native
 from gibbsot.distributed import fixed_point
 from gibbsot.distributed.shards import LocalShards
@@ -28,9 +28,9 @@ from gibbsot.models._loop import Epoch
 from gibbsot.models.nmf.estimator import WassersteinNMF
 from gibbsot.models.nmf.fit import _deviation
 from gibbsot.models.nmf.start import initial_factors
-from gibbsot.oracle import oracle
+from gibbsot.oracle import chains
+from gibbsot.oracle.chains import TargetChains
 from gibbsot.oracle.mirror_descent import AcceleratedMirrorDescent
-from gibbsot.oracle.oracle import Oracle
 from gibbsot.sampling import sampler, schedules
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
@@ -288,7 +288,7 @@ def test_killed_and_resumed_it_comes_to_the_same(tmp_path, options, epoch):
 
 def interrupt_chains(patch, now):
     """Raise KeyboardInterrupt in a call that advances chains, if ``now()``."""
-    for module in (sampler, oracle.mixtures):
+    for module in (sampler, chains.mixtures):
 
         def interrupted(*args, run=module.run, **options):
             if now():
@@ -518,7 +518,7 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
         with pytest.raises(ValueError, match=r"path: .*other\.npz is incomplete"):
             WassersteinNMF.load(tmp_path / "other.npz")
     Oracle(GridCost(3), np.eye(3)).save(path)
-    with pytest.raises(ValueError, match="holds 'gibbsot oracle 1'; expected 'gibbsot nmf 1'"):
+    with pytest.raises(ValueError, match="holds 'gibbsot oracle 2'; expected 'gibbsot nmf 1'"):
         WassersteinNMF.load(path)
     with pytest.raises(FileNotFoundError):
         WassersteinNMF.load(tmp_path / "nowhere.npz")
@@ -795,7 +795,7 @@ def test_an_epoch_of_the_paper_is_what_is_printed(weights):
     model.fit(X, sample_weight=weights)
     share = weights if weights is None else weights / weights.max()
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X), share)
-    chains = Oracle(cost, X, tau=5, stride=5, seed=model.seed_)
+    chains = TargetChains(cost, X, tau=5, stride=5, seed=model.seed_)
     gamma, quantum = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential
     descents = [AcceleratedMirrorDescent(row[None]) for row in W]
     for i, descent in enumerate(descents):

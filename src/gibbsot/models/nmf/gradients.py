@@ -8,18 +8,18 @@ from numpy.typing import ArrayLike, NDArray
 from ...distributed import fixed_point
 from ...distributed.fixed_point import Fixed, Precision
 from ...distributed.shard import Array, EpochSums
-from ...oracle.oracle import Oracle
+from ...oracle.chains import TargetChains
 from ...sampling.mixtures import MixtureGradients, Mixtures
 
 
 def membership_gradients(
-    oracle: Oracle, W: Array, D: NDArray[np.int32], temperature: float | ArrayLike, precision: Precision
+    oracle: TargetChains, W: Array, D: NDArray[np.int32], temperature: float | ArrayLike, precision: Precision
 ) -> Array:
     """Advance the chains of all targets; return the gradients of their values for the memberships.
 
     Parameters
     ----------
-    oracle : Oracle
+    oracle : TargetChains
         The measures and their chains.
     W : array of shape (n, K)
         Memberships.
@@ -38,7 +38,7 @@ def membership_gradients(
 
 
 def gradients(
-    oracle: Oracle,
+    oracle: TargetChains,
     W: Array,
     D: NDArray[np.int32],
     temperature: float,
