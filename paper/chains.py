@@ -340,7 +340,7 @@ def _draw(warm: Warm, biases: list[Bias]) -> Figure:
     right.set(xlabel="points, m1 + m2 (logarithmic)", ylabel="bias of V(z) / T (logarithmic)")
     right.xaxis.set_major_formatter("{x:g}")
     right.yaxis.set_major_formatter("{x:g}")
-    for ax in (left, right):
-        ax.legend(frameon=False, fontsize=8.5)
+    left.legend(frameon=False, fontsize=8.5, loc="center right", bbox_to_anchor=(1.0, 0.38))
+    right.legend(frameon=False, fontsize=8.5)
     plots.hide_spines((left, right))
     return figure

@@ -32,8 +32,7 @@ def _noise(found: dict[str, Factorisation]) -> list[Claim]:
         Claim(
             "Components of Gibbs-OT have some salt-and-pepper noise, the smoothed ones have none",
             f"{ours:.2%} of the pixels differ from all their neighbours, against {smoothed:.2%} (smoothed) and "
-            f"{plain:.2%} (NMF, the initial components)"
-            + ("" if more else ": no clear sign of noise from the sampling"),
+            f"{plain:.2%} (NMF)" + ("" if more else ": no clear sign of noise from the sampling"),
             True if more and ours > smoothed else None if ours > smoothed else False,
         )
     ]
