@@ -182,12 +182,18 @@ class Part:
     @property
     def U(self) -> NDArray[np.floating]:  # noqa: N802
         """The paper's potentials of the first measures."""
-        return potentials_without_points(self.problem, *self._chain_potentials)[0]
+        return self.without_points(*self._chain_potentials)[0]
 
     @property
     def L(self) -> NDArray[np.floating]:  # noqa: N802
         """The paper's potentials of the second measures."""
-        return potentials_without_points(self.problem, *self._chain_potentials)[1]
+        return self.without_points(*self._chain_potentials)[1]
+
+    def without_points(
+        self, U: NDArray[np.floating], L: NDArray[np.floating]
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return U and L, or g and h, of the points of the measures."""
+        return potentials_without_points(self.problem, U, L)
 
     @property
     def recovered_plan(self) -> list[Any]:
@@ -242,6 +248,9 @@ class OTResult:
         The cost of one more unit of mass, with ``mass=s``; otherwise 0.
     U, L : arrays of shape (m1,) and (m2,)
         The paper's potentials: f and -g, or with ``method="gibbs"`` those of the last sweep, whose dual value is V(z).
+    g, h : arrays of shape (m1,) and (m2,)
+        The samples of the last sweep, which lie below U and above L; of the sampler's chains only. This g is the
+        paper's and not that of ``potentials``.
     recovered_plan : scipy.sparse.csr_array of shape (m1, m2)
         The paper's sparse plan of U and L. Its marginals are p and q only in the limit. A list for a batch.
     seconds : float
@@ -458,6 +467,16 @@ class OTResult:
         return self._array([part.L for part in self.parts])
 
     @property
+    def g(self) -> Any:
+        """The sample g of the last sweep."""
+        return self._array([g for g, _ in self._sampled("g")])
+
+    @property
+    def h(self) -> Any:
+        """The sample h of the last sweep."""
+        return self._array([h for _, h in self._sampled("h")])
+
+    @property
     def recovered_plan(self) -> Any:
         """The paper's sparse plan."""
         return self._each("recovered_plan")
@@ -468,6 +487,11 @@ class OTResult:
         if not found:
             raise AttributeError(f"{name} belongs to the sampler's chains, which an exact solve does not have")
         return found
+
+    def _sampled(self, name: str) -> list[tuple[NDArray[np.floating], NDArray[np.floating]]]:
+        """Return the samples g and h of all parts, for a property of this name."""
+        pairs = zip(self.parts, self._samples(name), strict=True)
+        return [part.without_points(sample.info.g, sample.state.h) for part, sample in pairs]
 
     @property
     def mixed(self) -> Any:

@@ -165,7 +165,7 @@ class Function:
         self.handle = register(self)
 
     def evaluate(
-        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool
     ) -> tuple[Array, Array, Array]:
         """Return values and gradients."""
         if self.method == "exact":

@@ -381,9 +381,9 @@ def _mixture(w: Array, components: Array) -> _Mixture:
     high, low = np.zeros(components.shape[1]), np.zeros(components.shape[1])
     for weight, row in zip(w.tolist(), components, strict=True):
         if weight > 0:
-            product, rest = certificate.split_products(np.full_like(row, weight), row)
+            product, lost = certificate.split_products(np.full_like(row, weight), row)
             high, error = DoubleDouble.sum(high, np.asarray(product, np.float64))
-            low += error + rest
+            low += error + lost
     high, low = DoubleDouble.sum(high, low)
     if not low.any():
         return _Mixture(high, low, Fraction(0), Fraction(0))
