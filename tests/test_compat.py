@@ -130,7 +130,7 @@ def test_large_problems_cross_over(monkeypatch):
 
 
 def test_pot_answers_what_it_does_better(monkeypatch):
-    monkeypatch.setattr(compat, "cross", None)
+    monkeypatch.setattr(compat, "optima", None)
     a, b, M = clouds(299, 300)
     with using("numpy"):
         np.testing.assert_array_equal(compat.emd(a, b, M), ot.emd(a, b, M))
@@ -157,7 +157,7 @@ def test_pot_answers_where_the_crossover_fails(monkeypatch, failure):
         def __getitem__(self, b):
             return self
 
-    monkeypatch.setattr(compat, "cross", Failed)
+    monkeypatch.setattr(compat, "optima", Failed)
     a, b, M = clouds(300, 300)
     np.testing.assert_array_equal(compat.emd(a, b, M), ot.emd(a, b, M))
 

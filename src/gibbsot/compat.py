@@ -17,6 +17,7 @@ be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from scipy import sparse
 from .core.backend import backend
 from .costs import Cost, DenseCost, PointCost
 from .costs.problems import Problem
-from .exact.methods import cross
+from .exact.methods import optima
 from .exact.solution import Solution
 from .solvers.solve import solve as exact_solve
 
@@ -388,7 +389,6 @@ def _unbalanced(
 ) -> Result | None:
     """Solve a problem exactly, or return None if POT is to solve it: other types, invalid input, no optimum."""
     a, b = (x.astype(np.float64) for x in weights)
-    penalties = 0.0, 0.0
     options: dict[str, Any] = {}
     try:
         cost = kind(*arguments)
@@ -402,8 +402,7 @@ def _unbalanced(
             # otherwise it may pay to make mass on the cheaper side, which is no partial transport
             if not 0 <= abs(first - second) <= cost.least() or not 0 <= first + second < np.inf:
                 return None
-            options["penalty"] = (first + second) / 2
-            penalties = first - options["penalty"], second - options["penalty"]
+            options["penalty"] = first, second
         else:
             return None
         found = exact_solve(a, b, cost, **options)
@@ -416,12 +415,11 @@ def _unbalanced(
     plan, (f, g) = sparse.csr_array(found.plan), found.potentials
     i, j = plan.tocoo().coords
     linear = float(plan.tocoo().data @ cost.at(i, j)) if unbalanced is not None else found.value
-    value = found.value + penalties[0] * a.sum() + penalties[1] * b.sum()
-    potentials = (f + penalties[0]).astype(dtype), (g + penalties[1]).astype(dtype)
+    value, potentials = float(found.value), (f.astype(dtype), g.astype(dtype))
     # POT's word for an optimum; `exact_solve` has warned of an open gap
     state = "Converged" if found.status == "optimal" else found.status
-    log = {"cost": float(value), "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
-    return Result(float(value), linear, plan.astype(dtype), potentials, status=state, log=log)
+    log = {"cost": value, "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
+    return Result(value, linear, plan.astype(dtype), potentials, status=state, log=log)
 
 
 def pot_emd(*args: Any) -> Any:
@@ -581,11 +579,11 @@ def _solved(
 
 def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
     """Return the optimum, from the potentials U if they are given, or None if POT is to solve the problem."""
-    if not backend().has_simplex and M.size < _MIN_PAIRS and np.isfinite(M).all():
+    if not backend().has_simplex and M.size < _MIN_PAIRS and np.isfinite(M).all() and find_spec("ot") is not None:
         return None
     try:
         cost = DenseCost(M)
-        found = cross(Problem(p, q, cost), None if U is None else U[None])[0]
+        found = optima(Problem(p, q, cost), None if U is None else U[None])[0]
     except ValueError:
         return None
     return found if found.optimal else None

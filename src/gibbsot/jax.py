@@ -18,7 +18,7 @@ except ImportError:
 from .core import native, validation
 from .costs import Cost, as_cost
 from .oracle.gradients import Weights, centred, cloud_gradients, weight_gradients
-from .solvers.relaxed import Penalty, constant, marginals, penalties
+from .solvers.relaxed import Penalty, check_normalize, constant, marginals, penalties
 
 __all__ = ["wasserstein"]
 
@@ -94,8 +94,7 @@ def wasserstein(
     >>> float(value), [round(x, 3) for x in gradient.tolist()]
     (4.0, [2.333, -0.667, -1.667])
     """
-    if normalize and penalty is not None:
-        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
+    check_normalize(normalize, penalty)
     points = cost if isinstance(cost, tuple) else ()
     if points:
         x, y = (_array(z, name) for z, name in zip(points, "xy", strict=True))

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from cases import KINDS, cost
 from gibbsot import DenseCost, GridCost, PointCost, WassersteinNMF, coulomb
 from gibbsot.core import native
-from gibbsot.costs import from_arrays
+from gibbsot.costs import BorderedCost, from_arrays
 from kernels import using
 
 
@@ -387,3 +387,24 @@ def test_a_matrix_that_was_tampered_with_is_refused(level, shape):
 def test_an_axis_that_is_too_long_for_a_matrix():
     with pytest.raises(ValueError, match=r"shape: an axis of 1,000,000 points takes.*PointCost for points on a line"):
         GridCost(10**6)
+
+
+def test_positions_give_the_costs():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
+    costs = [PointCost(X, Y, metric) for metric in ("sqeuclidean", "euclidean", "cityblock", "chebyshev")]
+    for one in [*costs, GridCost((2, 3), power=3), GridCost((4, 3), power=1, spacing=(1.0, 2.0)), GridCost(5)]:
+        found = one.positions()
+        apart = np.linalg.norm(found.X[:, None] - found.Y, ord=found.norm, axis=2)
+        np.testing.assert_allclose(apart**found.power, one.matrix(), rtol=1e-12)
+    assert PointCost(X, Y, "cosine").positions() is None
+    assert DenseCost(np.ones((2, 2))).positions() is None
+    assert GridCost(matrices=[np.ones((2, 2))]).positions() is None
+
+
+def test_forbidden_pairs_are_counted():
+    rows, columns = DenseCost([[1.0, np.inf], [1.0, 2.0]]).forbidden()
+    assert (rows.tolist(), columns.tolist()) == ([1, 0], [0, 1])
+    rows, columns = BorderedCost(PointCost([0.0, 1.0]), 1.0, np.inf, (1, 2)).forbidden()
+    assert (rows.tolist(), columns.tolist()) == ([0, 0, 2], [0, 0, 1, 1])
+    assert GridCost(3).forbidden() is None

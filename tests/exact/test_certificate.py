@@ -13,26 +13,26 @@ from cases import KINDS, batch, problems
 from gibbsot import DenseCost, GridCost, PointCost, Problem, solve
 from gibbsot.costs.problems import dual_value
 from gibbsot.exact.certificate import bounds, lower_bound
-from gibbsot.exact.methods import cross
+from gibbsot.exact.methods import optima
 from gibbsot.sampling.gibbs import sparse_plans
 
 
-def optima(pair: Problem) -> np.ndarray:
-    return np.array([optimum.value for optimum in cross(pair, np.zeros(pair.p.shape))])
+def values(pair: Problem) -> np.ndarray:
+    return np.array([optimum.value for optimum in optima(pair, np.zeros(pair.p.shape))])
 
 
 @settings(max_examples=20)
 @given(problems(), st.sampled_from([1e-6, 1.0, 1e6]), st.integers(0, 100))
 def test_every_potential_gives_a_lower_bound(pair, scale, seed):
     U = np.random.default_rng(seed).normal(0, scale, pair.p.shape)
-    assert (lower_bound(pair, U) <= optima(pair)).all()
+    assert (lower_bound(pair, U) <= values(pair)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", KINDS)
 def test_optimal_potentials_give_the_optimum_from_below(kind, dtype):
     pair = batch(kind, dtype=dtype)
-    found = cross(pair, np.zeros(pair.p.shape))
+    found = optima(pair, np.zeros(pair.p.shape))
     values, U = np.array([optimum.value for optimum in found]), np.stack([optimum.f for optimum in found])
     bound = lower_bound(pair, U)
     assert (bound <= values).all()
@@ -83,7 +83,7 @@ def test_plans_are_those_of_the_formula(kind):
 def test_the_plan_of_optimal_potentials_of_a_matching_is_optimal():
     rng = np.random.default_rng(0)
     pair = Problem(np.full((1, 9), 1 / 9), np.full((1, 9), 1 / 9), DenseCost(rng.random((9, 9))))
-    optimum = cross(pair, np.zeros((1, 9)))[0]
+    optimum = optima(pair, np.zeros((1, 9)))[0]
     plan = sparse_plans(pair, optimum.f[None], -optimum.g[None])[0]
     reduced = pair.cost.matrix() - optimum.f[:, None] - optimum.g
     assert (plan.toarray() * reduced).sum() == pytest.approx(0, abs=1e-12)

@@ -18,7 +18,7 @@ from gibbsot import DenseCost, Gibbs, GridCost, PointCost, Problem, solve, solve
 from gibbsot.core import native
 from gibbsot.exact import methods as exact
 from gibbsot.exact.annealed import crossover
-from gibbsot.exact.methods import choose, cross, memory_needed
+from gibbsot.exact.methods import choose, memory_needed, optima
 from gibbsot.exact.pyramid import solve_pyramid
 from gibbsot.io import progress
 from gibbsot.io.budget import Budget, reported_budget
@@ -93,7 +93,7 @@ def test_crossover_ends_with_bounds_and_a_coupling(count, kernel):
 def test_without_kernels_the_time_bounds_the_linear_programs():
     rng, p, q = measures(0, 300, 300)
     cost = DenseCost(rng.random((300, 300)))
-    best = cross(Problem(p / p.sum(), q / q.sum(), cost))[0]
+    best = optima(Problem(p / p.sum(), q / q.sum(), cost))[0]
     with using("numpy"):
         check(crossover(p, q, cost, np.zeros(300), budget=Budget(max_seconds=1e-3)), p, q, best, cost)
 
@@ -151,12 +151,14 @@ def test_memory_is_checked_before_the_work(monkeypatch):
 @compiled  # the figures are those of its methods
 def test_memory_of_costs_and_chains_is_checked_before_the_work(monkeypatch):
     clouds = [PointCost(np.random.default_rng(b).random((50, 2))) for b in range(3)]
-    monkeypatch.setattr("gibbsot.solvers.solve.cross", None)
+    monkeypatch.setattr("gibbsot.solvers.solve.optima", None)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 8.4e\+04 bytes"):
         solve_batch(None, None, clouds, max_memory=1e4)
-    monkeypatch.setattr("gibbsot.solvers.solve.pairs", None)
-    with pytest.raises(ValueError, match=r"max_memory: this takes about 6.2e\+04 bytes"):
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 9.1e\+04 bytes"):
         solve(None, None, clouds[0], penalty=1.0, max_memory=1e4)
+    monkeypatch.setattr("gibbsot.solvers.solve.pairs", None)  # chains have a matrix with additional points
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 6.2e\+04 bytes"):
+        solve(None, None, clouds[0], method="gibbs", penalty=1.0, max_memory=1e4)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 2.4e\+07 bytes"):
         solve(None, None, clouds[0], method=Gibbs(n_sweeps=10**6), max_memory=1e6)
 

@@ -13,7 +13,7 @@ import gibbsot
 from gibbsot import GridCost, mixture_coordinates
 from gibbsot.distributed import fixed_point
 from gibbsot.exact.programme import free_measure
-from gibbsot.models.mixtures import basis, least_squares
+from gibbsot.models.mixtures import factors, least_squares
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 
@@ -57,7 +57,7 @@ def test_certified_to_a_gap(gap):
     ratio = np.array([value(w, x) / best(x) for w, x in zip(W, X, strict=True)])
     assert (ratio > 1 - 1e-9).all()
     assert ratio.max() < 1 + max(gap, 1e-9)
-    rough = least_squares(sparse.csr_array(shares(X)), basis(fixed_point.components(shares(COMPONENTS))))
+    rough = least_squares(sparse.csr_array(shares(X)), factors(fixed_point.components(shares(COMPONENTS))))
     assert np.mean([value(w, x) / best(x) for w, x in zip(rough, X, strict=True)]) > 1.2
 
 

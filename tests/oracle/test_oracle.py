@@ -17,11 +17,11 @@ from gibbsot import Cost, DenseCost, GridCost, PointCost, Problem
 from gibbsot.core import native
 from gibbsot.costs.problems import dual_value
 from gibbsot.distributed import fixed_point
-from gibbsot.exact.methods import cross
+from gibbsot.exact.methods import optima
 from gibbsot.oracle import oracle as module
 from gibbsot.oracle.oracle import Oracle
 from gibbsot.sampling import sampler, theory
-from gibbsot.sampling.mixtures import Gradients, Mixtures
+from gibbsot.sampling.mixtures import MixtureGradients, Mixtures
 from gibbsot.solvers import relaxed
 from kernels import using
 
@@ -206,12 +206,12 @@ def test_mixtures_have_the_values_and_gradients_of_their_models(kind, dtype, lev
                 patch.setattr(sampler, "chains_per_call", lambda *_: 2)
                 same_gradients(threads.mixture_gradients(models, factor * T), found)
             parts = [split.mixture_gradients(models.rows(a, b), factor * T[a:b], a) for a, b in ((5, 9), (0, 5))]
-            same_gradients(Gradients.join(parts[::-1]), found)
+            same_gradients(MixtureGradients.join(parts[::-1]), found)
         for oracle in oracles[1:]:
             same(oracle, plain)
 
 
-def same_gradients(first: Gradients, other: Gradients) -> None:
+def same_gradients(first: MixtureGradients, other: MixtureGradients) -> None:
     for a, b in zip(first, other, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -437,7 +437,7 @@ def test_an_interrupt_leaves_the_chains_as_they_were(monkeypatch, method):
         "bounds": lambda: oracle(P, 0.01, bounds=True),
     }[method]
     with monkeypatch.context() as patch:
-        owner, name = (relaxed, "cross") if method == "bounds" else (sampler, "run")
+        owner, name = (relaxed, "optima") if method == "bounds" else (sampler, "run")
         patch.setattr(owner, name, after(getattr(owner, name)))
         with pytest.raises(KeyboardInterrupt):
             call()
@@ -507,7 +507,7 @@ def test_sampled_temperatures_agree_with_the_bound(kind):
     """
     n, one = 150, batch(kind, n=1)
     pair = Problem.normalised(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
-    h = np.where(one.q > 0, -cross(one, np.zeros_like(one.p))[0].g, np.inf)
+    h = np.where(one.q > 0, -optima(one, np.zeros_like(one.p))[0].g, np.inf)
     chains = sampler.State(np.repeat(h, n, axis=0), np.zeros(n, np.int64), 3, np.arange(n, dtype=np.uint64))
     U = one.cost.row_min(h)
     closed = one.cost.col_max(np.where(one.p > 0, U, -np.inf))

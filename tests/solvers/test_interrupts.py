@@ -57,7 +57,7 @@ PREPARE = """
     def long_crossovers():
         exact.choose = lambda problem: [exact.METHODS[-1]] * len(problem)
         for _ in range(100):
-            exact.cross(pair, np.zeros(pair.p.shape), n_jobs=2)
+            exact.optima(pair, np.zeros(pair.p.shape), n_jobs=2)
 
     def long_queries():
         points = gibbsot.PointCost(X).by_trees()

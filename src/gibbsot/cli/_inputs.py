@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..costs import Cost, GridCost, PointCost
+from ..costs import Cost, PointCost
 from ..costs.problems import Problem
 from ..exact.methods import choose, memory_needed
 from ..io.readers import Measure
@@ -43,13 +43,13 @@ def _empty(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
 
 def describe_cost(cost: Cost, file: str | None, power: float, points: bool) -> str:
     """Return what is minimised, such as "squared Euclidean distance"."""
+    if cost.has_matrix:
+        return f"the matrix in {file}"
     if isinstance(cost, PointCost) and points:
         names = {"sqeuclidean": "squared Euclidean", "euclidean": "Euclidean", "cityblock": "city-block"}
         return f"{names.get(cost.metric, cost.metric)} distance"
-    if isinstance(cost, GridCost | PointCost):
-        what = "squared distance" if power == 2 else f"|x - y|^{power:g} summed over the axes"
-        return f"{what}, in units of the longest side of the grid"
-    return f"the matrix in {file}"
+    what = "squared distance" if power == 2 else f"|x - y|^{power:g} summed over the axes"
+    return f"{what}, in units of the longest side of the grid"
 
 
 class Estimate(NamedTuple):

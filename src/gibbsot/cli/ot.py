@@ -14,7 +14,6 @@ from scipy import sparse
 
 from .. import plots
 from ..core import validation
-from ..costs import DenseCost
 from ..exact.certificate import PROVED, ROUNDING
 from ..io import atomic, readers
 from ..io.readers import Measure
@@ -34,7 +33,7 @@ EPILOG = (
 )
 
 
-class Method(StrEnum):
+class MethodName(StrEnum):
     """How to solve."""
 
     exact = "exact"
@@ -58,7 +57,9 @@ def ot(
         tuple[int, int] | None,
         typer.Option(metavar="I J", help="Only image I of the stack A and image J of the stack B, from 0."),
     ] = None,
-    method: Annotated[Method, typer.Option(help="The optimum, or the estimate of the paper's sampler.")] = Method.exact,
+    method: Annotated[
+        MethodName, typer.Option(help="The optimum, or the estimate of the paper's sampler.")
+    ] = MethodName.exact,
     gap: Annotated[float | None, typer.Option(help="Stop at this certified relative gap.")] = None,
     max_seconds: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop after this time, with the bounds proved by then.")
@@ -82,7 +83,7 @@ def ot(
     if max_seconds is not None:
         validation.positive(max_seconds, "--max-seconds")
     options = Options(
-        method="exact" if method is Method.exact else Gibbs(n_sweeps=sweeps, rng=seed),
+        method="exact" if method is MethodName.exact else Gibbs(n_sweeps=sweeps, rng=seed),
         gap=gap,
         normalize=True,
         max_seconds=max_seconds,
@@ -104,7 +105,7 @@ def ot(
         for path, row in zip((a, b), rows or (None, None), strict=True)
     )
     cost = _common.cost_between(first, second, (a, b), cost_option, power)
-    about = [_inputs.describe(one, weighted, placed=not isinstance(cost, DenseCost)) for one in (first, second)]
+    about = [_inputs.describe(one, weighted, placed=not cost.has_matrix) for one in (first, second)]
     measured = _inputs.describe_cost(cost, cost_option, power, points)
     console = _common.stderr_console(quiet)
     if not as_json:
@@ -112,7 +113,7 @@ def ot(
             console.print(printable(f"{path}: {text}"))
     started = time.perf_counter()
     problem, copied = one_problem(first.weights, second.weights, cost, options)
-    hint = _inputs.advice(problem, first) if method is Method.exact else None
+    hint = _inputs.advice(problem, first) if method is MethodName.exact else None
     if hint is not None:
         console.print(hint)
     result = solve_problem(problem, options, copied, started)
@@ -133,7 +134,7 @@ def ot(
         _print(result)
 
 
-def _check_method(method: Method, gap: float | None, sweeps: int | None, seed: int | None) -> None:
+def _check_method(method: MethodName, gap: float | None, sweeps: int | None, seed: int | None) -> None:
     """Raise for options that are wrong, or of the other method."""
     if gap is not None:
         validation.nonnegative(gap, "--gap")
@@ -142,9 +143,9 @@ def _check_method(method: Method, gap: float | None, sweeps: int | None, seed: i
     if seed is not None:
         _common.check_seed(seed)
     for name, value, owner in (
-        ("gap", gap, Method.exact),
-        ("sweeps", sweeps, Method.gibbs),
-        ("seed", seed, Method.gibbs),
+        ("gap", gap, MethodName.exact),
+        ("sweeps", sweeps, MethodName.gibbs),
+        ("seed", seed, MethodName.gibbs),
     ):
         if value is not None and method is not owner:
             raise ValueError(f"--{name}: is an option of --method {owner.value}")

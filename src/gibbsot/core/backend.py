@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import native
+from .double_double import DoubleDouble
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -54,7 +55,7 @@ class Backend:
     name : str
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
-        Whether there is a network simplex: `solve_dense`, `complete_dense`, `arc_simplex`, `follow_forest`. Without it
+        Whether there is a network simplex: `solve_dense`, `complete_dense`, `arc_simplex`. Without it
         exact problems are solved by SciPy's HiGHS on few arcs.
     has_kd_trees : bool
         Whether there are `kd_tree` and `median_cells`.
@@ -155,7 +156,7 @@ class Backend:
         return out
 
     def kd_tree(self, points: NDArray[np.floating]) -> Any:
-        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.TreePair` uses it."""
+        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.SearchedPoints` uses it."""
         self._lacks_kd_trees()
 
     def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
@@ -208,9 +209,42 @@ class Backend:
         """Return a network simplex on a list of arcs that grows, as `exact.simplex.ArcProblem` uses it."""
         self._lacks_simplex()
 
-    def follow_forest(self, *arguments: Any, **written: Any) -> None:
-        """Write potentials with twice the digits that make the arcs of a forest tight."""
-        self._lacks_simplex()
+    def follow_forest(
+        self, i: NDArray[np.int64], j: NDArray[np.int64], costs: Array, weight: Array, *, f: Array, g: Array
+    ) -> None:
+        """Write potentials with twice the digits that make the arcs of a forest tight.
+
+        In every tree the row of the weighted median of f keeps its potential.
+        """
+        m1 = len(weight)
+        y = np.concatenate([f, g], axis=1)
+        links: list[list[tuple[int, int]]] = [[] for _ in range(y.shape[1])]
+        for arc, (tail, head) in enumerate(zip(i.tolist(), (m1 + j).tolist(), strict=True)):
+            links[tail].append((head, arc))
+            links[head].append((tail, arc))
+
+        def walk(top: int) -> dict[int, tuple[int, int]]:
+            """Return the nodes of a tree, parents first, each with its parent and the arc to it."""
+            order, found = [top], {top: (-1, -1)}
+            for above in order:
+                fresh = {v: (above, arc) for v, arc in links[above] if v not in found}
+                found |= fresh
+                order += fresh
+            return found
+
+        seen: set[int] = set()
+        for first in range(m1):
+            if first in seen:
+                continue
+            rows = np.array([v for v in walk(first) if v < m1])
+            rows = rows[np.lexsort((rows, f[0, rows]))]
+            before = np.cumsum(weight[rows])
+            tree = walk(int(rows[min(np.searchsorted(before, before[-1] / 2), len(rows) - 1)]))
+            seen |= tree.keys()
+            for v, (above, arc) in tree.items():
+                if arc >= 0:
+                    y[:, v] = DoubleDouble(*costs[:, arc]).minus(DoubleDouble(*y[:, above]))
+        f[:], g[:] = y[:, :m1], y[:, m1:]
 
     def _lacks_simplex(self) -> NoReturn:
         """Raise an error about the exact engine."""
@@ -318,8 +352,10 @@ class CompiledBackend(Backend):
     def arc_simplex(self, p: Array, q: Array) -> Any:
         return self._module.ArcSimplex(p, q)
 
-    def follow_forest(self, *arguments: Any, **written: Any) -> None:
-        self._module.follow_forest(*arguments, **written)
+    def follow_forest(
+        self, i: NDArray[np.int64], j: NDArray[np.int64], costs: Array, weight: Array, *, f: Array, g: Array
+    ) -> None:
+        self._module.follow_forest(i, j, costs, weight, f=f, g=g)
 
     def stop_flag(self) -> Any:
         return self._module.StopFlag()
@@ -343,7 +379,8 @@ def backend() -> Backend:
     >>> backend().name in native.available()
     True
     """
-    name = native.name()
-    if name not in _made:
-        _made[name] = CompiledBackend(name, native.load(name))
-    return _made[name]
+    found = _made.get(native._name)  # a small problem asks several times: this is the only call
+    if found is None:
+        name = native.name()
+        found = _made[name] = _made.get(name) or CompiledBackend(name, native.load(name))
+    return found

@@ -314,7 +314,10 @@ def _is_array(kind: type) -> bool:
 def precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
     """Return the given dtype, by default float32 if all arrays have it, else float64."""
     if dtype is None:
-        return _SINGLE if arrays and all(a.dtype == _SINGLE for a in arrays) else _DOUBLE
+        for a in arrays:
+            if a.dtype != _SINGLE:
+                return _DOUBLE
+        return _SINGLE if arrays else _DOUBLE
     try:
         precision = np.dtype(dtype)
     except TypeError:

@@ -14,6 +14,7 @@ from ..core.backend import backend
 
 Array = NDArray[np.floating]
 Exact = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,6 +37,26 @@ class Geometry(NamedTuple):
 
     X: Array
     Y: Array
+    power: float
+
+
+class Positions(NamedTuple):
+    """Where the points of a cost are: the costs are a power of a norm, ``M_ij = |x_i - y_j|^power``.
+
+    Attributes
+    ----------
+    X, Y : arrays of float64, shape (m1, d) and (m2, d)
+        The points, in any dimension.
+    norm : float
+        The order of the norm: 2 for the Euclidean one, ``inf`` for the largest coordinate. Where it is the power, the
+        costs are a sum over the axes.
+    power : float
+        At least 1.
+    """
+
+    X: NDArray[np.float64]
+    Y: NDArray[np.float64]
+    norm: float
     power: float
 
 
@@ -141,6 +162,41 @@ class Cost(ABC):
         Returns
         -------
         Geometry or None
+        """
+        return None
+
+    def positions(self) -> Positions | None:
+        """Return points and the norm of which the cost is a power, or None if there are none.
+
+        Rounded costs have them too: `geometry` has only those from which costs in double precision were computed.
+
+        Returns
+        -------
+        Positions or None
+        """
+        return None
+
+    @property
+    def spacing(self) -> NDArray[np.float64] | None:
+        """The distance of neighbours along each axis of the grid, None if there is none or it is not known."""
+        return None
+
+    @property
+    def has_matrix(self) -> bool:
+        """Whether the cost is a matrix, which `stored` returns as it is."""
+        return False
+
+    @property
+    def inner_shape(self) -> tuple[int, int]:
+        """The shape without the points that were added for mass that may be left over, which are the last."""
+        return self.shape
+
+    def forbidden(self) -> Counts | None:
+        """Return how many pairs of each row and of each column are forbidden, None where it is not known.
+
+        Returns
+        -------
+        rows, columns : arrays of int, or None
         """
         return None
 
@@ -543,6 +599,16 @@ class Cost(ABC):
         """
         nbytes = float(self.shape[0]) * self.shape[1]
         return 16 * nbytes if nbytes * self.dtype.itemsize <= MATRIX_BYTES else 0.0
+
+    def operand_memory(self) -> float:
+        """Return the bytes that sweeps in the precision of the cost take beyond the cost and the chains.
+
+        Returns
+        -------
+        float
+        """
+        nbytes = float(self.shape[0]) * self.shape[1] * self.dtype.itemsize
+        return 2 * nbytes if nbytes <= MATRIX_BYTES else 0.0
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
         """Return the matrix of costs, or some of its rows and columns.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..core import validation
-from .base import Array, Coarser, Cost, Exact
+from .base import Array, Coarser, Cost, Counts, Exact
 
 if TYPE_CHECKING:
     from typing import Self
@@ -67,6 +67,19 @@ class BorderedCost(Cost):
         more = "" if self.extra == (1, 1) else f", extra={self.extra}"
         outer = "of each point" if self.common_outer is None else self.common_outer
         return f"BorderedCost({self.inner!r}, outer={outer}, corner={self.corner}{more})"
+
+    @property
+    def inner_shape(self) -> tuple[int, int]:
+        return self.inner.shape
+
+    def forbidden(self) -> Counts:
+        """Count the pairs of two new points, and those of the other cost where it has counts."""
+        inside = self.inner.forbidden() or tuple(np.zeros(m, np.int64) for m in self.inner.shape)
+        new = (0, 0) if np.isfinite(self.corner) else self.extra
+        rows, columns = (
+            np.append(x, np.full(own, others)) for x, own, others in zip(inside, self.extra, new[::-1], strict=True)
+        )
+        return rows, columns
 
     @property
     def common_outer(self) -> float | None:
@@ -192,6 +205,9 @@ class BorderedCost(Cost):
         costs = np.full(self.shape, self.corner, self.dtype)
         costs[:m1, :m2], costs[:m1, m2:], costs[m1:, :m2] = self.inner.matrix(), self.outer[0][:, None], self.outer[1]
         return costs
+
+    def matrix_memory(self) -> float:
+        return 8.0 * self.shape[0] * self.shape[1] + self.inner.matrix_memory()
 
     def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
         i, j = np.broadcast_arrays(i, j)

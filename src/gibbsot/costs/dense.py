@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 from ..core import native, validation
 from ..core.backend import backend
-from .base import Array, Cost, frozen, spread_of
+from .base import Array, Cost, Counts, frozen, spread_of
 
 
 class DenseCost(Cost):
@@ -115,6 +115,14 @@ class DenseCost(Cost):
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         return self.stored()[np.asarray(i), np.asarray(j)]
 
+    @property
+    def has_matrix(self) -> bool:
+        return True
+
+    def forbidden(self) -> Counts:
+        forbidden = np.isinf(self.stored())
+        return forbidden.sum(axis=1), forbidden.sum(axis=0)
+
     def symmetric(self) -> bool:
         M = self.stored()
         return self.shape[0] == self.shape[1] and np.array_equal(M, M.T)
@@ -139,6 +147,9 @@ class DenseCost(Cost):
 
     def matrix_memory(self) -> float:
         return 0.0 if self.dtype == np.float64 else 12.0 * self.shape[0] * self.shape[1]
+
+    def operand_memory(self) -> float:
+        return float(self.shape[0]) * self.shape[1] * self.dtype.itemsize
 
     def sweep_memory(self) -> float:  # copies in other precisions, a transposed one, and what is freed late
         return (16.0 if self.dtype == np.float64 else 20.0) * self.shape[0] * self.shape[1]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from ..core import validation
 from ..core.backend import backend
 from ..core.double_double import DoubleDouble
-from .base import Array, Coarser, Cost, Exact, Geometry, frozen, spread_of
+from .base import Array, Coarser, Cost, Exact, Geometry, Positions, frozen, spread_of
 from .points import PointCost
 
 if TYPE_CHECKING:
@@ -130,12 +130,18 @@ class GridCost(Cost):
 
     def geometry(self) -> Geometry | None:
         # a sum of squares is a squared distance, other powers only on the line; rounded costs are not those of points
-        points = self.points() if self.dtype == np.float64 and (self.power == 2 or self.on_line) else None
-        return None if points is None or self.power is None else Geometry(points, points, self.power)
+        power = self.power
+        points = self.points() if self.dtype == np.float64 and (power == 2 or self.on_line) else None
+        return None if points is None or power is None else Geometry(points, points, power)
+
+    def positions(self) -> Positions | None:
+        points = self.points()
+        return None if points is None or self.power is None else Positions(points, points, self.power, self.power)
 
     @property
     def searchable(self) -> bool:
-        known = self.power == 2 or (self.power == 1 and self.on_line)
+        power = self.power
+        known = power == 2 or (power == 1 and self.on_line)
         return known and self.dtype == np.float64 and backend().has_kd_trees
 
     @property
@@ -156,6 +162,9 @@ class GridCost(Cost):
         return Coarser(coarse, GridCost(matrices=halves), a, b, rows, columns)
 
     def sweep_memory(self) -> float:
+        return 0.0
+
+    def operand_memory(self) -> float:
         return 0.0
 
     def evenness(self) -> float:

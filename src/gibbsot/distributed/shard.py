@@ -25,7 +25,8 @@ from ..costs import Cost
 from ..io import npz, schemas
 from ..oracle import evaluation
 from ..oracle.oracle import Oracle
-from . import fixed_point, sources
+from . import sources
+from .fixed_point import Fixed, Precision
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,8 +71,8 @@ def is_command(method: Callable[..., Any]) -> bool:
 def add(answers: Sequence[A]) -> A:
     """Return the sum of the answers of some shards: of tuples field by field; None for commands without an answer.
 
-    The terms must be integers, or floats that are zero in all shards but one, so that the sum does not depend on the
-    order of the terms.
+    The terms must be integers, `Fixed`, or floats that are zero in all shards but one, so that the sum does not depend
+    on the order of the terms.
 
     Examples
     --------
@@ -85,10 +86,10 @@ def add(answers: Sequence[A]) -> A:
 
 
 class EpochSums(NamedTuple):
-    """Sums over measures, in quanta: the gradient for the model, V(z); and the number of sweeps."""
+    """Sums over measures: the gradient for the model, V(z); and the number of sweeps."""
 
-    gradient: NDArray[np.int64]
-    value: int
+    gradient: Fixed
+    value: Fixed
     sweeps: int
 
 
@@ -141,28 +142,6 @@ class Sample(Generic[M]):
 
     indices: Indices
     model: M
-
-
-class Precision(NamedTuple):
-    """The fixed-point representation of a sum over measures.
-
-    Attributes
-    ----------
-    bits : int
-        The number of bits of a factor.
-    potential, value : float
-        The quanta of potentials and of values.
-    """
-
-    bits: int
-    potential: float
-    value: float
-
-
-def precision(cost: Cost, n: int) -> Precision:
-    """Return the fixed-point representation of sums over n measures."""
-    bits, largest = fixed_point.bits(n), 1.001 * cost.spread()  # for rounding
-    return Precision(bits, fixed_point.quantum(largest, bits), fixed_point.quantum(largest, fixed_point.COMPONENT_BITS))
 
 
 class Shard(ABC, Generic[M]):
@@ -228,12 +207,17 @@ class Shard(ABC, Generic[M]):
             As for `Shards.initialise`.
         """
         self.first = first
-        self.bits, self.quantum, self.value_quantum = precision(cost, n)
+        self.bits, self.quantum, self.value_quantum = Precision.of(cost, n)
         X, self._X = self._X, None
         if len(self):
             ids = self.first + np.arange(len(self))
             self.oracle = Oracle(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
         self.data_checksum = self._checksum_of(self.oracle.targets if len(self) else None)
+
+    @property
+    def precision(self) -> Precision:
+        """The quanta of sums over the measures of all shards."""
+        return Precision(self.bits, self.quantum, self.value_quantum)
 
     @command
     def set_n_jobs(self, n_jobs: int | None) -> None:

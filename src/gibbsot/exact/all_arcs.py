@@ -74,8 +74,11 @@ def _on_one_matrix(batch: Batch, which: list[int]) -> list[Solution]:
         answers = solve_dense(C, p, q, True, threads, basis, budget, *near)
         if "infeasible" in answers.status:
             raise ValueError(f"{INFEASIBLE} (problem {which[answers.status.index('infeasible')]})")
-        every = enumerate(answers)
-        return [proved(answers, b, cost, gap, budget) if inexact or not one.optimal else one for b, one in every]
+        found = []
+        for b, state in enumerate(answers.status):
+            closer = inexact or state != "optimal"
+            found.append(proved(answers, b, cost, gap, budget) if closer else answers[b])
+        return found
 
     if not budget.reports:
         return solved(p, q, basis, which)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import BorderedCost, Cost, DenseCost, Units, in_units, single
+from ..costs import Cost, Units, in_units, single
 from ..costs.problems import Problem
 from ..io.budget import Budget
 from ..sampling.gibbs import Gibbs
@@ -19,7 +19,6 @@ from ..sampling.schedules import Adaptive
 from .arcs import GrowingArcs
 from .certificate import (
     NO_PLAN,
-    ROUNDING,
     ROUNDS,
     SPENT,
     below,
@@ -27,10 +26,9 @@ from .certificate import (
     for_cost,
     weighted_median,
 )
-from .easy_plan import forbidden_pairs, with_easy_plan
+from .easy_plan import with_easy_plan
 from .method import Batch, Method
 from .refinement import CostScreen, refined
-from .simplex import ArcProblem
 from .solution import INFEASIBLE, Solution, plan_of
 
 Array = NDArray[np.float64]
@@ -215,9 +213,7 @@ class _Crossover:
         if growing.settled:
             if not growing.carried:
                 raise ValueError(INFEASIBLE)
-            if isinstance(growing.problem, ArcProblem):
-                return self._refined(growing.problem, gap, rounds)
-            return replace(answer, reason=ROUNDING)
+            return self._refined(gap, rounds)
         if not growing.carried:
             growing.force()
         answer = self._solution(*potentials, rounds)
@@ -227,15 +223,15 @@ class _Crossover:
         """Return what is proved when the budget is spent, with the better of two pairs of potentials."""
         found = [self._solution(*pair, rounds) for pair in (potentials, feasible(self.cost, first, self.p, self.q))]
         best = max(found, key=lambda solution: solution.lower)
-        if np.isinf(best.upper) and isinstance(self.cost, DenseCost | BorderedCost):
-            best = with_easy_plan(best, self.p, self.q, forbidden_pairs(self.cost), self.cost.at)
+        if np.isinf(best.upper) and (forbidden := self.cost.forbidden()) is not None:
+            best = with_easy_plan(best, self.p, self.q, forbidden, self.cost.at)
         if best.optimal:
             return best
         return replace(best, status="budget spent", reason=SPENT if np.isfinite(best.upper) else NO_PLAN)
 
-    def _refined(self, problem: ArcProblem, gap: float, rounds: int) -> Solution:
+    def _refined(self, gap: float, rounds: int) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
-        rows, columns = self.growing.rows, self.growing.columns
+        rows, columns, problem = self.growing.rows, self.growing.columns, self.growing.problem
         i, j, arc, _ = problem.basis()
         own, screen = arc >= 0, CostScreen(self.cost, rows, columns)
         start = (i[own], j[own]), problem.potentials()

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.backend import backend
 from ..costs import Cost
 from ..io.budget import Budget
 from .certificate import NEGLIGIBLE_VIOLATION
-from .highs import HighsProblem
-from .simplex import ArcProblem, staircase
+from .highs import arc_problem
+from .simplex import staircase
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -124,7 +123,7 @@ class GrowingArcs:
         self._scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
         largest = float((costs - self.f[i] - self.g[j]).max())
         self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
-        self.problem = (ArcProblem if backend().has_simplex else HighsProblem)(self._a, self._b, self.budget)
+        self.problem = arc_problem(self._a, self._b, self.budget)
         self.problem.add(self._row_number[i], self._column_number[j], costs)
         self.problem.start(f, g, self._artificial)
 
@@ -143,8 +142,7 @@ class GrowingArcs:
             caller may stop here.
         """
         for number in range(1, most + 1):
-            limits = (self._tolerance(),) if self.enough == -np.inf else (self._tolerance(), self.enough)
-            self.carried = self.problem.optimise(*limits)
+            self.carried = self.problem.optimise(self._tolerance(), self.enough)
             if not self.carried and (number == most if self._patience is None else number > self._patience):
                 self._carry()
             f, g = self.problem.potentials()
@@ -219,8 +217,6 @@ class GrowingArcs:
     def _tolerance(self) -> float:
         """Return what violations may be: at most rounding errors, and without any effect on the value."""
         rounding = 4 * _ULP * self._scale
-        if isinstance(self.problem, HighsProblem):
-            return rounding
         return min(rounding, NEGLIGIBLE_VIOLATION * abs(self.problem.value))
 
     def _near(self, columns: Indices | None) -> Indices:

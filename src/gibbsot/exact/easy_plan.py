@@ -9,30 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import BorderedCost, DenseCost
+from ..costs.base import Counts
 from .certificate import SPENT, plan_bounds
 from .simplex import staircase
 from .solution import Solution, plan_of
 
 Array = NDArray[np.float64]
-Counts = tuple[NDArray[np.integer], NDArray[np.integer]]
-
-
-def forbidden_pairs(cost: DenseCost | BorderedCost) -> Counts:
-    """Return how many pairs of each row and of each column are forbidden.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows, columns = forbidden_pairs(DenseCost([[1.0, np.inf], [1.0, 2.0]]))
-    >>> rows.tolist(), columns.tolist()
-    ([1, 0], [0, 1])
-    """
-    if isinstance(cost, DenseCost):
-        forbidden = np.isinf(cost.stored())
-        return forbidden.sum(axis=1), forbidden.sum(axis=0)
-    rows, columns = (np.arange(m) >= n for m, n in zip(cost.shape, cost.inner.shape, strict=True))
-    return rows.astype(np.int64), columns.astype(np.int64)
 
 
 def with_easy_plan(
@@ -51,7 +33,7 @@ def with_easy_plan(
     p, q : arrays of shape (m1,) and (m2,)
         Weights.
     forbidden : pair of arrays of int
-        How many pairs of each row and column are forbidden.
+        How many pairs of each row and column are forbidden: see `Cost.forbidden`.
     at : callable
         The costs of pairs.
     relative, absolute : float

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from ..costs import DenseCost
 from ..costs.problems import Problem
 
 _ROUNDING = 1e-9  # the largest difference, relative to the mass, that is taken for rounding
@@ -28,14 +27,14 @@ def rounded_apart(problem: Problem) -> str | None:
 
     Examples
     --------
-    >>> from gibbsot import Problem
+    >>> from gibbsot import DenseCost, Problem
     >>> apart = DenseCost([[0.0, np.inf], [np.inf, 0.0]])
     >>> rounded_apart(Problem([0.1 + 0.2, 0.7], [0.3, 0.7], apart))
     'p, q: infinite costs split the points into 2 parts, of which the masses on either side differ by 5.6e-17, ...
     >>> rounded_apart(Problem([0.4, 0.6], [0.3, 0.7], apart)) is None
     True
     """
-    if not isinstance(problem.cost, DenseCost):
+    if not problem.cost.has_matrix:
         return None
     for b in range(len(problem)):
         p, q = (x[b] for x in problem.given)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from ..core.backend import backend
 from ..io.budget import Budget
 from .repair import coupling_near, supplies
-from .simplex import staircase
+from .simplex import ArcProblem, staircase
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -22,6 +23,31 @@ _TOLERANCE = 1e-10  # the smallest that HiGHS takes
 _REPEATS = 12  # linear programs, each of which resolves ten digits more than the one before
 _MOST = 10**6  # the largest number in a program for a difference, so that HiGHS resolves the small ones
 _ULP = float(np.finfo(np.float64).eps)
+
+
+def arc_problem(p: Array, q: Array, budget: Budget | None = None) -> ArcProblem | HighsProblem:
+    """Return a transport problem on a list of arcs that grows, for the backend in use.
+
+    Parameters
+    ----------
+    p, q : arrays of shape (m1,) and (m2,)
+        Positive weights.
+    budget : Budget, optional
+        Its time and memory.
+
+    Returns
+    -------
+    ArcProblem or HighsProblem
+
+    Examples
+    --------
+    >>> problem = arc_problem(np.array([1.0]), np.array([1.0]))
+    >>> problem.add(np.array([0]), np.array([0]), np.array([3.0]))
+    >>> problem.start(np.zeros(1), np.zeros(1), artificial=10.0)
+    >>> problem.optimise(), problem.value
+    (True, 3.0)
+    """
+    return (ArcProblem if backend().has_simplex else HighsProblem)(p, q, budget)
 
 
 class HighsProblem:
@@ -60,6 +86,15 @@ class HighsProblem:
         self.p, self.q, self._budget = p, q, budget or Budget()
         self._i, self._j, self._cost = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
         self._tree: _Tree | None = None
+        self.pivots = 0  # how often the basis has changed
+
+    @property
+    def value(self) -> float:
+        """Cost of the present plan, in double precision; infinite before there is one."""
+        if self._tree is None:
+            return np.inf
+        _, _, arc, flow = self.basis()
+        return float(self._cost[arc[arc >= 0]] @ flow[arc >= 0])
 
     def add(self, i: Indices, j: Indices, cost: NDArray[np.floating]) -> None:
         """Add arcs from rows i to columns j."""
@@ -70,26 +105,42 @@ class HighsProblem:
         """Tell whether the memory of the budget allows so many more arcs; otherwise the budget ends."""
         return self._budget.fits(_ARC_BYTES * (len(self._cost) + count))
 
-    def start(self, f: Array, g: Array, artificial: float) -> None:
-        """Set the potentials that reduced costs refer to, and the reduced cost of artificial arcs."""
+    def start(
+        self, f: Array, g: Array, artificial: float, basis: Indices | None = None, tops: Indices | None = None
+    ) -> None:
+        """Set the potentials that reduced costs refer to, the reduced cost of artificial arcs, and a first basis.
+
+        A linear program has no use for a first basis, nor for the nodes `tops` from which its trees hang.
+        """
         self._f, self._g, self._artificial = f.copy(), g.copy(), artificial
+        if basis is not None:
+            network = self._network()
+            preferred = np.zeros(len(network.tail))
+            preferred[basis] = 1.0
+            self._tree = _Tree(*network, preferred, self._given())
 
     def raise_artificial(self, factor: float = 4.0) -> float:
         """Make artificial arcs more expensive; return their reduced cost."""
         self._artificial *= factor
         return self._artificial
 
-    def optimise(self, tolerance: float = 0.0) -> bool:
-        """Solve linear programs; return False if it is certain that the arcs do not carry all mass, or time is up."""
-        m1, m2 = len(self.p), len(self.q)
-        rows, columns = np.arange(m1), m1 + np.arange(m2)
-        root = np.full(m1 + m2, m1 + m2)
-        tail, head = np.concatenate([self._i, rows, root[:m2]]), np.concatenate([m1 + self._j, root[:m1], columns])
-        cost = np.concatenate([self._cost, self._artificial + self._f, self._artificial + self._g])
-        sent, received = supplies(self.p, self.q)
-        supply = [*sent, *(-x for x in received), 0]
-        y, unit, grain = np.concatenate([self._f, -self._g, [0.0]]), 0.0, sum(sent)
+    @property
+    def carried(self) -> bool:
+        """Whether the arcs carry all mass, in exact arithmetic."""
+        if self._tree is None:
+            return False
+        every = zip(self._tree.flows, self._tree.arcs.tolist(), strict=True)
+        return all(flow >= 0 and (flow == 0 or arc < len(self._cost)) for flow, arc in every)
+
+    def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
+        """Solve linear programs; return False if it is certain that the arcs do not carry all mass, or time is up.
+
+        A value that would be enough does not end a program early.
+        """
+        tail, head, cost, supply = self._network()
+        y, unit, grain = self._given(), 0.0, sum(x for x in supply if x > 0)
         reduced, supplied, flows = cost - y[tail] + y[head], np.array([x / grain for x in supply]), np.zeros(len(tail))
+        before = frozenset(() if self._tree is None else self._tree.arcs.tolist())
         self._tree = None
         for _ in range(_REPEATS):
             unit = unit or float(np.abs(reduced).max()) or 1.0
@@ -98,17 +149,32 @@ class HighsProblem:
                 return self._tree is not None
             y = y + unit * found[1]
             tree = self._tree = _Tree(tail, head, cost, supply, flows + found[0], y)
+            self.pivots += before != (before := frozenset(tree.arcs.tolist()))
             y, reduced, least = tree.y, cost - tree.y[tail] + tree.y[head], min(tree.flows)
             reduced[tree.arcs] = 0.0  # but for rounding
             terms = np.abs(cost) + np.abs(y[tail]) + np.abs(y[head])
             violation = float(-reduced.min(where=reduced < -np.maximum(tolerance, 8 * _ULP * terms), initial=0.0))
             if least >= 0 and violation == 0:
-                return not any(x for x, arc in zip(tree.flows, tree.arcs, strict=True) if arc >= len(self._cost))
+                return self.carried
             # the program for the difference, in units of what is violated
             grain, unit = -least if least < 0 else grain, violation or unit
             supplied, flows = np.zeros(len(supply)), np.zeros(len(tail))
             flows[tree.arcs] = [x / grain if x < _MOST * grain else _MOST for x in tree.flows]
         return True
+
+    def _network(self) -> _Network:
+        """Return all arcs, artificial ones included, and what the nodes supply."""
+        m1, m2 = len(self.p), len(self.q)
+        root = np.full(m1 + m2, m1 + m2)
+        tail = np.concatenate([self._i, np.arange(m1), root[:m2]])
+        head = np.concatenate([m1 + self._j, root[:m1], m1 + np.arange(m2)])
+        cost = np.concatenate([self._cost, self._artificial + self._f, self._artificial + self._g])
+        sent, received = supplies(self.p, self.q)
+        return _Network(tail, head, cost, [*sent, *(-x for x in received), 0])
+
+    def _given(self) -> Array:
+        """Return the potentials given, as numbers of nodes: an arc from a to b has reduced cost c - y_a + y_b."""
+        return np.concatenate([self._f, -self._g, [0.0]])
 
     def _solve(
         self, tail: Indices, head: Indices, cost: Array, supplied: Array, least: Array
@@ -144,6 +210,15 @@ class HighsProblem:
         y = self._tree.y
         return y[: len(self.p)].copy(), -y[len(self.p) : -1]
 
+    def basis(self) -> tuple[Indices, Indices, Indices, Array]:
+        """Return the arcs of the basis: rows, columns (-1 for the root), numbers (-1: artificial) and flows."""
+        assert self._tree is not None, "a basis there is after `optimise`, or a start from one"
+        arcs, own = self._tree.arcs, self._tree.arcs < len(self._cost)
+        flows = np.array([x / self._tree.total for x in self._tree.flows])
+        (m1, root), (tail, head, _, _) = (len(self.p), len(self.p) + len(self.q)), self._network()
+        i, j = (np.where(x[arcs] < root, x[arcs] - first, -1) for x, first in ((tail, 0), (head, m1)))
+        return i, j, np.where(own, arcs, -1), flows
+
     def exact_plan(self) -> tuple[Indices, Indices, Array]:
         """Return rows, columns and masses of a plan: that of the arcs, and the rest by the north-west corner rule."""
         if self._tree is None:
@@ -155,6 +230,15 @@ class HighsProblem:
         mass = (flows[kept] / self._tree.total).astype(np.float64)
         plan = self._i[arcs[kept]], self._j[arcs[kept]], mass
         return plan if len(kept) == len(used) else coupling_near(self.p, self.q, plan)
+
+
+class _Network(NamedTuple):
+    """Arcs with their costs, and what the nodes supply: rows, columns, and the node of artificial arcs."""
+
+    tail: Indices
+    head: Indices
+    cost: Array
+    supply: list[int]
 
 
 class _Tree:

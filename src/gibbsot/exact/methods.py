@@ -42,11 +42,15 @@ def choose(problem: Problem) -> list[Method]:
     >>> [choose(Problem(ones, ones, GridCost((32, 32), power=power)))[0].name for power in (1, 2)]
     ['coarse grids', 'coarse to fine']
     """
-    cost, n = problem.cost, len(problem)
+    cost, possible = problem.cost, list[Method]()
     every = cost.shape[0] * cost.shape[1]
-    possible = [method for method in METHODS if method.least < every and method.accepts(cost)]
-    if possible[0].least < 0 and every <= possible[0].most:
-        return [possible[0]] * n
+    for method in METHODS:
+        if method.least < every and method.accepts(cost):
+            possible.append(method)
+            if method.least < 0 and every <= method.most:  # it takes what those before it do not
+                break
+    if len(possible) == 1:
+        return possible * len(problem)
     pairs = np.prod([np.count_nonzero(x, axis=1) for x in problem.given], axis=0).tolist()
     return [next(method for method in possible if method.least < k <= method.most) for k in pairs]
 
@@ -81,7 +85,7 @@ def memory_needed(problem: Problem, n_jobs: int | None = None) -> float:
     return at_once + KEPT_BYTES * float(sum(problem.cost.shape)) * len(problem)
 
 
-def cross(
+def optima(
     problem: Problem,
     U: NDArray[np.floating] | None = None,
     max_rounds: int = 30,
@@ -125,7 +129,8 @@ def cross(
     found: dict[int, Solution] = {}
     for method in dict.fromkeys(chosen):
         which = [b for b, one in enumerate(chosen) if one is method]
-        budget.report("%d problems of %d x %d points by %s", len(which), *problem.cost.shape, method.name)
+        if budget.reports:
+            budget.report("%d problems of %d x %d points by %s", len(which), *problem.cost.shape, method.name)
         answers = method.solve(batch, which)
         if len(which) == len(chosen):
             return answers

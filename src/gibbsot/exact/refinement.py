@@ -29,7 +29,7 @@ from ..core.double_double import DoubleDouble
 from ..costs import Cost
 from ..io.budget import Budget
 from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds, weighted_median
-from .simplex import ArcProblem
+from .highs import arc_problem
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -138,6 +138,7 @@ class CostScreen:
             np.arange(m) if some is None else some for m, some in zip(cost.shape, (rows, columns), strict=True)
         )
         self.shape = len(self.rows), len(self.columns)
+        self.share = max(_DOUBLE, 8 * (cost.depth + 1) * 2.0**-52)  # searches may add up in another order
         self._number = np.full(cost.shape[1] + 1, -1, np.int64)  # the last for what was not found
         self._number[self.columns] = np.arange(len(self.columns))
 
@@ -148,7 +149,7 @@ class CostScreen:
 
     def near(self, f: Array, g: Array) -> Near:
         """Return the pairs whose reduced cost is not clearly positive."""
-        share = max(_DOUBLE, 8 * (self.cost.depth + 1) * 2.0**-52)  # searches may add up in another order
+        share = self.share
         high, h = np.full(self.cost.shape[0], -np.inf), np.full(self.cost.shape[1], np.inf)
         high[self.rows], h[self.columns] = _raised(f, share) + 2 * self.cost.rounding(), -_raised(g, share)
 
@@ -309,7 +310,7 @@ class _Refinement:
         """Start a simplex whose costs are the reduced costs, from the arcs of a basis."""
         reduced = self._reduced(self.i, self.j, self.high).rounded()
         reduced[tree] = 0.0  # but for rounding
-        self.engine = ArcProblem(self.p, self.q, self.budget)
+        self.engine = arc_problem(self.p, self.q, self.budget)
         self.engine.add(self.i, self.j, reduced)
         zero = np.zeros(self.m1), np.zeros(self.m2)
         self.engine.start(*zero, max(artificial, 1e-300), basis=tree, tops=tops)

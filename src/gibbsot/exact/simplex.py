@@ -91,7 +91,7 @@ class DenseSolutions:
 
     def __getitem__(self, b: int) -> Solution:
         """Return the solution of problem b; its plan and potentials are computed when first used."""
-        if not -len(self) <= b < len(self):
+        if not -len(self.status) <= b < len(self.status):
             raise IndexError(f"problem {b} of a batch of {len(self)}")
         return DenseSolution(self, b)
 
@@ -239,7 +239,9 @@ def solve_dense(
     """
     C = np.ascontiguousarray(C, np.float64)
     m1, m2 = C.shape
-    p, q = np.ascontiguousarray(p, np.float64).reshape(-1, m1), np.ascontiguousarray(q, np.float64).reshape(-1, m2)
+    p, q = np.ascontiguousarray(p, np.float64), np.ascontiguousarray(q, np.float64)
+    if p.ndim == 1 or q.ndim == 1:
+        p, q = p.reshape(-1, m1), q.reshape(-1, m2)
     n, most = len(p), m1 + m2 if plan else 0
     if plan and n > 1:  # most measures have few points with weight, and large arrays take time
         most = int((np.count_nonzero(p, axis=1) + np.count_nonzero(q, axis=1)).max(initial=0))
@@ -255,14 +257,11 @@ def solve_dense(
         for row in info:
             row[1] = math.nextafter(row[1] * less, 0) if row[1] > 0 else row[1]
             row[2] = math.nextafter(row[2] * more, math.inf) if row[2] > 0 else row[2]
-    states = [_status(lower, upper, scale, feasible, stopped) for _, lower, upper, scale, *_, feasible, stopped in info]
+    states = []
+    for _, lower, upper, scale, *_, feasible, stopped in info:
+        state = status(lower, upper, scale, spent=bool(stopped))
+        states.append(state if feasible or state == "budget spent" else "infeasible")
     return DenseSolutions(states, info, (C, p, q), numbers, arcs, threads, accuracy, underflow)
-
-
-def _status(lower: float, upper: float, scale: float, feasible: float, stopped: float) -> str:
-    """Return the status of a problem on all arcs."""
-    state = status(lower, upper, scale, spent=bool(stopped))
-    return state if feasible or state == "budget spent" else "infeasible"
 
 
 class ArcProblem:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Self
 
 from ..core.backend import backend
 from . import progress
@@ -27,6 +27,11 @@ class Budget:
         Threads inside one problem; results do not depend on them.
     advance : progress.Advance
         Reports progress: a share of the whole, and a note.
+
+    Attributes
+    ----------
+    reports : bool
+        Whether somebody sees the reports.
 
     Examples
     --------
@@ -47,7 +52,14 @@ class Budget:
     ) -> None:
         self.deadline, self.max_memory, self.threads = time.monotonic() + max_seconds, max_memory, threads
         self.advance, self._stopped = advance, False
+        self.reports = advance is not progress.silent
         self.flag = backend().stop_flag()  # which the kernels see
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: a budget that shows its progress ends that here, see `reported_budget`."""
 
     @property
     def seconds(self) -> float:
@@ -69,11 +81,6 @@ class Budget:
         if nbytes > self.max_memory:
             self.stop()
         return nbytes <= self.max_memory
-
-    @property
-    def reports(self) -> bool:
-        """Whether somebody sees the reports."""
-        return self.advance is not progress.silent
 
     def report(self, message: str, *values: Any) -> None:
         """Report what was done: in the log, and shown in verbose use."""
@@ -108,7 +115,7 @@ class Budget:
 def reported_budget(label: str, verbose: bool, endless: bool, **options: Any) -> AbstractContextManager[Budget]:
     """Return a budget that shows its progress in verbose use, where Ctrl-C stops it instead of interrupting."""
     if not verbose and not progress.logger.isEnabledFor(logging.INFO):
-        return nullcontext(Budget(**options))
+        return Budget(**options)
     return _shown_budget(label, verbose, endless, options)
 
 

@@ -21,10 +21,10 @@ from ..core.warn import warn
 from ..costs import Cost
 from ..costs.problems import Problem
 from ..distributed import fixed_point
-from ..distributed.shard import precision
+from ..distributed.fixed_point import Fixed, Precision
 from ..exact.certificate import PROVED, Certificate, warning
 from ..exact.method import in_threads
-from ..exact.methods import cross
+from ..exact.methods import optima
 from ..exact.programme import linear_programme
 from ..exact.programme.free_measure import FreeMeasure, Optimum
 from ..io.budget import Budget
@@ -133,10 +133,10 @@ def mixture_coordinates(
     return MembershipSolver(D, cost, batch_size, step_size, gap, limits, tau=tau, seed=seed, n_jobs=n_jobs)(X)
 
 
-class Basis(NamedTuple):
+class Factors(NamedTuple):
     """What least squares need of components: an orthogonal basis, quantised, and the components in it."""
 
-    Q: Array
+    Q: Fixed
     R: Array
 
 
@@ -175,7 +175,7 @@ class MembershipSolver:
         self.D = D / np.asarray(sparse.csr_array(D).sum(axis=1)).reshape(-1, 1)
         self.exact_cost, self.gap = cost.astype(np.float64), gap
         self.components = fixed_point.components(self.D)
-        self.basis, self.cost = basis(self.components), costs.in_units(cost).single().cost
+        self.factors, self.cost = factors(self.components), costs.in_units(cost).single().cost
         self.batch_size, self.step_size, self.options = batch_size, step_size, options
 
     def __call__(self, X: Any) -> NDArray[np.floating]:
@@ -211,31 +211,31 @@ class MembershipSolver:
 
     def _minimise(self, targets: sparse.csr_array, dtype: Any, budget: Budget) -> list[Optimum]:
         """Return the memberships of targets to a certified gap, in the precision in which they are returned."""
-        start, n_jobs, gap = least_squares(targets, self.basis), self.options.get("n_jobs"), self.gap or 0.0
+        start, n_jobs, gap = least_squares(targets, self.factors), self.options.get("n_jobs"), self.gap or 0.0
         P = fixed_point.mixtures(start, self.components)
         pairs = Problem.checked(P, targets.toarray(), self.exact_cost, np.ones(len(P)))
-        optima = cross(pairs, n_jobs=n_jobs, budget=budget)
+        solved = optima(pairs, n_jobs=n_jobs, budget=budget)
 
         def work(row: int) -> Optimum:
-            problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, 1, [optima[row]])
-            best = deque(linear_programme.stages(problem, gap, -optima[row].g[None], start[row], budget=budget), 1)[0]
+            problem = FreeMeasure(targets[[row]], np.ones(1), self.exact_cost, self.D, 1, [solved[row]])
+            best = deque(linear_programme.stages(problem, gap, -solved[row].g[None], start[row], budget=budget), 1)[0]
             return best.rounded(problem, dtype)
 
         with linear_programme.ONE_THREAD():
-            return in_threads(work, range(len(optima)), n_jobs)
+            return in_threads(work, range(len(solved)), n_jobs)
 
     def _descend(self, oracle: Oracle) -> Array:
         """Return the memberships of the oracle's targets."""
         D = self.components
-        start = least_squares(oracle.targets, self.basis)
+        start = least_squares(oracle.targets, self.factors)
         log_W = logarithms(start)
         value, T = evaluation.initial_temperatures(oracle, fixed_point.mixtures(start, D))
         value = np.maximum(value, evaluation.WEIGHT_THRESHOLD * costs.mean_cost(oracle.cost))[:, None]
         T = np.maximum(T, temperature.minimum(oracle.cost))
         log_W = descend(oracle, D, log_W, value, T, self.step_size)
         W = np.exp(log_W)
-        optima = (oracle.exact(fixed_point.mixtures(x, D), T) for x in (start, W))
-        before, after = (np.array([optimum.value for optimum in found]) for found in optima)
+        solved = (oracle.exact(fixed_point.mixtures(x, D), T) for x in (start, W))
+        before, after = (np.array([optimum.value for optimum in found]) for found in solved)
         return np.where((after < before)[:, None], W, start)
 
 
@@ -271,7 +271,7 @@ def descend(
     -------
     array of shape (n, K)
     """
-    of_potentials, growth = precision(oracle.cost, 1), np.ones((len(log_W), 1))
+    of_potentials, growth = Precision.of(oracle.cost, 1), np.ones((len(log_W), 1))
     for steps, factor in stages:
         previous = np.zeros_like(log_W)
         for _ in range(steps):
@@ -285,19 +285,18 @@ def descend(
     return log_W
 
 
-def basis(D: NDArray[np.int32]) -> Basis:
-    """Return the basis of quantised components."""
-    Q, R = np.linalg.qr(D.T * 2.0**-fixed_point.COMPONENT_BITS)
-    return Basis(fixed_point.quantise(Q, 2.0**-fixed_point.COMPONENT_BITS), R)
+def factors(D: NDArray[np.int32]) -> Factors:
+    """Return the factors of quantised components."""
+    Q, R = np.linalg.qr(Fixed(D.T, fixed_point.COMPONENT_QUANTUM).value)
+    return Factors(Fixed.of(Q, fixed_point.COMPONENT_QUANTUM), R)
 
 
-def least_squares(targets: sparse.csr_array, basis: Basis) -> Array:
+def least_squares(targets: sparse.csr_array, factors: Factors) -> Array:
     """Return the memberships of nonnegative least squares, slightly smoothed, each measure by itself."""
-    K, bits = basis.R.shape[1], fixed_point.bits(1)
-    quantised = fixed_point.quantise(targets.data, 2.0**-bits)
-    rows = sparse.csr_array((quantised, targets.indices, targets.indptr), shape=targets.shape)
-    projected = rows @ basis.Q * 2.0 ** -(bits + fixed_point.COMPONENT_BITS)
-    W = np.stack([nnls(basis.R, row)[0] for row in projected]) if len(projected) else np.empty((0, K))
+    K, weights = factors.R.shape[1], Fixed.of(targets.data, 2.0 ** -fixed_point.bits(1))
+    rows = sparse.csr_array((weights.integers, targets.indices, targets.indptr), shape=targets.shape)
+    projected = Fixed(rows @ factors.Q.integers, weights.quantum * factors.Q.quantum).value
+    W = np.stack([nnls(factors.R, row)[0] for row in projected]) if len(projected) else np.empty((0, K))
     return _base.smooth(W, np.full(K, 1 / K))
 
 

@@ -19,7 +19,7 @@ from ..exact.methods import METHODS, choose
 from ..exact.solution import Solution
 from ..io import npz, schemas
 from ..sampling import mixtures, sampler
-from ..sampling.mixtures import Gradients, Mixtures
+from ..sampling.mixtures import MixtureGradients, Mixtures
 from ..solvers.relaxed import Measures, Penalty, marginals, penalty_arrays, penalty_of
 from .store import Field, Snapshot, Store, spans
 
@@ -193,7 +193,7 @@ class Oracle:
 
     def mixture_gradients(
         self, models: Mixtures, temperature: float | ArrayLike, first: int = 0, tau: int | None = None
-    ) -> Gradients:
+    ) -> MixtureGradients:
         """Advance chains whose models are mixtures of components; return values and gradients for both factors.
 
         An error or an interrupt leaves some chains as they are after the call.
@@ -211,7 +211,7 @@ class Oracle:
 
         Returns
         -------
-        Gradients
+        MixtureGradients
             Bit-identical for every number of threads and every split of the targets.
         """
         n = len(models.memberships)
@@ -224,9 +224,9 @@ class Oracle:
                 own = T if len(T) == 1 else T[start : start + size]
                 rows = models.rows(start, start + size)
                 parts.append(self._mixture_part(rows, own, first + start, self.tau if tau is None else tau))
-        return Gradients.join(parts)
+        return MixtureGradients.join(parts)
 
-    def _mixture_part(self, models: Mixtures, T: NDArray[np.float64], first: int, tau: int) -> Gradients:
+    def _mixture_part(self, models: Mixtures, T: NDArray[np.float64], first: int, tau: int) -> MixtureGradients:
         """Do what `mixture_gradients` does for a part that takes a fraction of a second."""
         rows = np.arange(first, first + len(models.memberships))
         starts = self.targets.indptr[first : first + len(rows) + 1]
@@ -242,7 +242,7 @@ class Oracle:
         P, Q = models.models(), _dense(self.targets, rows)
         pair = Problem.checked(P, Q, self.cost, np.ones(len(rows)), p=P, q=Q)
         values, U, info = self._run(rows, pair, T, None, tau)
-        return Gradients(values, *models.gradients(U), info.sweeps)
+        return MixtureGradients(values, *models.gradients(U), info.sweeps)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

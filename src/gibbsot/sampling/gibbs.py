@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..core import validation
-from ..costs import DenseCost, GridCost
-from ..costs.base import MATRIX_BYTES
 from ..costs.problems import Problem, dual_value, inner, transforms
 from ..io.budget import Budget
 from . import sampler, theory
@@ -223,9 +221,7 @@ def memory_of_chains(problem: Problem, n_sweeps: int = SWEEPS) -> float:
     912.0
     """
     cost, n = problem.cost, len(problem)
-    nbytes = float(cost.shape[0]) * cost.shape[1] * cost.dtype.itemsize
-    matrix = nbytes if isinstance(cost, DenseCost) else 2 * nbytes if nbytes <= MATRIX_BYTES else 0.0
-    return n * (160.0 * sum(cost.shape) + 24 * n_sweeps) + (0.0 if isinstance(cost, GridCost) else matrix)
+    return n * (160.0 * sum(cost.shape) + 24 * n_sweeps) + cost.operand_memory()
 
 
 def sample_of(problem: Problem, f: Array, g: Array, value: Array) -> Sampled:

@@ -91,7 +91,7 @@ class Mixtures(NamedTuple):
         return np.zeros((0, 0) if self.weighted is None else self.components.shape, np.int64)
 
 
-class Gradients(NamedTuple):
+class MixtureGradients(NamedTuple):
     """Values of chains, and their gradients in integers.
 
     Attributes
@@ -112,7 +112,7 @@ class Gradients(NamedTuple):
     sweeps: NDArray[np.int64]
 
     @classmethod
-    def join(cls, parts: Sequence[Gradients]) -> Gradients:
+    def join(cls, parts: Sequence[MixtureGradients]) -> MixtureGradients:
         """Return those of all measures from those of parts."""
         if len(parts) == 1:
             return parts[0]
@@ -132,7 +132,7 @@ def run(
     max_sweeps: int,
     n_jobs: int | None,
     **options: Any,
-) -> Gradients | None:
+) -> MixtureGradients | None:
     """Advance chains until their mixing tests hold, with compiled kernels.
 
     Parameters
@@ -158,7 +158,7 @@ def run(
 
     Returns
     -------
-    Gradients, or None if there is no kernel for the cost
+    MixtureGradients, or None if there is no kernel for the cost
     """
     if not backend().has_chains(cost):
         return None
@@ -188,4 +188,4 @@ def run(
         sums=sums,
         **options,
     )
-    return Gradients(values, gradients, sums, sweep - before)
+    return MixtureGradients(values, gradients, sums, sweep - before)

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import validation
-from ..costs import Cost, GridCost, PointCost
+from ..costs import Cost
+from ..costs.points import NORMS
 
 Array = NDArray[np.float64]
-
-_NORMS = ("euclidean", "sqeuclidean", "cityblock", "chebyshev")  # metrics whose geodesics include straight lines
 
 
 class Cloud(NamedTuple):
@@ -48,14 +47,13 @@ def points_of(cost: Cost) -> tuple[Array, Array]:
     ValueError
         If straight lines between points are not defined, or no shortest paths.
     """
-    if isinstance(cost, PointCost) and cost.metric in _NORMS:
-        return np.asarray(cost.X, np.float64), np.asarray(cost.Y, np.float64)
-    if isinstance(cost, GridCost) and (points := cost.points()) is not None:
-        return points, points
-    raise ValueError(
-        f"cost: {cost!r} has no straight lines between its points; expected a GridCost by shape, power and spacing, "
-        f"or a PointCost with one of the metrics {', '.join(_NORMS)}"
-    )
+    found = cost.positions()
+    if found is None:  # only norms have geodesics that are straight lines
+        raise ValueError(
+            f"cost: {cost!r} has no straight lines between its points; expected a GridCost by shape, power and "
+            f"spacing, or a PointCost with one of the metrics {', '.join(NORMS)}"
+        )
+    return found.X, found.Y
 
 
 def along(plan: Any, X: Array, Y: Array, t: float) -> Cloud:
@@ -109,6 +107,6 @@ def interpolated(plan: Any, cost: Cost, t: float, on_grid: bool) -> Cloud | Arra
     cloud = along(plan, *points_of(cost), t)
     if not validation.flag(on_grid, "on_grid"):
         return cloud
-    if not isinstance(cost, GridCost) or cost.spacing is None:
+    if cost.spacing is None:
         raise ValueError(f"on_grid: {cost!r} has no grid; expected a GridCost, or on_grid=False")
     return rasterize(*cloud, cost.row_shape, cost.spacing).reshape(cost.row_shape)

@@ -27,10 +27,8 @@ from ..core import validation
 from ..core.backend import backend
 from ..costs import BorderedCost, Cost, DenseCost
 from ..costs.problems import Problem, check_sums
-from ..exact.all_arcs import AllArcs
 from ..exact.certificate import Certificate, lower_bound
-from ..exact.coarse_to_fine import CoarseToFine
-from ..exact.methods import cross
+from ..exact.methods import optima
 from ..exact.solution import Solution
 from ..sampling.sampler import Info
 from . import masses
@@ -204,13 +202,13 @@ class Marginals:
         warm_start : list of Solution, optional
             Solutions that this returned for similar problems, or anything with their ``basis``.
         **options
-            As for `cross`.
+            As for `optima`.
 
         Returns
         -------
         list of Solution
         """
-        return cross(problem, U, warm_start=warm_start, **options)
+        return optima(problem, U, warm_start=warm_start, **options)
 
     def with_masses(self, problem: Problem, solutions: list[Solution]) -> list[Solution]:
         """Return solutions for the masses that matter: here measures are normalised."""
@@ -218,7 +216,7 @@ class Marginals:
 
     def bounds(self, chains: Problem, p: Measures, q: Measures, U: Array, **options: Any) -> tuple[Weights, Weights]:
         """Return certified bounds of W of measures from the potentials of their chains."""
-        found = cross(chains, U, max_rounds=1, **options)
+        found = optima(chains, U, max_rounds=1, **options)
         return lower_bound(chains, np.stack([one.f for one in found])), np.array([one.upper for one in found])
 
     def of_chains(self, problem: Problem, info: Info) -> tuple[Weights, Array, Array]:
@@ -295,13 +293,13 @@ class LeftOver(Marginals):
         return min(self.cost.least() / 2, *(float(np.min(x)) for x in self._outer))
 
     def memory(self, exact: bool) -> float:
-        """Return the bytes of the matrix that a solver needs, exact or not, and copies; 0 if k-d trees do without."""
-        (m1, m2), first = self.cost.shape, self._outer[0][0]
-        pairs, needed = m1 * m2, 24.0 * (m1 + 1) * (m2 + 1)
-        if exact and pairs > CoarseToFine.least and self.cost.searchable:
-            most = CoarseToFine.least if all((x == first).all() for x in self._outer) else AllArcs.most
-            needed = 0.0 if pairs > most else needed
-        return needed
+        """Return the bytes that `problem` takes for a matrix and its copies; 0 if it makes none."""
+        m1, m2 = self.cost.shape
+        return 0.0 if self._borders(exact) else (16.0 if self.cost.has_matrix else 24.0) * (m1 + 1) * (m2 + 1)
+
+    def _borders(self, exact: bool) -> bool:
+        """Tell whether problems have the cost itself inside: a matrix would round its entries, and bounds are its."""
+        return exact and backend().has_simplex and not self.cost.has_matrix
 
     def problem(
         self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q"), exact: bool = True
@@ -329,8 +327,7 @@ class LeftOver(Marginals):
         """
         rows, columns = (_padded(list(side)) for side in zip(*self._spare(p, q), strict=True))
         extra, cost = (rows.shape[1], columns.shape[1]), self.cost.astype(np.float64) if exact else self.cost
-        # a matrix would round the entries of other costs, and bounds are those of the cost
-        bordered = exact and backend().has_simplex and not isinstance(cost, DenseCost)
+        bordered = self._borders(exact)
         more = BorderedCost(cost, self._outer, self._corner, extra) if bordered else self._matrix(cost, extra)
         return PartialProblem.of(np.column_stack([p[0], rows]), np.column_stack([q[0], columns]), more, cost.shape)
 
@@ -359,7 +356,7 @@ class LeftOver(Marginals):
         """Return a cost with more points on either side."""
         m1, m2 = cost.shape
         C = np.full((m1 + extra[0], m2 + extra[1]), self._corner)
-        C[:m1, :m2], C[:m1, m2:], C[m1:, :m2] = cost.matrix(), self._outer[0][:, None], self._outer[1]
+        C[:m1, :m2], C[:m1, m2:], C[m1:, :m2] = cost.stored(), self._outer[0][:, None], self._outer[1]
         return DenseCost(C, cost.dtype)
 
     def solve(
@@ -367,7 +364,7 @@ class LeftOver(Marginals):
     ) -> list[Solution]:
         U = None if U is None else refitted(U, problem, 0)
         arcs = None if warm_start is None else refitted_arcs(warm_start, problem)
-        return without_points(problem, cross(problem, U, warm_start=arcs, **options))
+        return without_points(problem, optima(problem, U, warm_start=arcs, **options))
 
     def with_masses(self, problem: Problem, solutions: list[Solution]) -> list[Solution]:
         """Return solutions for the masses given, as they matter."""
@@ -395,6 +392,12 @@ class LeftOver(Marginals):
 
     def chain_potentials(self, L: Array) -> Array:
         return np.column_stack([L, np.zeros_like(L, shape=len(L))])
+
+
+def check_normalize(normalize: bool, penalty: Any, mass: float | None = None) -> None:
+    """Refuse to normalise measures of which some mass may be left over."""
+    if normalize and (penalty is not None or mass is not None):
+        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty or mass")
 
 
 def marginals(cost: Cost, penalty: Any = None) -> Marginals:

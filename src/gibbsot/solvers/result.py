@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..costs.problems import Problem
 from ..exact.annealed import feasible
 from ..exact.certificate import OPTIMAL_GAP, lower_bound, relative_gap, status
-from ..exact.methods import cross
+from ..exact.methods import optima
 from ..exact.solution import Solution
 from ..sampling.gibbs import Sampled, sparse_plans
 from ..sampling.sampler import Info, State
@@ -72,7 +72,7 @@ class Part:
     def _from_sample(self) -> list[Solution]:
         """Plans on the arcs that the chains' potentials suggest, and the better potentials of chains and simplex."""
         U, cost = self.start, self.problem.cost.astype(np.float64)
-        found = cross(self.problem, U, max_rounds=1)
+        found = optima(self.problem, U, max_rounds=1)
         lower = lower_bound(self.problem, U).tolist()
         for b, solution in enumerate(found):
             if lower[b] > solution.lower:

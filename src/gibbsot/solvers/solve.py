@@ -20,7 +20,7 @@ from ..costs.problems import Problem, pairs
 from ..exact.certificate import warn_of_gaps
 from ..exact.feasibility import rounded_apart
 from ..exact.method import in_threads
-from ..exact.methods import KEPT_BYTES, cross, memory_needed
+from ..exact.methods import KEPT_BYTES, memory_needed, optima
 from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import Gibbs, Sampled, memory_of_chains, sample_of
@@ -57,7 +57,9 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
         Exactly this much is transported, at least cost.
     max_seconds : float, optional
         The time after which the solve ends with what it has proved: valid bounds, a coupling and the status "budget
-        spent". The last bounds take some time of their own.
+        spent". Where infinite costs forbid every coupling found so far, ``reason`` says that there is none yet: value
+        and upper bound are infinite, and the plan has only a part of the mass. The last bounds take some time of
+        their own.
     max_memory : float, optional
         The bytes that the solve may take beyond its arguments. A problem that is estimated to need more is refused.
     warm_start : OTResult, optional
@@ -205,8 +207,10 @@ def _axes(x: Any) -> int:
 
 def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options) -> tuple[Problem, float]:
     """Return balanced problems, with additional points on either side where mass may be left over; and copied bytes."""
-    copied = 0.0 if options.max_memory is None else _copied(cost)
-    options.allow(copied)
+    copied = 0.0
+    if options.max_memory is not None:
+        copied = _copied(cost)
+        options.allow(copied)
     try:
         if not options.partial:
             return Problem(p, q, cost, normalize=options.normalize, names=names), copied
@@ -297,10 +301,11 @@ def _check_memory(problems: list[Problem], options: Options, copied: float) -> N
 def _budget(n: int, options: Options) -> AbstractContextManager[Budget]:
     """Return the budget of a call with n problems."""
     label, endless = ("transport", True) if options.sampler is None else ("Gibbs-OT", False)
-    seconds = math.inf if options.max_seconds is None else float(options.max_seconds)
-    memory = math.inf if options.max_memory is None else float(options.max_memory)
-    threads = 1 if options.n_jobs is None else max(1, native.threads(options.n_jobs) // n)
-    return reported_budget(label, options.verbose, endless, max_seconds=seconds, max_memory=memory, threads=threads)
+    limits: dict[str, Any] = {"threads": 1 if options.n_jobs is None else max(1, native.threads(options.n_jobs) // n)}
+    for name in ("max_seconds", "max_memory"):
+        if (limit := getattr(options, name)) is not None:
+            limits[name] = float(limit)
+    return reported_budget(label, options.verbose, endless, **limits)
 
 
 def _solve(
@@ -311,7 +316,7 @@ def _solve(
         return _estimate(problem, options.sampler, start, ids, n_jobs, budget)
     U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
     try:
-        solutions = cross(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
+        solutions = optima(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
     except ValueError as error:
         if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
             raise

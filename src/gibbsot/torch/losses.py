@@ -13,7 +13,7 @@ from ..core import validation
 from ..costs import Cost, as_cost
 from ..oracle.pairs import ChainOracle, DualOracle
 from ..oracle.store import Store
-from ..solvers.relaxed import Penalty
+from ..solvers.relaxed import Penalty, check_normalize
 from ._operators import register, transport
 from .functional import Function, rows
 
@@ -147,8 +147,7 @@ class WassersteinLoss(torch.nn.Module):
         self.reduction = validation.choice(reduction, "reduction", _REDUCTIONS)
         self.from_logits, self.penalty, self.n_jobs = from_logits, penalty, n_jobs
         self.normalize = validation.flag(normalize, "normalize")
-        if normalize and penalty is not None:
-            raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
+        check_normalize(normalize, penalty)
         options: dict[str, Any] = {"temperature": temperature, "tau": tau, "max_sweeps": max_sweeps, "seed": seed}
         self._options = {name: x for name, x in options.items() if x is not None}
         if self._options and method != "gibbs":

@@ -255,13 +255,13 @@ def interrupted_after(monkeypatch, calls: int) -> list[int]:
     monkeypatch.setattr(_sets, "_CHUNK_PAIRS", 7)
     sizes: list[int] = []
 
-    def cross(problem, **options):
+    def optima(problem, **options):
         if len(sizes) == calls:
             raise KeyboardInterrupt
         sizes.append(len(problem))
-        return exact.cross(problem, **options)
+        return exact.optima(problem, **options)
 
-    monkeypatch.setattr(_sets, "cross", cross)
+    monkeypatch.setattr(_sets, "optima", optima)
     return sizes
 
 
@@ -309,15 +309,15 @@ def test_what_is_not_solved_in_time_is_nan_and_solved_later(kind, tmp_path, monk
             super().__init__(*limits)
             budgets.append(self)
 
-    def cross(problem, *, budget, **options):
+    def optima(problem, *, budget, **options):
         if calls[0] == (1 if kind == "rows" else 4):  # rows are solved together, clouds one by one
             budgets[0].stop()
             budget.stop()
         calls[0] += 1
-        return exact.cross(problem, budget=budget, **options)
+        return exact.optima(problem, budget=budget, **options)
 
     monkeypatch.setattr("gibbsot.models.geometry.distances.Budget", Kept)
-    monkeypatch.setattr(_sets, "cross", cross)
+    monkeypatch.setattr(_sets, "optima", optima)
     with pytest.warns(ConvergenceWarning, match=r"max_seconds: 2 of 6 pairs .* NaN.* continues from the checkpoint"):
         D = distances(P, cost=cost, max_seconds=1000, checkpoint=file)
     assert np.isnan(D).sum() == 4

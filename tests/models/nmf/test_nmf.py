@@ -22,7 +22,6 @@ from fits import same_nmf
 from gibbsot import DenseCost, GridCost, datasets, solve_batch
 from gibbsot.core import native
 from gibbsot.distributed import fixed_point
-from gibbsot.distributed.shard import precision
 from gibbsot.distributed.shards import LocalShards
 from gibbsot.exact.programme import free_measure
 from gibbsot.models._loop import Epoch
@@ -797,12 +796,12 @@ def test_an_epoch_of_the_paper_is_what_is_printed(weights):
     share = weights if weights is None else weights / weights.max()
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X), share)
     chains = Oracle(cost, X, tau=5, stride=5, seed=model.seed_)
-    gamma, quantum = 2 / M.mean(), precision(cost, len(X)).potential
+    gamma, quantum = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential
     descents = [AcceleratedMirrorDescent(row[None]) for row in W]
     for i, descent in enumerate(descents):
         beta = descent.x.copy()
         _, U, _ = chains(fixed_point.mixtures(beta, fixed_point.components(D)), T, [i])
-        U = fixed_point.quantise(U, quantum) * quantum
+        U = fixed_point.Fixed.of(U, quantum).value
         descent.step(U @ D.T, gamma)
         D = D * np.exp(-gamma * (1 if weights is None else weights[i]) * beta.T * U)
         D /= D.sum(axis=1, keepdims=True)
@@ -821,7 +820,7 @@ def test_an_epoch_of_the_authors_program():
     model = estimator(algorithm="d2suite", cost=cost, temperature=T, batch_size=2, max_epochs=1).fit(X)
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X))
     chains = Oracle(cost, X, tau=5, max_sweeps=5, seed=model.seed_)
-    gamma, quantum, sweeps = 2 / M.mean(), precision(cost, len(X)).potential, 0
+    gamma, quantum, sweeps = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential, 0
     found = []
     for rows in ([0, 1], [2, 3]):
         beta, V = W[rows] / W[rows].sum(axis=1, keepdims=True), [0.0]
@@ -829,7 +828,7 @@ def test_an_epoch_of_the_authors_program():
             values, U, _ = chains(fixed_point.mixtures(beta, fixed_point.components(D)), T, rows)
             V.append(values.sum())
             sweeps += 10
-        U = fixed_point.quantise(U, quantum) * quantum
+        U = fixed_point.Fixed.of(U, quantum).value
         y, z = (beta * np.exp(-step * gamma * U @ D.T) for step in (3, 1 / 3))
         y, z = (x / x.sum(axis=1, keepdims=True) for x in (y, z))
         found.append(3 / 4 * z + 1 / 4 * y)

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from gibbsot import GridCost, WassersteinNMF, costs
 from gibbsot.distributed import fixed_point
-from gibbsot.models.nmf.online import Batch
+from gibbsot.models.nmf.online import Portion
 
 SIZE = 16
 BUMPS = np.exp(-((np.arange(SIZE) - np.array([[2], [8], [13]])) ** 2) / 2)
@@ -95,7 +95,7 @@ def test_a_weight_of_two_is_a_row_given_twice():
     units = costs.in_units(GridCost(SIZE)).single()
     found = []
     for rows, weights in ((np.arange(6), [1, 2, 1, 1, 1, 2]), (np.array([0, 1, 1, 2, 3, 4, 5, 5]), None)):
-        batch = Batch(X[rows], weights, units, 4, 0, tau=3, seed=0)
+        batch = Portion(X[rows], weights, units, 4, 0, tau=3, seed=0)
         for oracle, block in zip(batch._oracles, batch._blocks, strict=True):
             oracle.ids = rows[block].astype(np.uint64)
         batch.start(D)

@@ -33,7 +33,7 @@ _LARGE = 300  # support from which blocks are factorised in single precision, as
 _FEW = 6
 
 
-class Arcs(NamedTuple):
+class MeasureArcs(NamedTuple):
     """Arcs of all measures, sorted by their targets.
 
     Attributes
@@ -60,7 +60,7 @@ class Dual(NamedTuple):
     theta: float
 
 
-class Start(NamedTuple):
+class PrimalDual(NamedTuple):
     """Positive masses x of the arcs and weights w, the dual variables, and positive reduced costs of both."""
 
     x: Array
@@ -73,7 +73,7 @@ class Start(NamedTuple):
 class Iterate(NamedTuple):
     """An iterate, the objectives of x and of the dual variables, and the largest violation of a marginal."""
 
-    at: Start
+    at: PrimalDual
     primal: float
     value: float
     residual: float
@@ -91,7 +91,7 @@ class InteriorPoint:
     ----------
     targets : list of arrays
         The positive weights of each measure, with sum one.
-    arcs : Arcs
+    arcs : MeasureArcs
         Every target, and in every measure every point, has one.
     n_points : int
         The number of points of the free measure.
@@ -99,7 +99,7 @@ class InteriorPoint:
         The rows of B; by default the identity.
     """
 
-    def __init__(self, targets: list[Array], arcs: Arcs, n_points: int, components: Array | None = None) -> None:
+    def __init__(self, targets: list[Array], arcs: MeasureArcs, n_points: int, components: Array | None = None) -> None:
         self.n, self.points, self.B = len(targets), n_points, components
         self._correctors = _CORRECTORS if components is None else 0  # for mixtures, they cost as much as they save
         self.b, self.c = np.concatenate(targets), arcs.cost
@@ -115,7 +115,7 @@ class InteriorPoint:
         self._point = arcs.point.astype(np.int32)
         self._ground = [int(x.argmax()) for x in targets]  # one potential of each measure is zero
 
-    def iterates(self, start: Start | None = None, most: int = 60) -> Iterator[Iterate]:
+    def iterates(self, start: PrimalDual | None = None, most: int = 60) -> Iterator[Iterate]:
         """Run Mehrotra's predictor-corrector method until rounding stops it; yield the iterates.
 
         Every iterate has x, w, z, zw > 0: steps end a little before the boundary. Neither the marginals of x and w nor
@@ -133,7 +133,7 @@ class InteriorPoint:
             residual = max(float(np.abs(part).max()) for part in missing)
             a, aw = self._transposed(dual)
             value = float(self.b @ dual.v + dual.theta)
-            yield Iterate(Start(x, w, dual, z, zw), float(self.c @ x), value, residual)
+            yield Iterate(PrimalDual(x, w, dual, z, zw), float(self.c @ x), value, residual)
             errors = self.c - a - z, -aw - zw
             if not self._factorise(x / z, w / zw):
                 if self._to_double():
@@ -165,7 +165,7 @@ class InteriorPoint:
             z, zw = z + dual_step * dz, zw + dual_step * dzw
             dual = _add(dual, dual_step, change)
 
-    def _start(self) -> Start:
+    def _start(self) -> PrimalDual:
         """Return Mehrotra's first iterate: least squares, shifted inwards."""
         K = self.points if self.B is None else len(self.B)
         if not self._factorise(np.ones(len(self.c)), np.ones(K)) and self._to_double():
@@ -178,7 +178,7 @@ class InteriorPoint:
         x, w, z, zw = x + shifts[0], w + shifts[0], z + shifts[1], zw + shifts[1]
         inner = 0.5 * (x @ z + w @ zw)
         shifts = [max(inner / max(one.sum() + other.sum(), 1e-300), 1e-8) for one, other in ((z, zw), (x, w))]
-        return Start(x + shifts[0], w + shifts[0], dual, z + shifts[1], zw + shifts[1])
+        return PrimalDual(x + shifts[0], w + shifts[0], dual, z + shifts[1], zw + shifts[1])
 
     def _to_double(self) -> bool:
         """Factorise blocks in double precision from now on; return whether that is a change."""

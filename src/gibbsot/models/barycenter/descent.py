@@ -64,7 +64,7 @@ class Descent:
         """Start from the mean of the measures, at the initial temperature."""
         cost, sizes, shards = self.units.cost, self.objective.sizes, self.objective.shards
         m = cost.shape[0]
-        mean = shards.reduce(BarycenterShard.mean) / (sizes.mass * 2.0**self.objective.precision.bits)
+        mean = shards.reduce(BarycenterShard.mean).value / sizes.mass.value
         self.average = _base.smooth(mean, np.full(m, 1 / m))[0]
         self.log_p, self.done, self.lower = logarithms(self.average), 0, -np.inf
         T, T_min = validation.initial_temperature(self.model.temperature), temperature.minimum(cost)
@@ -81,16 +81,15 @@ class Descent:
 
     def epoch(self) -> tuple[Epoch, str]:
         """Run one epoch; return its record and a note."""
-        _, quantum, value_quantum = self.objective.precision
         sizes, T, step = self.objective.sizes, self.control.T, self.control.step
         self.done += 1
         memory = min(_MEMORY, (self.done - 1) / (self.done + 1))
         sums = self.objective.shards.reduce(BarycenterShard.epoch, np.exp(self.log_p), T, memory)
-        gradient = sums.gradient[0] * (quantum / sizes.mass)
+        gradient = sums.gradient[0].over(sizes.mass.value)
         length = step * float(self.model.step_size) / costs.mean_cost(self.units.cost)
         self.log_p = mirror_step(self.log_p, gradient, length)
         self.average = memory * self.average + (1 - memory) * np.exp(self.log_p)
-        estimate = sums.value * value_quantum / sizes.mass
+        estimate = sums.value.value / sizes.mass.value
         self.control = _COOLING.observe(self.control, estimate)
         due = _COOLING.due(self.control)
         if due:

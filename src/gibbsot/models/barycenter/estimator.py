@@ -84,7 +84,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     cost_ : Cost
         The cost between bins.
     barycenter_ : array of shape (m,)
-        The weights p, with sum one.
+        The weights p, with sum one, in double precision whatever the data have: single precision has no digits for a
+        gap of 1e-9.
     objective_ : float
         The exact objective of the barycenter over all measures of the fit, from optimal plans, rounded up; infinite
         during the descent and after an interrupt of it.
@@ -96,7 +97,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
     status_ : str
         "optimal" (a gap of at most 1e-9), "gap reached", "budget spent" or "gap open", both with a
         `ConvergenceWarning` that says why, or "stopped" by a callback; "running" during the fit and after an
-        interrupt. Like ``objective_`` and ``gap_`` it is that of ``barycenter_`` as it is, in the type of the data.
+        interrupt. Like ``objective_`` and ``gap_`` it is that of ``barycenter_`` as it is.
     n_iter_ : int
         The number of epochs and rounds.
     history_ : list of Epoch
@@ -271,9 +272,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
             timed.attempt(self)
 
     def _publish(self, fit: Fit) -> None:
-        dtype = np.result_type(*(one.dtype for one in fit.objective.shards.metadata))
         normalised = abs(fit.p.sum() - 1) < 1e-9  # then another division would only round what was certified
-        self.barycenter_ = (fit.p if normalised else fit.p / fit.p.sum()).astype(dtype)
+        self.barycenter_ = np.asarray(fit.p if normalised else fit.p / fit.p.sum(), np.float64)
         self.history_, self.n_iter_ = fit.history, len(fit.history)
         self._publish_bounds(fit)
 

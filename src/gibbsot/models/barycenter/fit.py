@@ -129,6 +129,8 @@ class Fit:
             best = line_barycenter(problem, geometry)
             yield self._record(best)
             self.ended = best.ended
+            if not self._finished() and problem.small:  # levels have too few digits: a point is far away
+                yield from self._rounds(linear_programme.stages(problem, self.model.gap, budget=self.budget))
         elif problem is not None and problem.small:
             yield from self._rounds(linear_programme.stages(problem, self.model.gap, budget=self.budget))
         else:

@@ -12,10 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs import Cost, GridCost, PointCost
+from ...costs import Cost
 from ...costs.problems import Problem
 from ...exact.certificate import lower_bound
-from ...exact.methods import cross
+from ...exact.methods import optima
 
 Array = NDArray[np.float64]
 
@@ -44,20 +44,15 @@ def first_bounds(cost: Cost) -> FirstBounds:
 
 def _projections(cost: Cost) -> Projections | None:
     """Return bounds by projections, if the cost has a geometry."""
-    if isinstance(cost, GridCost) and (points := cost.points()) is not None and cost.power is not None:
-        if cost.power == 2:
-            return Projections(points, 2.0, rotations(points.shape[1]))
-        return Projections(points, cost.power, [np.eye(points.shape[1])])
-    if not isinstance(cost, PointCost) or not cost.symmetric():
+    found = cost.positions()
+    if found is None or not (found.X is found.Y or cost.symmetric()):
         return None
-    X, d = np.asarray(cost.X, np.float64), cost.X.shape[1]
-    if cost.metric == "sqeuclidean":
-        return Projections(X, 2.0, rotations(d) if d <= 3 else [principal(X, _DIRECTIONS)])
-    if cost.metric == "euclidean":
+    X, d, power = found.X, found.X.shape[1], found.power
+    if found.norm == 2:
         frames = rotations(d) if d <= 3 else [principal(X, _DIRECTIONS)]
-        return Projections(X, 1.0, [u[:, None] for frame in frames for u in frame.T])
-    if cost.metric == "cityblock" and d <= _DIRECTIONS:
-        return Projections(X, 1.0, [np.eye(d)])
+        return Projections(X, power, frames if power == 2 else [u[:, None] for frame in frames for u in frame.T])
+    if found.norm == power and d <= _DIRECTIONS:  # a sum over the axes
+        return Projections(X, power, [np.eye(d)])
     return None
 
 
@@ -195,7 +190,7 @@ class Refinement:
 
     def __init__(self, cost: Cost) -> None:
         self._cost, self._coarse = cost.astype(np.float64), None
-        if isinstance(self._cost, GridCost) and cost.shape[0] >= _COARSE_POINTS and min(cost.row_shape) > 3:
+        if cost.row_shape and cost.shape[0] >= _COARSE_POINTS and min(cost.row_shape) > 3:
             ones = np.ones(cost.shape[0])
             self._coarse = self._cost.coarsen(ones, ones, 0)
             self._weights = [_interpolation(n) for n in cost.row_shape]
@@ -203,7 +198,7 @@ class Refinement:
     @property
     def useful(self) -> bool:
         """Whether these bounds can be better than the first ones, and are cheaper than a solution."""
-        return self._coarse is not None or not isinstance(self._cost, GridCost)
+        return self._coarse is not None or not self._cost.row_shape
 
     def __call__(self, problem: Problem, n_jobs: int | None) -> Array:
         """Return lower bounds."""
@@ -214,7 +209,7 @@ class Refinement:
                 np.stack([np.asarray(np.bincount(cells, row, cost.shape[0]), np.float64) for row in x])
                 for x in problem.given
             )
-            found = cross(Problem.checked(first, second, cost, np.ones(len(q))), n_jobs=n_jobs)
+            found = optima(Problem.checked(first, second, cost, np.ones(len(q))), n_jobs=n_jobs)
             h = -self._interpolated(np.stack([solution.g for solution in found]))
         U = self._cost.row_min(np.where(q > 0, h, np.inf), n_jobs)
         return lower_bound(problem.with_cost(self._cost), U)

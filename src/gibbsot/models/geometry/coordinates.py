@@ -11,7 +11,7 @@ from scipy.optimize import linprog, nnls
 
 from ...core import native, validation
 from ...core.warn import warn
-from ...costs import Cost, GridCost
+from ...costs import Cost
 from ...io import progress
 from .._costs import Metric
 from . import maps as _maps
@@ -138,7 +138,8 @@ def barycentric_coordinates(
     validation.flag(return_info, "return_info")
     solver, parts = _maps.MapSolver(maps, epsilon, n_jobs), validation.count(subpixels, "subpixels")
     batches, second, between = _checked(X, references, cost, feature_vectors)
-    grid = between if maps == "exact" and parts > 1 and isinstance(between, GridCost) else None
+    on_grid = between is not None and between.spacing is not None
+    grid = between if maps == "exact" and parts > 1 and on_grid else None
     if grid is not None:
         second, between = _pixels(second, grid, parts), None
     n, K = len(batches), len(second)
@@ -181,7 +182,7 @@ def _checked(X: Any, references: Any, cost: Any, vectors: Any) -> tuple[_sets.Ba
     return _sets.batches(X, "X", m, shape), _sets.rows(references, "references", m, shape), between
 
 
-def _pixels(measures: _sets.Measures, cost: GridCost, parts: int) -> _sets.Clouds:
+def _pixels(measures: _sets.Measures, cost: Cost, parts: int) -> _sets.Clouds:
     """Return measures on a grid as clouds, with pixels that are split into so many parts along each axis."""
     assert isinstance(measures, _sets.Rows)
     assert cost.spacing is not None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ...core import native, validation
-from ...costs import Cost, GridCost
+from ...costs import Cost
 from ...distributed import sources
 from ...io import progress
 from ...solvers.displacement import Cloud, rasterize
@@ -301,7 +301,7 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
             the area, and what leaves the grid stays at its boundary; elsewhere points and weights.
         """
         moved = self.reference_.points + self.fields(Z)
-        if not isinstance(self.cost_, GridCost) or self.cost_.spacing is None:
+        if self.cost_ is None or (spacing := self.cost_.spacing) is None:
             return [Cloud(points, self.reference_.weights) for points in moved]
-        shape, spacing = self.cost_.row_shape, self.cost_.spacing
+        shape = self.cost_.row_shape
         return np.stack([rasterize(points, self.reference_.weights, shape, spacing) for points in moved])

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from ...core import native, validation
 from ...core.warn import warn
-from ...costs import Cost, GridCost, PointCost
+from ...costs import Cost
 from ...exact.method import in_threads
 from ...exact.programme.linear_programme import ONE_THREAD
 from ...io import progress
@@ -46,10 +46,9 @@ def squared_points(cost: Cost) -> Array:
     ValueError
         If the cost is another one.
     """
-    if isinstance(cost, GridCost) and cost.power == 2 and (points := cost.points()) is not None:
-        return points
-    if isinstance(cost, PointCost) and cost.metric == "sqeuclidean" and cost.symmetric():
-        return np.asarray(cost.X, np.float64)
+    found = cost.positions()
+    if found is not None and found.norm == found.power == 2 and (found.X is found.Y or cost.symmetric()):
+        return found.X
     raise ValueError(
         f"cost: got {cost!r}; transport maps need squared Euclidean distances: a GridCost with power=2, a "
         "PointCost with metric='sqeuclidean', or 'sqeuclidean' with feature_vectors"

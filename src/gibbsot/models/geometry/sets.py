@@ -18,7 +18,7 @@ from ...costs.problems import Problem
 from ...distributed import sources
 from ...exact.certificate import PROVED, warning
 from ...exact.method import in_threads
-from ...exact.methods import cross
+from ...exact.methods import optima
 from ...exact.solution import Solution
 from ...io import progress
 from ...io.budget import Budget
@@ -409,7 +409,7 @@ def solutions(
         if isinstance(first, Rows) and isinstance(second, Rows) and cost is not None:
             problem = Problem.checked(first[i], second[j], cost, np.ones(n))
             own = Budget(budget.seconds, threads=max(1, native.threads(n_jobs) // n))
-            found = cross(problem, n_jobs=n_jobs, gap=gap, budget=own)
+            found = optima(problem, n_jobs=n_jobs, gap=gap, budget=own)
         else:
             found = in_threads(_cloud_solver(first, second, i, j, gap, budget), range(n), n_jobs)
         done = next((k for k, one in enumerate(found) if one.status == "budget spent" and not one.gap <= gap), n)
@@ -435,6 +435,6 @@ def _cloud_solver(
         X, Y = first.points[a], second.points[b]
         cost = PointCost(X, None if X is Y else Y, first.metric)
         problem = Problem.checked(first.weights[a][None], second.weights[b][None], cost, np.ones(1))
-        return cross(problem, gap=gap, budget=Budget(budget.seconds))[0]
+        return optima(problem, gap=gap, budget=Budget(budget.seconds))[0]
 
     return solve

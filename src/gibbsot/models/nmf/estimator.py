@@ -33,7 +33,7 @@ from .._loop import Checkpoints, run_epochs
 from ..mixtures import MembershipSolver
 from . import files as _nmf_files
 from .fit import START_SAMPLE, FitState, Settings, start
-from .online import Batch, StreamState, first_state, learn
+from .online import Portion, StreamState, first_state, learn
 from .shard import MixtureShard
 from .start import initial_factors
 
@@ -353,7 +353,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors)
             self.seed_, self.n_seen_, self._stream = _base.seed(self.random_state), 0, None
         units, options = costs.in_units(self.cost_).single(), {"tau": self._resolved("tau"), "n_jobs": self.n_jobs}
-        batch = Batch(X, sample_weight, units, self._resolved("batch_size"), self.n_seen_, seed=self.seed_, **options)
+        size = self._resolved("batch_size")
+        batch = Portion(X, sample_weight, units, size, self.n_seen_, seed=self.seed_, **options)
         if first:
             sample, n = batch.targets(START_SAMPLE), len(batch)
             D, _ = initial_factors(sample, self.n_components, self._resolved("init"), self.seed_, n)
@@ -380,7 +381,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     def usage_(self) -> Array:
         run = self._fit_state("usage_")
         total = run.shards.reduce(MixtureShard.usage, run.keeps_best)
-        return np.asarray(total / total.sum())
+        return np.asarray(total.value / total.value.sum())
 
     def _fit_state(self, name: str) -> FitState:
         run: FitState | None = self.__dict__.get("_run")

@@ -13,7 +13,8 @@ from scipy import sparse
 from ... import costs
 from ...costs import Units
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, Sample, precision
+from ...distributed.fixed_point import Fixed, Precision
+from ...distributed.shard import Array, EpochSums, Sample
 from ...distributed.shards import Shards
 from ...oracle import evaluation
 from ...oracle.mirror_descent import logarithms, mirror_step
@@ -22,7 +23,7 @@ from ...sampling.annealing import paper
 from ...sampling.annealing.adaptive import AdaptiveCooling, ModelCooling, ModelState
 from ...sampling.annealing.paper import ConditionalDecay, EpochDecay
 from .._loop import Epoch
-from ..mixtures import basis
+from ..mixtures import factors
 from .shard import Mixture, MixtureShard
 from .start import initial_factors
 
@@ -116,7 +117,7 @@ class FitState:
 
     def __post_init__(self) -> None:
         # both read all of a dense cost, which is too slow for every epoch
-        self.scale, self.precision = costs.mean_cost(self.units.cost), precision(self.units.cost, self.n)
+        self.scale, self.precision = costs.mean_cost(self.units.cost), Precision.of(self.units.cost, self.n)
         self.weight = float(self.n if self.weights is None else self.weights.sum())
         self._largest = 1.0 if self.weights is None else float(self.weights.max())  # the shards divide by it
         self.evaluated = _Evaluated.of(self.n, None if self.weights is None else self.weights / self._largest)
@@ -168,10 +169,10 @@ class FitState:
     def epoch(self, settings: Settings) -> tuple[float, float, float]:
         """Update all memberships and the components; return the means of V(z), sweeps and changes."""
         n, K = self.n, len(self.log_components)
-        bits, quantum, value_quantum = self.precision
         D_step, W_step = (self.control.step * size / self.scale for size in settings.steps)
         size, weight = settings.batch_size if settings.online else n, self.weight / self._largest
-        value, sweeps, changes, share = 0, 0, list[float](), settings.policy.share(self.control)
+        sweeps, changes, share = 0, list[float](), settings.policy.share(self.control)
+        value = Fixed(0, self.precision.value)
         lag = settings.policy.lag(len(self.history))
         for begin in range(0, n, size):
             D = np.exp(self.log_components)
@@ -182,26 +183,26 @@ class FitState:
                 sums = self.shards.reduce(MixtureShard.epoch, fixed_point.components(D), *of_batch)
             value += sums.value
             sweeps += sums.sweeps
-            mean_value = sums.value * value_quantum / max(self._weight_of(begin, begin + size), np.finfo(float).tiny)
-            gradient = np.asarray(sums.gradient * (K / weight * quantum * 2.0**-bits), np.float64)
+            mean_value = sums.value.value / max(self._weight_of(begin, begin + size), np.finfo(float).tiny)
+            gradient = sums.gradient.times(K / weight)
             changes.append(D_step * _deviation(D, gradient))
             variance = float(self.units.cost.mean(D, D).mean()) / 2
             length = D_step * settings.policy.limit(changes[-1], mean_value, variance)
             self.log_components = mirror_step(self.log_components, gradient, length)
         self.mean_components = self.mean_components + share * (np.exp(self.log_components) - self.mean_components)
-        return value * value_quantum / weight, sweeps / n, float(np.mean(changes))
+        return value.value / weight, sweeps / n, float(np.mean(changes))
 
     def _batch(
         self, D: NDArray[np.int32], T: float, step: float, share: float, lag: float, begin: int, end: int
     ) -> EpochSums:
         """Do what `MixtureShard.epoch` does for chains that are tested together: by the sum of V(z) over the batch."""
-        before, sweeps = 0, 0
+        before, sweeps = 0.0, 0
         for _ in range(_MOST_TESTS):
             sums = self.shards.reduce(MixtureShard.sweep, D, T, lag, begin, end)
-            sweeps += sums.sweeps
-            if sums.value - before <= paper.RISE * sums.value:
+            sweeps, value = sweeps + sums.sweeps, float(sums.value.value)
+            if value - before <= paper.RISE * value:
                 break
-            before = sums.value
+            before = value
         self.shards.reduce(MixtureShard.move, step, share, begin, end)
         return sums._replace(sweeps=sweeps)
 
@@ -308,7 +309,7 @@ def start(
     D, W = initial_factors(X, n_components, init, seed, n, None if shares is None else shares[indices])
     log_D = logarithms(D)
     indices = indices if isinstance(init, str) else np.arange(n)
-    first = basis(fixed_point.components(np.exp(log_D)))
+    first = factors(fixed_point.components(np.exp(log_D)))
     own = shards.split(indices, indices), shards.split(W, indices), None if shares is None else shards.split(shares)
     shards.reduce(MixtureShard.start, first, *own, algorithm)
     evaluated = _Evaluated.of(n, shares)

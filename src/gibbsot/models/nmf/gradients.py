@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, Precision
+from ...distributed.fixed_point import Fixed, Precision
+from ...distributed.shard import Array, EpochSums
 from ...oracle.oracle import Oracle
-from ...sampling.mixtures import Gradients, Mixtures
+from ...sampling.mixtures import MixtureGradients, Mixtures
 
 
 def membership_gradients(
@@ -33,7 +34,7 @@ def membership_gradients(
     -------
     array of shape (n, K)
     """
-    return _scaled(oracle.mixture_gradients(_mixtures(W, D, None, precision), temperature), precision)
+    return _memberships(oracle.mixture_gradients(_mixtures(W, D, None, precision), temperature), precision)
 
 
 def gradients(
@@ -63,15 +64,16 @@ def gradients(
     -------
     array of shape (n, K), EpochSums, array of shape (n,)
     """
-    weighted = fixed_point.quantise(W * weights[:, None], 2.0**-precision.bits)
-    found = oracle.mixture_gradients(_mixtures(W, D, weighted, precision), temperature, first, tau)
-    value = int(fixed_point.quantise(found.values * weights, precision.value).astype(np.int64).sum())
-    return _scaled(found, precision), EpochSums(found.components, value, int(found.sweeps.sum())), found.values
+    weighted = Fixed.of(W * weights[:, None], precision.weight)
+    found = oracle.mixture_gradients(_mixtures(W, D, weighted.integers, precision), temperature, first, tau)
+    gradient = Fixed(found.components, weighted.quantum * precision.potential)
+    value = Fixed.of(found.values * weights, precision.value).sum()
+    return _memberships(found, precision), EpochSums(gradient, value, int(found.sweeps.sum())), found.values
 
 
 def _mixtures(W: Array, D: NDArray[np.int32], weighted: Array | None, precision: Precision) -> Mixtures:
     return Mixtures(D, fixed_point.memberships(W), weighted, precision.bits, precision.potential)
 
 
-def _scaled(found: Gradients, precision: Precision) -> Array:
-    return found.memberships * (precision.potential * 2.0**-fixed_point.COMPONENT_BITS)
+def _memberships(found: MixtureGradients, precision: Precision) -> Array:
+    return np.asarray(Fixed(found.memberships, precision.potential * fixed_point.COMPONENT_QUANTUM).value)

@@ -20,14 +20,15 @@ from ... import costs
 from ...core import validation
 from ...costs import Units
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, add, precision
+from ...distributed.fixed_point import Precision
+from ...distributed.shard import Array, EpochSums, add
 from ...oracle import evaluation
 from ...oracle.mirror_descent import logarithms, mirror_step
 from ...oracle.oracle import Oracle
 from ...sampling import temperature
 from ...sampling.annealing.adaptive import SavedState
 from ...sampling.annealing.staged import Stage
-from ..mixtures import STEP, basis, descend, least_squares
+from ..mixtures import STEP, descend, factors, least_squares
 from .gradients import gradients
 
 _STAGES = (Stage(20, 1.0), Stage(10, 0.3))  # of the memberships
@@ -56,7 +57,7 @@ class StreamState(SavedState):
     unit: float
 
 
-class Batch:
+class Portion:
     """Measures of a stream, with their chains and memberships.
 
     Parameters
@@ -84,7 +85,7 @@ class Batch:
         rows = np.flatnonzero((validation.masses(X) > 0) & (weights > 0))
         if not len(rows):
             raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
-        self.weights, self.units, self.precision = weights[rows], units, precision(units.cost, len(rows))
+        self.weights, self.units, self.precision = weights[rows], units, Precision.of(units.cost, len(rows))
         self.weight = float(self.weights.sum())
         self._blocks = [slice(start, start + batch_size) for start in range(0, len(rows), batch_size)]
         ids = first_id + np.arange(len(rows))
@@ -100,7 +101,7 @@ class Batch:
 
     def start(self, D: NDArray[np.int32]) -> None:
         """Set the memberships to those of least squares."""
-        found = basis(D)
+        found = factors(D)
         self.log_W = np.concatenate([logarithms(least_squares(oracle.targets, found)) for oracle in self._oracles])
 
     def initial_temperature(self, D: NDArray[np.int32]) -> tuple[float, float]:
@@ -121,25 +122,22 @@ class Batch:
 
     def step(self, D: NDArray[np.int32], step: float, T: float) -> tuple[Array, float]:
         """Take a step with the memberships; return the mean gradient for the components, and the mean of V(z)."""
-        bits, quantum, value_quantum = self.precision
-        largest = float(self.weights.max())
-        total = EpochSums(np.zeros(D.shape, np.int64), 0, 0)
+        largest, every = float(self.weights.max()), list[EpochSums]()
         for block, oracle in zip(self._blocks, self._oracles, strict=True):
             W, share = np.exp(self.log_W[block]), self.weights[block] / largest
             found, sums, _ = gradients(oracle, W, D, T, self.precision, share)
-            total = add([total, sums])
+            every.append(sums)
             self.log_W[block] = mirror_step(self.log_W[block], found, step)
-        mean = largest / self.weight
-        gradient = np.asarray(total.gradient * (mean * len(D) * quantum * 2.0**-bits), np.float64)
-        return gradient, total.value * value_quantum * mean
+        mean, total = largest / self.weight, add(every)
+        return total.gradient.times(mean * len(D)), total.value.value * mean
 
 
-def first_state(batch: Batch, D: Array, initial_temperature: float | None) -> StreamState:
+def first_state(batch: Portion, D: Array, initial_temperature: float | None) -> StreamState:
     """Return the state before the first batch of a stream.
 
     Parameters
     ----------
-    batch : Batch
+    batch : Portion
         The first batch.
     D : array of shape (K, m)
         Components.
@@ -159,12 +157,12 @@ def first_state(batch: Batch, D: Array, initial_temperature: float | None) -> St
     return StreamState(0.0, value, T / value)
 
 
-def learn(batch: Batch, log_D: Array, state: StreamState, step_size: float) -> tuple[Array, StreamState]:
+def learn(batch: Portion, log_D: Array, state: StreamState, step_size: float) -> tuple[Array, StreamState]:
     """Return the logarithms of the components, and the state of the stream, after a batch.
 
     Parameters
     ----------
-    batch : Batch
+    batch : Portion
         The batch.
     log_D : array of shape (K, m)
         Logarithms of the components.

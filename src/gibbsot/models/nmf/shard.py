@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, Indices, Precision, Sample, Shard, command, query
+from ...distributed.fixed_point import Fixed
+from ...distributed.shard import Array, EpochSums, Indices, Sample, Shard, command, query
 from ...io import npz, schemas
 from ...oracle.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
 from ...sampling.annealing import paper
-from ..mixtures import Basis, least_squares
+from ..mixtures import Factors, least_squares
 from .gradients import gradients
 
 if TYPE_CHECKING:
@@ -41,12 +42,14 @@ class MixtureShard(Shard[Mixture]):
     values: Array  # V(z) of each measure in this epoch
 
     @command
-    def start(self, basis: Basis, indices: Indices, memberships: Array, weights: Array | None, algorithm: str) -> None:
+    def start(
+        self, factors: Factors, indices: Indices, memberships: Array, weights: Array | None, algorithm: str
+    ) -> None:
         """Set weights and initial memberships.
 
         Parameters
         ----------
-        basis : Basis
+        factors : Factors
             Of the components.
         indices, memberships : arrays of shape (k,) and (k, K)
             Measures whose memberships are given; least squares finds the others.
@@ -62,7 +65,7 @@ class MixtureShard(Shard[Mixture]):
         W = np.empty((len(self), memberships.shape[1]))
         W[rows] = memberships[positions]
         if len(rest):
-            W[rest] = least_squares(self.oracle.targets[rest], basis)
+            W[rest] = least_squares(self.oracle.targets[rest], factors)
         self.log_memberships = logarithms(W)
         self.mean_memberships = np.exp(self.log_memberships)
         rule = (paper.RATIO, paper.RESTART) if algorithm == "d2suite" else ()
@@ -113,11 +116,9 @@ class MixtureShard(Shard[Mixture]):
         rows = self._rows(begin, end)
         W = np.exp(self.log_memberships[rows])
         if not len(W):
-            return EpochSums(np.zeros(D.shape, np.int64), 0, 0)
-        precision = Precision(self.bits, self.quantum, self.value_quantum)
-        tau = max(1, round(lag * self.oracle.tau))
-        weights = self.weights[rows]
-        self.found, sums, values = gradients(self.oracle, W, D, temperature, precision, weights, rows.start, tau)
+            return EpochSums(self.precision.no_gradient(D.shape), Fixed(0, self.precision.value), 0)
+        tau, weights = max(1, round(lag * self.oracle.tau)), self.weights[rows]
+        self.found, sums, values = gradients(self.oracle, W, D, temperature, self.precision, weights, rows.start, tau)
         self.values[rows] = values
         return sums
 
@@ -202,11 +203,12 @@ class MixtureShard(Shard[Mixture]):
         return costs
 
     @query
-    def usage(self, best: bool) -> NDArray[np.int64]:
-        """Return the weighted sum of the memberships in each component, of the best or the mean model, in quanta."""
+    def usage(self, best: bool) -> Fixed:
+        """Return the weighted sum of the memberships in each component, of the best or the mean model."""
         W = np.exp(self.best_memberships) if best else self.mean_memberships
         W = W.astype(self._metadata.dtype) * self.weights[:, None]
-        return np.asarray(fixed_point.quantise(W, 2.0**-fixed_point.COMPONENT_BITS).astype(np.int64).sum(axis=0))
+        rounded = Fixed.of(W, fixed_point.COMPONENT_QUANTUM)
+        return Fixed(rounded.integers.astype(np.int64).sum(axis=0), rounded.quantum)
 
     def _state(self) -> dict[str, Any]:
         descent = {} if self.descent is None else self.descent.arrays()
