@@ -80,6 +80,7 @@ def test_tiny_weights_arrive():
         ("mass", 509969, ("optimal",)),  # pairs of additional rows that the search of rows left out
         ("penalty", 600958, ("optimal",)),  # distances that were rounded to a matrix, of points without k-d trees
         ("mass", 601097, ("optimal",)),  # the same with a mass
+        ("mass", 902887, ("optimal",)),  # costs of zero, beside which a constant of 1e-29 hid artificial arcs
         ("line", 21864, ("optimal",)),  # a value of 1e-224 of a light point, not of small distances
     ],
 )

@@ -30,7 +30,7 @@ _MASS_BITS = 120  # binary digits of masses behind the point
 _COST_BITS = 110  # the same for costs, in units of the objective
 # The largest factor of residuals, and where magnified reduced costs are cut off, as their arcs carry no mass: HiGHS
 # would not see, for its tolerance, what is small beside them.
-_MAGNIFIED, _CUT = 2.0**40, (2.0**10, 2.0**50)
+_MAGNIFIED, _CUT = 2.0**80, (2.0**10, 2.0**50)
 _CHANGES = 2.0**-20  # reduced costs, in units of the objective, from which on arcs that carry mass may be others
 _FREE = 2.0**20  # masses, in units of what is missing, that are never used up
 _LEAST = 2.0**-200  # in place of zero
