@@ -274,9 +274,7 @@ def _shares(x: Sequence[float] | Floats) -> list[Fraction]:
     return [Fraction(value, sum(numbers)) for value in numbers]
 
 
-def linear_programme(
-    A: list[list[Fraction]], b: list[Fraction], c: list[Fraction]
-) -> tuple[Fraction, list[Fraction]]:
+def linear_programme(A: list[list[Fraction]], b: list[Fraction], c: list[Fraction]) -> tuple[Fraction, list[Fraction]]:
     """Return the least ``<c, x>`` with ``A x = b >= 0`` and x >= 0, and x: both phases of the simplex in integers.
 
     The tableau is free of fractions (Bareiss, Edmonds): all entries have one common denominator, the last pivot.

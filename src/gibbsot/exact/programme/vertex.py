@@ -1,6 +1,6 @@
 """The digits that HiGHS lacks: a vertex of the programme in integers, and what remains to be solved.
 
-HiGHS solves a programme to a tolerance of 1e-10 in double precision. What it leaves over, the residuals of the equations
+HiGHS solves a programme to a tolerance of 1e-10 in double precision. What it leaves over, the residuals of equations
 and the reduced costs, is a programme of the same matrix. Magnified, that is solved again, and its solution is added
 (iterative refinement of a linear programme, [1]_). Masses and dual variables are integers times a power of two here, so
 that nothing is rounded. They prove nothing by themselves: `FreeMeasure` proves bounds from weights and potentials.
