@@ -361,7 +361,7 @@ def grids(rng: np.random.Generator) -> Case:
     costs = exact_grid(cost.axes)
 
     def call() -> Answer:
-        with mock.patch.object(pyramid, "_SMALLEST", 2):
+        with mock.patch.object(multiscale, "_SMALLEST", 2):
             return of_solution(pyramid.solve_pyramid(p, q, cost))
 
     return Case(kind, call, lambda: optimum(p, q, costs), costs, p, q)

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gibbsot import DenseCost, GridCost, Oracle
+from gibbsot import DenseCost, GridCost
 from gibbsot.distributed import fixed_point
 from gibbsot.distributed.fixed_point import Fixed
 from gibbsot.distributed.shard import EpochSums, add
+from gibbsot.oracle.chains import TargetChains
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -62,7 +63,7 @@ def test_potentials_are_no_larger_than_the_spread(cost):
     M = cost.matrix()
     assert cost.spread() == pytest.approx(M.max() - M.min())
     rng = np.random.default_rng(0)
-    oracle = Oracle(cost.astype(np.float32), rng.dirichlet(np.full(20, 0.2), 30), tau=2)
+    oracle = TargetChains(cost.astype(np.float32), rng.dirichlet(np.full(20, 0.2), 30), tau=2)
     for T in (1e-4, 1e-2, 1.0, 100.0):
         _, U, _ = oracle(rng.dirichlet(np.full(20, 0.2), 30), T)
         assert np.abs(U).max() <= 1.0001 * cost.spread()

@@ -24,7 +24,7 @@ from ..core import validation
 from ..costs import Cost
 from ..io import npz, schemas
 from ..oracle import evaluation
-from ..oracle.oracle import Oracle
+from ..oracle.chains import TargetChains
 from . import sources
 from .fixed_point import Fixed, Precision
 
@@ -162,7 +162,7 @@ class Shard(ABC, Generic[M]):
     bits: int
     quantum: float  # of potentials
     value_quantum: float
-    oracle: Oracle  # missing in a shard without mass, and until `attach` in one that was loaded without data
+    oracle: TargetChains  # missing in a shard without mass, and until `attach` in one that was loaded without data
     first: int
     data_checksum: str
     _chains: dict[str, NDArray[Any]]  # the oracle's arrays without the data, until `attach`
@@ -211,7 +211,7 @@ class Shard(ABC, Generic[M]):
         X, self._X = self._X, None
         if len(self):
             ids = self.first + np.arange(len(self))
-            self.oracle = Oracle(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
+            self.oracle = TargetChains(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
         self.data_checksum = self._checksum_of(self.oracle.targets if len(self) else None)
 
     @property
@@ -262,13 +262,13 @@ class Shard(ABC, Generic[M]):
         given, oracle = self.read(source, self.number), None
         if len(given) and given._metadata == self._metadata:
             cost = None if hasattr(self, "oracle") else costs.from_arrays(npz.with_prefix(self._chains, "cost_"))
-            oracle = Oracle(cost or self.oracle.cost, given._X)
+            oracle = TargetChains(cost or self.oracle.cost, given._X)
         if given._metadata != self._metadata or self._checksum_of(oracle and oracle.targets) != self.data_checksum:
             what = f"X: differs from the data of the fit (shard {self.number})"
             raise ValueError(f"{what}; expected the same measures, in the same shards")
         if oracle is not None and not hasattr(self, "oracle"):
             data = oracle.arrays()
-            self.oracle = Oracle.from_arrays(self._chains | {name: data[name] for name in _DATA})
+            self.oracle = TargetChains.from_arrays(self._chains | {name: data[name] for name in _DATA})
             del self._chains
 
     def _checksum_of(self, targets: sparse.csr_array | None) -> str:
@@ -340,7 +340,7 @@ class Shard(ABC, Generic[M]):
         shard._X, shard._metadata = None, Metadata(*(arrays[f"metadata_{name}"].item() for name in Metadata._fields))
         chains = npz.with_prefix(arrays, "oracle_")
         if "weights" in chains:
-            shard.oracle = Oracle.from_arrays(chains)
+            shard.oracle = TargetChains.from_arrays(chains)
         elif chains:
             shard._chains = chains
         shard.data_checksum = str(arrays["data_checksum"])

@@ -25,6 +25,7 @@ from ..io.budget import Budget
 from .arcs import GrowingArcs
 from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .far_costs import solve_capped
+from .highs import HighsProblem
 from .method import Batch, Method
 from .refinement import CostScreen, refined
 from .repair import Arcs, coupling_near
@@ -33,6 +34,8 @@ from .solution import Solution, plan_of
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
+
+Engine = ArcProblem | HighsProblem
 
 _SMALLEST = 256  # points per side that the simplex on all arcs solves
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
@@ -98,24 +101,34 @@ def solve_from_coarse(p: Array, q: Array, cost: Cost, gap: float = 0.0, budget: 
     return _Levels(p, q, cost, gap, budget or Budget()).solve()
 
 
-class _Level(NamedTuple):
-    """Points with weight, in an order in which neighbours in space have neighbouring numbers.
-
-    `coarser` is the next level, which the coarsest one has not.
-    """
+class Level(NamedTuple):
+    """A cost and weights; `coarser` is the next level, which the coarsest one has not."""
 
     cost: Cost
     a: Array
     b: Array
     coarser: Coarser | None
-    threads: int
 
-    def closed(self, f: Array, neighbours: int = _NEIGHBOURS) -> _Start:
+    def carried(self, g: Array, threads: int = 1) -> Array:
+        """Return a potential of the rows from a potential of the columns of the next coarser level."""
+        assert self.coarser is not None
+        return self.coarser.between.row_min(-g, threads)
+
+    def closed(self, f: Array, threads: int, neighbours: int = _NEIGHBOURS) -> _Start:
         """Return the feasible potentials that c-transforms make of a potential of the rows, and the bound they give."""
-        g = -self.cost.col_max(f, self.threads)
-        near, sums = self.cost.nearest(-g, min(neighbours, len(g)), n_jobs=self.threads)
+        g = -self.cost.col_max(f, threads)
+        near, sums = self.cost.nearest(-g, min(neighbours, len(g)), n_jobs=threads)
         f = np.ascontiguousarray(sums[:, 0])
         return _Start(f, g, _dual_value(self.a, self.b, f, g), near)
+
+
+def levels_of(cost: Cost, a: Array, b: Array) -> list[Level]:
+    """Return a problem and ever coarser ones, down to one that the simplex on all arcs solves."""
+    found = list[Level]()
+    while (coarser := cost.coarsen(a, b, _SMALLEST)) is not None:
+        found.append(Level(cost, a, b, coarser))
+        cost, a, b = coarser.cost, coarser.p, coarser.q
+    return [*found, Level(cost, a, b, None)]
 
 
 class _Start(NamedTuple):
@@ -133,7 +146,7 @@ class _Solved(NamedTuple):
     f: Array
     g: Array
     value: float
-    problem: Callable[[], ArcProblem]
+    problem: Callable[[], Engine]
     rounds: int
 
 
@@ -193,13 +206,8 @@ class _Levels:
         self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
         order = cost.subset(self.rows, self.columns).order()
         self.rows, self.columns = self.rows[order[0]], self.columns[order[1]]
-        self.cost = level = cost.subset(self.rows, self.columns)
-        a, b = p[self.rows], q[self.columns]
-        self.levels: list[_Level] = []
-        while (coarser := level.coarsen(a, b, _SMALLEST)) is not None:
-            self.levels.append(_Level(level, a, b, coarser, budget.threads))
-            level, a, b = coarser.cost, coarser.p, coarser.q
-        self.levels.append(_Level(level, a, b, None, budget.threads))
+        self.cost = cost.subset(self.rows, self.columns)
+        self.levels = levels_of(self.cost, p[self.rows], q[self.columns])
 
     def solve(self) -> Solution:
         """Solve from the coarsest level to the finest, or until the gap is reached or the budget is spent."""
@@ -222,7 +230,7 @@ class _Levels:
         answer = self._solution(problem.exact_plan(), 0.0, solved.f, solved.rounds)
         return answer if answer.status in PROVED or self.budget.spent else self._with_more_digits(solved)
 
-    def _grown(self, level: _Level, start: _Start, gap: float, far: float) -> _Solved:
+    def _grown(self, level: Level, start: _Start, gap: float, far: float) -> _Solved:
         """Solve a level from potentials: the nearer to optimal, the faster.
 
         With a gap it ends when the value is that close to the bound of the start, whose potentials then are returned,
@@ -233,12 +241,11 @@ class _Levels:
         growing.start(start.f, start.g, start.near, some_plan=False, far=far)
         best, growing.enough = start.f, start.bound / (1 - gap) if gap else -np.inf
         problem = growing.problem
-        assert isinstance(problem, ArcProblem)
         for rounds in growing.rounds(_ROUNDS):
             if gap and growing.carried and not self.budget.spent:
                 value = -np.inf
                 if problem.value > growing.enough:
-                    closed = -level.cost.col_max(growing.f, level.threads)
+                    closed = -level.cost.col_max(growing.f, self.budget.threads)
                     value = _dual_value(level.a, level.b, growing.f, closed) / (1 - gap)
                 best, growing.enough = (growing.f, value) if value > growing.enough else (best, growing.enough)
                 if problem.value <= growing.enough:
@@ -246,7 +253,7 @@ class _Levels:
         f, g = growing.f, growing.g
         self.budget.report("%d x %d points, %d arcs, %d rounds", *level.cost.shape, growing.count, rounds)
         if self.budget.spent:
-            g = -level.cost.col_max(f, level.threads)
+            g = -level.cost.col_max(f, self.budget.threads)
             if _dual_value(level.a, level.b, f, g) <= start.bound:
                 f, g = start.f, start.g
         return _Solved(f, g, problem.value, lambda: problem, rounds)
@@ -267,13 +274,12 @@ class _Levels:
         Where mass moves by less than the size of a cell, as between images of noise, coarse potentials are too large: a
         share of them gives a larger bound.
         """
-        level = self.levels[n]
-        assert level.coarser is not None
-        f = level.coarser.between.row_min(-coarse.g, level.threads)
-        found = level.closed(f)
+        level, threads = self.levels[n], self.budget.threads
+        f = level.carried(coarse.g, threads)
+        found = level.closed(f, threads)
         if found.bound < coarse.value / 2:
-            best = max((0.75, 0.5, 0.0), key=lambda share: level.closed(share * f, 1).bound)
-            found = max(found, level.closed(best * f), key=attrgetter("bound"))
+            best = max((0.75, 0.5, 0.0), key=lambda share: level.closed(share * f, threads, 1).bound)
+            found = max(found, level.closed(best * f, threads), key=attrgetter("bound"))
         return found
 
     def _of_level(self, n: int, solved: _Solved) -> Solution:
@@ -281,13 +287,12 @@ class _Levels:
         f, g, threads = solved.f, solved.g, self.budget.threads
         for finer in range(n - 1, -1, -1):
             level = self.levels[finer]
-            assert level.coarser is not None
-            f = level.coarser.between.row_min(-g, threads)
+            f = level.carried(g, threads)
             if finer:
                 g = -level.cost.col_max(f, threads)
         return self._solution(*self._coupling(*self._spread(n, solved.problem())), f)
 
-    def _spread(self, n: int, problem: ArcProblem) -> Arcs:
+    def _spread(self, n: int, problem: Engine) -> Arcs:
         """Return a plan of the finest level from that of level n.
 
         The points of a cell share the arcs of their cell in the order of both, on each side; the parts of an arc on the
@@ -346,8 +351,7 @@ class _Levels:
             found = bounds(level.a, level.b, *below(f, g, cost.depth, below_all), mass, costs, cost.depth)
             found = found.widened(0.0, above + excess).at_least(least)
         else:
-            negative = -2 * min(0.0, least)  # of the border
-            found = proof.widened((cost.depth + 3) * _ULP / 2, above, below_all, negative)
+            found = proof.widened((cost.depth + 3) * _ULP / 2, above, below_all)
         state = found.status(gap=self.gap, spent=self.budget.spent)
         if state == "budget spent":
             found = replace(found, reason=SPENT if np.isfinite(found.upper) else NO_PLAN)
@@ -367,7 +371,7 @@ def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
     return float((p / p.sum()) @ f + (q / q.sum()) @ g)  # sums of large weights and potentials would overflow
 
 
-def _solve_all_arcs(level: _Level) -> tuple[_Solved, float]:
+def _solve_all_arcs(level: Level) -> tuple[_Solved, float]:
     """Solve a small problem; return also which costs are far."""
     C = np.asarray(level.cost.matrix(), np.float64)
     answer = solve_dense(C, level.a, level.b)

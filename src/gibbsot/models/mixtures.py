@@ -29,8 +29,8 @@ from ..exact.programme import linear_programme
 from ..exact.programme.free_measure import FreeMeasure, Optimum
 from ..io.budget import Budget
 from ..oracle import evaluation
+from ..oracle.chains import TargetChains
 from ..oracle.mirror_descent import logarithms, mirror_step
-from ..oracle.oracle import Oracle
 from ..sampling import temperature
 from ..sampling.annealing.staged import CoolingStages, Stage
 from . import _base
@@ -195,7 +195,7 @@ class MembershipSolver:
         for start in range(0, len(full), self.batch_size):
             rows = full[start : start + self.batch_size]
             ids = np.zeros(len(rows), np.int64)  # the same noise for all: results do not depend on the row in X
-            oracle = Oracle(self.cost, X[rows], ids=ids, **self.options)
+            oracle = TargetChains(self.cost, X[rows], ids=ids, **self.options)
             if self.gap is None:
                 W[rows] = self._descend(oracle)
                 continue
@@ -224,7 +224,7 @@ class MembershipSolver:
         with linear_programme.ONE_THREAD():
             return in_threads(work, range(len(solved)), n_jobs)
 
-    def _descend(self, oracle: Oracle) -> Array:
+    def _descend(self, oracle: TargetChains) -> Array:
         """Return the memberships of the oracle's targets."""
         D = self.components
         start = least_squares(oracle.targets, self.factors)
@@ -240,7 +240,7 @@ class MembershipSolver:
 
 
 def descend(
-    oracle: Oracle,
+    oracle: TargetChains,
     D: NDArray[np.int32],
     log_W: Array,
     value: float | Array,
@@ -252,7 +252,7 @@ def descend(
 
     Parameters
     ----------
-    oracle : Oracle
+    oracle : TargetChains
         The measures and their chains.
     D : array of int of shape (K, m)
         Quantised components.

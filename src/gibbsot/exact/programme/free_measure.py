@@ -368,9 +368,9 @@ def _mixture(w: Array, components: Array) -> tuple[Array, Fraction]:
     high, low = np.zeros(components.shape[1]), np.zeros(components.shape[1])
     for weight, row in zip(w.tolist(), components, strict=True):
         if weight > 0:
-            product, rest = certificate.split_products(np.full_like(row, weight), row)
+            product, lost = certificate.split_products(np.full_like(row, weight), row)
             high, error = DoubleDouble.sum(high, np.asarray(product, np.float64))
-            low += error + rest
+            low += error + lost
     # the errors of the errors, and products below the range of doubles
     least = len(w) ** 2 * 2.0**-100 * high + len(w) * 2.0**-1060 if low.any() else 0.0 * high
     moved = 2 * Fraction(float((np.abs(low) + least).sum())) / Fraction(float(high.sum()))

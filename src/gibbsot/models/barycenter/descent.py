@@ -21,7 +21,7 @@ from .shard import BarycenterShard, Objective
 
 _INITIAL = 0.2  # factor of the initial temperature of other models: chains follow one measure easily
 _MEMORY = 0.9  # of the running means of models and potentials, which vary less than the last ones
-_COOLING = PlateauCooling(window=10, stride=10, cooling=0.5, damping=0.85, relative=True, rise=1.05, final_bias=0.02)
+_COOLING = PlateauCooling(window=10, stride=10, cooling=0.5, damping=0.85, relative=True, rise=1.05)
 _ASCENT = 3  # rounds of the ascent of the lower bound every ten epochs
 
 
@@ -72,7 +72,7 @@ class Descent:
             sample = Sample(evaluation.sample(sizes.n), self.average)
             _, temperatures = shards.reduce(BarycenterShard.initial_temperatures, sample)
             T = max(_INITIAL * float(temperatures.mean()), T_min) * self.units.unit
-        self.control = _COOLING.init(T / self.units.unit, T_min, m + sizes.support / sizes.n)
+        self.control = _COOLING.init(T / self.units.unit, T_min)
 
     def arrays(self) -> dict[str, Any]:
         """Return the state, for a file."""
@@ -101,7 +101,7 @@ class Descent:
     def _cool(self, gain: float) -> None:
         """Cool, or shorten the steps, if the cost has stalled or rises; the gain is that of the lower bound."""
         trend = _COOLING.trend(self.control, self.model.tol, gain)
-        self.control = _COOLING.update(self.control, trend)
+        self.control = _COOLING.update(self.control, trend, lower=self.lower)
         if trend is not Trend.FALLING and not self.control.finished:  # from the average, as the model itself oscillates
             self.log_p = logarithms(self.average)
 

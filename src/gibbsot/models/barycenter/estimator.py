@@ -182,10 +182,10 @@ class WassersteinBarycenter(_base.ClientEstimator):
             weights = _base.sample_weights(sample_weight, shards)
             # a power of two rounds nothing
             weights = None if weights is None else np.ldexp(weights, -int(np.frexp(weights.max())[1]))
-            cost, seed = costs.in_units(self.cost_).single().cost, _base.seed(self.random_state)
-            shards.initialise(cost, self.tau, seed, self.n_jobs)
+            units, seed = costs.in_units(self.cost_), _base.seed(self.random_state)
+            shards.initialise(units.single().cost, self.tau, seed, self.n_jobs)
             shards.reduce(BarycenterShard.set_weights, None if weights is None else shards.split(weights))
-            fit = Fit(self, shards, weights, [])
+            fit = Fit(self, units, shards, weights, [])
             fit.fit_id = fit_id
             self._fit(fit, started)
         return self
@@ -225,7 +225,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
             _base.attach(self, shards, X)
             shards.reduce(BarycenterShard.set_n_jobs, self.n_jobs)
             with npz.complete(saved.folder):
-                fit = Fit(self, shards, saved.state.get("weights"), self.history_, saved.state)
+                fit = Fit(self, costs.in_units(cost), shards, saved.state.get("weights"), self.history_, saved.state)
             fit.checkpoint, fit.checksums, fit.fit_id = saved.folder, saved.checksums, fit_id
             self._fit(fit, started)
         return self

@@ -8,18 +8,18 @@ from numpy.typing import ArrayLike, NDArray
 from ...distributed import fixed_point
 from ...distributed.fixed_point import Fixed, Precision
 from ...distributed.shard import Array, EpochSums
-from ...oracle.oracle import Oracle
+from ...oracle.chains import TargetChains
 from ...sampling.mixtures import MixtureGradients, Mixtures
 
 
 def membership_gradients(
-    oracle: Oracle, W: Array, D: NDArray[np.int32], temperature: float | ArrayLike, precision: Precision
+    oracle: TargetChains, W: Array, D: NDArray[np.int32], temperature: float | ArrayLike, precision: Precision
 ) -> Array:
     """Advance the chains of all targets; return the gradients of their values for the memberships.
 
     Parameters
     ----------
-    oracle : Oracle
+    oracle : TargetChains
         The measures and their chains.
     W : array of shape (n, K)
         Memberships.
@@ -38,7 +38,7 @@ def membership_gradients(
 
 
 def gradients(
-    oracle: Oracle,
+    oracle: TargetChains,
     W: Array,
     D: NDArray[np.int32],
     temperature: float,
@@ -46,8 +46,8 @@ def gradients(
     weights: Array,
     first: int = 0,
     tau: int | None = None,
-) -> tuple[Array, EpochSums]:
-    """Advance the chains of some targets; return the gradients for the memberships, and the sums over the targets.
+) -> tuple[Array, EpochSums, Array]:
+    """Advance the chains of some targets; return gradients for the memberships, sums over the targets, and values.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def gradients(
 
     Returns
     -------
-    array of shape (n, K), EpochSums
+    array of shape (n, K), EpochSums, array of shape (n,)
     """
     weighted = Fixed.of(W * weights[:, None], precision.weight)
     found = oracle.mixture_gradients(_mixtures(W, D, weighted.integers, precision), temperature, first, tau)
     gradient = Fixed(found.components, weighted.quantum * precision.potential)
     value = Fixed.of(found.values * weights, precision.value).sum()
-    return _memberships(found, precision), EpochSums(gradient, value, int(found.sweeps.sum()))
+    return _memberships(found, precision), EpochSums(gradient, value, int(found.sweeps.sum())), found.values
 
 
 def _mixtures(W: Array, D: NDArray[np.int32], weighted: Array | None, precision: Precision) -> Mixtures:

@@ -23,8 +23,8 @@ from ...distributed import fixed_point
 from ...distributed.fixed_point import Precision
 from ...distributed.shard import Array, EpochSums, add
 from ...oracle import evaluation
+from ...oracle.chains import TargetChains
 from ...oracle.mirror_descent import logarithms, mirror_step
-from ...oracle.oracle import Oracle
 from ...sampling import temperature
 from ...sampling.annealing.adaptive import SavedState
 from ...sampling.annealing.staged import Stage
@@ -89,7 +89,7 @@ class Portion:
         self.weight = float(self.weights.sum())
         self._blocks = [slice(start, start + batch_size) for start in range(0, len(rows), batch_size)]
         ids = first_id + np.arange(len(rows))
-        self._oracles = [Oracle(units.cost, X[rows[block]], ids=ids[block], **options) for block in self._blocks]
+        self._oracles = [TargetChains(units.cost, X[rows[block]], ids=ids[block], **options) for block in self._blocks]
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -125,7 +125,7 @@ class Portion:
         largest, every = float(self.weights.max()), list[EpochSums]()
         for block, oracle in zip(self._blocks, self._oracles, strict=True):
             W, share = np.exp(self.log_W[block]), self.weights[block] / largest
-            found, sums = gradients(oracle, W, D, T, self.precision, share)
+            found, sums, _ = gradients(oracle, W, D, T, self.precision, share)
             every.append(sums)
             self.log_W[block] = mirror_step(self.log_W[block], found, step)
         mean, total = largest / self.weight, add(every)
