@@ -222,8 +222,7 @@ def consistent(result, gap: float = 0.0) -> None:
     scale = result.problem.mass.item(0) * result.solutions[0].scale
     assert result.gap == relative_gap(result.lower_bound, result.upper_bound, scale)
     assert (result.status == "optimal") == (result.gap <= OPTIMAL_GAP)
-    if result.status == "gap reached":
-        assert OPTIMAL_GAP < result.gap <= gap
+    assert (result.status == "gap reached") == (OPTIMAL_GAP < result.gap <= gap)
     assert (result.reason == "") == (result.status in ("optimal", "gap reached"))
 
 
@@ -258,6 +257,29 @@ def test_a_batch_has_the_statuses_of_its_problems():
     assert batch.status == [solve(a, b, C, normalize=True).status for a, b in zip(P, P[::-1], strict=True)]
     for one in batch:
         consistent(one)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "points", "many points", "grid", "forbidden", "negative"])
+def test_a_gap_that_is_reached_before_the_time_is_spent(kind):
+    """Whether the time was spent as well says nothing of the proof."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((2, 2500 if kind == "many points" else 300, 2))
+    cost = PointCost(X, Y) if "points" in kind else DenseCost(1 + rng.random((300, 300)))
+    if kind == "grid":
+        cost = GridCost((30, 30), power=3)
+    elif kind == "forbidden":
+        cost = DenseCost(np.where(rng.random((300, 300)) < 0.02, np.inf, 1 + rng.random((300, 300))))
+    elif kind == "negative":
+        cost = DenseCost(rng.normal(size=(300, 300)))
+    p, q = (np.ones(size) if kind == "forbidden" else rng.random(size) + 0.1 for size in cost.shape)
+    early = solve(p, q, cost, normalize=True, max_seconds=1e-9)
+    consistent(early)
+    assert early.status == "budget spent"
+    for gap in (early.gap, 1.01 * early.gap):
+        again = solve(p, q, cost, normalize=True, gap=gap, max_seconds=1e-9)
+        consistent(again, gap)
+        assert again.status == "gap reached"
 
 
 def test_the_rule():

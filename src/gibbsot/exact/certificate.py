@@ -8,7 +8,7 @@ W``. Both numbers are rounded outwards.
 **The rule** (`status`). "optimal" if and only if the upper bound is finite and ``upper - lower <= 1e-10 * scale``,
 where ``scale = <plan, |M|>`` is the sum of the absolute terms of the objective, the value itself where costs are not
 negative. Equal bounds have gap 0. Otherwise "gap reached" (a gap was asked for, with the same denominator), "budget
-spent" or "gap open", with a reason that the warning states.
+spent" or "gap open", with a reason that the warning states. `concluded` applies the rule and finds the reason.
 
 **Error analysis.** With u = 2^-53, and numbers that were scaled by powers of two to at most one:
 
@@ -64,6 +64,9 @@ OPTIMAL_GAP = 1e-10  # the largest gap of an optimum: far above rounding, far be
 # Barycenters and mixture coordinates are programmes that an interior-point method solves in double precision. Its
 # normal equations square the condition number, so that its last iterates have half the digits of a simplex.
 PROGRAMME_GAP = 1e-9
+# Of a gap: what engines aim at where their bounds are rounded once more, as those for the masses given are. That takes
+# some units in the last place, far less than the hundredth that this leaves.
+MARGIN = 0.99
 # Violations of arcs that a solver need not look at, relative to the value: a hundredth of the gap of an optimum.
 NEGLIGIBLE_VIOLATION = 2.0**-40
 
@@ -74,6 +77,7 @@ NO_PLAN = "the time or memory allowed was used up before there was a plan withou
 ROUNDS = "the largest number of rounds was reached"
 ROUNDING = "the costs or weights differ by more orders of magnitude than the arithmetic can resolve"
 FORBIDDEN = "the plan found so far needs pairs that infinite costs forbid"
+_OF_BUDGETS = (SPENT, NO_PLAN, ROUNDS)
 
 _NEGLIGIBLE = 2.0**-60  # relative: what disappears in the last rounding
 
@@ -96,6 +100,27 @@ def relative_gap(lower: float, upper: float, scale: float) -> float:
     if upper <= lower:
         return 0.0
     return (upper - lower) / scale if scale > 0 else math.inf
+
+
+def scale_of(value: float) -> float:
+    """Return the sum of the absolute terms of an objective of which only the value is known, or less.
+
+    It is the value where no cost is negative, and otherwise at least that, so that a gap is not understated.
+    """
+    return abs(value)
+
+
+def enough(lower: float, gap: float) -> float:
+    """Return the largest value within a relative gap of a lower bound, for an objective without negative terms.
+
+    Examples
+    --------
+    >>> enough(1.0, 0.5), enough(1.0, 1.0), enough(-1.0, 2.0)
+    (2.0, inf, -inf)
+    """
+    if gap < 1:
+        return lower / (1 - gap)
+    return math.inf if lower >= 0 else -math.inf
 
 
 def status(
@@ -195,6 +220,40 @@ class Certificate:
         return replace(self, lower=bound) if bound > self.lower else self
 
 
+def concluded(
+    found: Certificate, *, gap: float = 0.0, spent: bool = False, closed: float = OPTIMAL_GAP
+) -> tuple[Certificate, str]:
+    """Return a certificate with the reason why its gap is open, none where it is not, and its status.
+
+    Parameters
+    ----------
+    found : Certificate
+        The bounds; its reason counts where the gap is open and no budget ended the work.
+    gap, spent, closed
+        As for `status`.
+
+    Returns
+    -------
+    found : Certificate
+    status : str
+
+    Examples
+    --------
+    >>> wide = Certificate(1.0, 1.25, 1.2, 1.25)
+    >>> [(state, one.reason) for one, state in (concluded(wide, gap=gap, spent=True) for gap in (0.2, 0.1))]
+    [('gap reached', ''), ('budget spent', 'the time or memory allowed was used up')]
+    """
+    state = status(found.lower, found.upper, found.scale, gap=gap, spent=spent, closed=closed)
+    if state in PROVED:
+        reason = ""
+    elif state == "budget spent":
+        known = found.reason in _OF_BUDGETS
+        reason = found.reason if known else SPENT if math.isfinite(found.upper) else NO_PLAN
+    else:
+        reason = found.reason or ROUNDING
+    return (found if reason == found.reason else replace(found, reason=reason)), state
+
+
 def for_cost(found: Certificate, cost: Cost, i: NDArray[np.integer], j: NDArray[np.integer]) -> Certificate:
     """Return bounds that hold for a cost from those that were proved for its rounded entries.
 
@@ -241,10 +300,9 @@ def warning(gaps: Iterable[float], reasons: Iterable[str], total: int, what: str
     """
     gaps, known = list(gaps), sorted(set(reasons) - {""}) or [ROUNDING]
     advice = []
-    budget = {SPENT, NO_PLAN, ROUNDS}
-    if budget & set(known):
+    if set(known) & set(_OF_BUDGETS):
         advice.append("Allow more time or memory, or ask for a gap")
-    if set(known) - budget:
+    if set(known) - set(_OF_BUDGETS):
         advice.append("Scale or shift the costs so that rounding matters less, or ask for a gap")
     return (
         f"{len(gaps)} of {total} {what} ended with an open gap, the largest is {max(gaps):.1e} of the value, because "
@@ -259,8 +317,7 @@ def warn_of_gaps(gaps: list[float], states: list[str], reasons: list[str], what:
         return
     from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-    why = [reasons[b] or (SPENT if states[b] == "budget spent" else ROUNDING) for b in left]
-    warn(warning([gaps[b] for b in left], why, len(states), what), ConvergenceWarning)
+    warn(warning([gaps[b] for b in left], [reasons[b] for b in left], len(states), what), ConvergenceWarning)
 
 
 # Sums that are rigorous.

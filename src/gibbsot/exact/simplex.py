@@ -21,7 +21,7 @@ from scipy import sparse
 
 from ..core.backend import backend
 from ..io.budget import Budget
-from .certificate import NO_PLAN, SPENT, status
+from .certificate import concluded, status
 from .repair import coupling_near
 from .solution import Solution
 
@@ -173,7 +173,9 @@ class DenseSolution(Solution):
         own = vars(self)  # the class is frozen
         own["value"], own["lower"], own["upper"], own["scale"] = batch._info[b][:4]
         own["status"], own["rounds"], own["_batch"], own["_index"] = batch.status[b], 1, batch, b
-        own["reason"] = "" if batch.status[b] != "budget spent" else NO_PLAN if np.isinf(self.upper) else SPENT
+        own["reason"] = ""
+        if self.status != "optimal":
+            own["reason"] = concluded(self.certificate, spent=self.status == "budget spent")[0].reason
 
     @property
     def f(self) -> Array:

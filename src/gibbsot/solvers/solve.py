@@ -17,7 +17,7 @@ from ..core import native, validation
 from ..core.warn import warn
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
-from ..exact.certificate import warn_of_gaps
+from ..exact.certificate import MARGIN, warn_of_gaps
 from ..exact.feasibility import rounded_apart
 from ..exact.method import in_threads
 from ..exact.methods import KEPT_BYTES, memory_needed, optima
@@ -316,13 +316,14 @@ def _solve(
         return _estimate(problem, options.sampler, start, ids, n_jobs, budget)
     U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
     try:
-        solutions = optima(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
+        gap = MARGIN * (options.gap or 0.0)
+        solutions = optima(problem, U, n_jobs=n_jobs, gap=gap, warm_start=basis, budget=budget)
     except ValueError as error:
         if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
             raise
         raise ValueError(reason) from None
     _check_range(problem, solutions)
-    return Part(problem, solutions)
+    return Part(problem, solutions, asked=options.gap or 0.0)
 
 
 def _estimate(
