@@ -52,6 +52,7 @@ class Part:
     sample: Sampled | None = None
     cut: bool = False
     asked: float = 0.0
+    _bounds: tuple[list[float], list[float]] | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.problem)
@@ -102,17 +103,19 @@ class Part:
         """The costs of the plans, or the estimates V(z)."""
         if self.sample is not None:
             return (self.problem.mass * self.sample.info.value).tolist()
-        return masses.values(self.problem, self.solutions)
+        return masses.values(self.problem, self.balanced)
 
-    @cached_property
+    @property
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lower and upper bounds for the masses given, rounded outwards."""
-        return masses.bounds(self.problem, self.solutions, self.sample is not None)
+        if self._bounds is None:  # a cached property takes a lock, and a small problem notices that
+            self._bounds = masses.bounds(self.problem, self.balanced, self.sample is not None)
+        return self._bounds
 
     @property
     def scale(self) -> list[float]:
         """What gaps are relative to."""
-        return [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.solutions, strict=True)]
+        return [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.balanced, strict=True)]
 
     @property
     def lower_bound(self) -> list[float]:
@@ -142,7 +145,7 @@ class Part:
     @property
     def _concluded(self) -> list[tuple[Certificate, str]]:
         """What the bounds for the masses given prove."""
-        every = zip(self.solutions, *self.bounds, self.scale, strict=True)
+        every = zip(self.balanced, *self.bounds, self.scale, strict=True)
         return [
             concluded(
                 Certificate(lower, upper, one.value, scale, one.reason),
@@ -187,7 +190,7 @@ class Part:
     @property
     def start(self) -> NDArray[np.floating]:
         """Potentials of the first measures, additional points included, from which similar problems may start."""
-        return self._chain_potentials[0]
+        return np.stack([one.f for one in self.balanced]) if self.sample is None else self.sample.info.U
 
     @property
     def U(self) -> NDArray[np.floating]:  # noqa: N802
