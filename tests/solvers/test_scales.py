@@ -219,6 +219,7 @@ def consistent(result, gap: float = 0.0) -> None:
     """No status contradicts the numbers."""
     assert not np.isnan([result.value, result.lower_bound, result.upper_bound, result.gap]).any()
     assert result.lower_bound <= result.upper_bound
+    assert result.value <= result.upper_bound
     scale = result.problem.mass.item(0) * result.solutions[0].scale
     assert result.gap == relative_gap(result.lower_bound, result.upper_bound, scale)
     assert (result.status == "optimal") == (result.gap <= OPTIMAL_GAP)
@@ -257,6 +258,12 @@ def test_a_batch_has_the_statuses_of_its_problems():
     assert batch.status == [solve(a, b, C, normalize=True).status for a, b in zip(P, P[::-1], strict=True)]
     for one in batch:
         consistent(one)
+
+
+def test_uniform_weights_have_mass_one():
+    """The sum of 500 doubles 1 / 500 is more, and a value times that was above the upper bound."""
+    X, Y = clouds(500)
+    consistent(solve(None, None, cdist(X, Y, "sqeuclidean")))
 
 
 @pytest.mark.parametrize("kind", ["matrix", "points", "many points", "grid", "forbidden", "negative"])
