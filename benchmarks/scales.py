@@ -37,7 +37,8 @@ def transport(*measures: Any, **options: Any) -> tuple[float, str]:
     p, q, cost = measures
     result = solve(p, q, cost() if callable(cost) else cost, **options)
     assert result.lower_bound <= result.upper_bound, result
-    if not result.lower_bound <= result.value <= result.upper_bound: print("OUT", result.lower_bound-result.value, result.value, result.upper_bound-result.value)
+    if not result.lower_bound <= result.value <= result.upper_bound:
+        print("OUT", result.lower_bound - result.value, result.value, result.upper_bound - result.value)
     return result.gap, result.status
 
 
@@ -74,7 +75,12 @@ def of_data() -> Iterator[Row]:
     A, B = X.copy(), Y.copy()
     A[0], B[0], p = [1e6, 1e6], [1e6, 1e6 + 1], np.append(1e-9, np.full(999, 1.0))
     tiny = partial(transport, p, p, lambda: PointCost(A, B), normalize=True)
-    yield "an outlier of weight 1e-9 at 1e6", 1000, tiny, partial(tiny.func, p, p, lambda: PointCost(X, Y), normalize=True)
+    yield (
+        "an outlier of weight 1e-9 at 1e6",
+        1000,
+        tiny,
+        partial(tiny.func, p, p, lambda: PointCost(X, Y), normalize=True),
+    )
     rng = np.random.default_rng(0)
     X, noise = rng.random((500, 2)), rng.normal(size=(500, 2))
     for size in (1e-8,):
@@ -92,7 +98,11 @@ def of_costs() -> Iterator[Row]:
     for cost in (1e12, 1e15, 1e32):
         C = near.copy()
         C[:150, 150:] = C[150:, :150] = cost
-        yield f"matrix, two blocks with {cost:.0e} between", 300, *(partial(transport, None, None, M) for M in (C, near))
+        yield (
+            f"matrix, two blocks with {cost:.0e} between",
+            300,
+            *(partial(transport, None, None, M) for M in (C, near)),
+        )
     rng = np.random.default_rng(0)
     p = rng.integers(0, 4, (30, 30))
     q = rng.permuted(p, axis=0)  # each column has as much in both: none of it has to move to the next one, far away

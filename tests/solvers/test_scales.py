@@ -170,9 +170,11 @@ def test_squares_that_vanish_are_inside_the_bounds():
     assert result.status == "gap open"
 
 
-@pytest.mark.parametrize(("seed", "n", "d"), [*((seed, 4, 2) for seed in range(10)), (230, 1, 4)])
+@pytest.mark.parametrize(
+    ("seed", "n", "d"), [(230, 1, 4), (450, 1, 4), (801, 1, 3), (1076, 2, 3), (2488, 2, 3), (0, 4, 2), (1, 4, 2)]
+)
 def test_distances_on_all_arcs_are_those_of_the_points(seed, n, d):
-    """The last one has a distance whose rounding was more than the bounds allowed for."""
+    """Those of up to two points have a distance whose rounding was more than the bounds allowed for."""
     rng = np.random.default_rng(seed)
     X, Y = rng.random((2, n, d)) if n == 1 or seed % 2 else rng.integers(0, 9, (2, n, d)) * 0.1
     W = optimum(np.ones(n), np.ones(n), exact_distances(X, Y, 2)).low
@@ -181,8 +183,9 @@ def test_distances_on_all_arcs_are_those_of_the_points(seed, n, d):
     assert result.status == "optimal"
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [1, 4, 9, 10, 11, 15, 17, 19, 0, 2])
 def test_axes_with_negative_entries(seed):
+    """The least cost was above the exact one, but for the last two seeds."""
     rng = np.random.default_rng(seed)
     axes = rng.normal(size=(3, 3)) * 10.0 ** rng.integers(-3, 16), rng.normal(size=(2, 2))
     cost = GridCost(matrices=axes)
@@ -315,9 +318,9 @@ def test_clusters_with_their_own_balance_need_no_more_digits(n, off, monkeypatch
         check(solve(None, None, cdist(X, Y, "sqeuclidean")), truth / n)
 
 
-@pytest.mark.parametrize("far", [1e8, 1e12, np.inf])
+@pytest.mark.parametrize("far", [1e12, np.inf])
 def test_costs_that_are_lowered_in_vain(far):
-    """A plan that must pay large costs, and one that avoids forbidden pairs on the way to others."""
+    """A control: a plan that must pay large costs, and one that avoids forbidden pairs on the way to others."""
     rng = np.random.default_rng(3)
     C = rng.random((12, 12)) * 1e-3
     C[:6, 6:] = far
