@@ -21,12 +21,13 @@ spent" or "gap open", with a reason that the warning states. `concluded` applies
   ``65 (n + 64) u^2 S`` (n < 2^63), which is more than either, and 2^-1069 for each term that may have lost digits
   below the normal range. `exact_sum` has no rounding error at all (`math.fsum`). Sums, quotients and differences of
   enclosures are rational numbers; the only other rounding is the last one, outwards.
-- *Plan.* Each mass has three units in the last place, so that ``<plan, M>`` is within ``6 u <plan, |M|>`` of the cost
-  of an exact coupling. A fourth unit covers the summation. It is relative to the scale, whatever the potentials are.
+- *Plan.* Each mass may be off by three units in the last place (those of kernels are rounded once), so that ``<plan,
+  M>`` is within ``6 u <plan, |M|>`` of the cost of an exact coupling. A fourth unit covers the summation. It is
+  relative to the scale, whatever the potentials are.
 - *Potentials in doubles.* The computed ``min_j (c_ij - g_j)`` is off by at most (depth + 1) rounded operations on
   terms of the size of f_i, of g_j or of their sum. `below` lowers every potential by as much, relative to itself, so
-  the potentials that remain are feasible in exact arithmetic. This costs about ``depth u (<p, |f|> + <q, |g|>)``,
-  which is negligible unless potentials are a million times the value.
+  the potentials that remain are feasible in exact arithmetic. This costs ``4 (depth + 1) u (<p, |f|> + <q, |g|>)``,
+  which is negligible unless potentials are tens of thousands of times the value.
 - *Potentials in double-double* (`refinement`), where that is not negligible. Potentials follow the tree of the plan
   as unevaluated sums of two doubles. A reduced cost ``c_ij - f_i - g_j`` in double arithmetic is off by at most ``16
   u (|f_i| + |g_j|)``; pairs for which it is larger than that are feasible. Only the others are evaluated again, in
@@ -39,11 +40,12 @@ spent" or "gap open", with a reason that the warning states. `concluded` applies
 - *Costs that no plan pays* (`far_costs`). Where they are more than 2^20 times those that a plan pays, costs are lowered
   before any of this. Potentials below lowered costs are below the costs, and a plan that uses none of them costs the
   same, so the bounds need no other argument.
-- *Costs of points* are computed to within a relative error delta = (d + 3) u, or (d + 6) u where they stand for those
-  of a grid. For costs that are not negative, costs between ``(1 - delta) c`` and ``(1 + delta) c`` have an optimum
-  between ``(1 - delta) W_c`` and ``(1 + delta) W_c``, so what is proved for the doubles c is widened by delta,
-  relative to the value: `Certificate.widened`. Squares that vanish add an absolute error. Costs of grids are sums of
-  the stored entries of the axes, exact in double-double.
+- *Costs of points* are computed to within a relative error delta = (d + 2) u for squares and (d / 2 + 2) u for roots,
+  up to terms of second order (`Cost.accuracy`), or (d + 6) u where they stand for those of a grid. For costs that are
+  not negative, costs between ``(1 - delta) c`` and ``(1 + delta) c`` have an optimum between ``(1 - delta) W_c`` and
+  ``(1 + delta) W_c``, so what is proved for the doubles c is widened by delta, relative to the value:
+  `Certificate.widened`. Squares that vanish add an absolute error. Costs of grids are sums of the stored entries of
+  the axes, exact in double-double.
 """
 
 from __future__ import annotations
