@@ -78,13 +78,14 @@ class Problem:
     ) -> None:
         self.cost = cost = as_cost(cost)
         (first, mass), (second, other) = pairs(p, q, cost, names)
-        if normalize:
+        unit = normalize or (p is None and q is None)
+        if unit:
             mass = np.ones(len(first))
         else:
             m1, m2 = cost.shape
             tolerance = max(validation.sum_tolerance(p, m1), validation.sum_tolerance(q, m2))
             check_sums(mass, other, names, tolerance)
-        self.given, self.mass, self.unit = (first, second), mass, normalize or (p is None and q is None)
+        self.given, self.mass, self.unit = (first, second), mass, unit
         if not cost.finite:
             _check_reachable(self, names)
 

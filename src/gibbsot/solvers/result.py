@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..costs.problems import Problem
 from ..exact.annealed import feasible
-from ..exact.certificate import OPTIMAL_GAP, lower_bound, relative_gap, status
+from ..exact.certificate import MARGIN, OPTIMAL_GAP, Certificate, concluded, lower_bound, relative_gap
 from ..exact.methods import optima
 from ..exact.solution import Solution
 from ..sampling.gibbs import Sampled, sparse_plans
@@ -43,12 +43,16 @@ class Part:
         The chains, of an estimate.
     cut : bool
         Whether chains ended before their last sweep because the time was over.
+    asked : float
+        The relative gap that was asked for.
     """
 
     problem: Problem
     solved: list[Solution] | None = None
     sample: Sampled | None = None
     cut: bool = False
+    asked: float = 0.0
+    _bounds: tuple[list[float], list[float]] | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.problem)
@@ -56,7 +60,7 @@ class Part:
     def __getitem__(self, rows: slice) -> Part:
         solved = None if self.solved is None else self.solved[rows]
         sample = None if self.sample is None else self.sample.rows(rows)
-        return Part(self.problem[rows], solved, sample, self.cut)
+        return Part(self.problem[rows], solved, sample, self.cut, self.asked)
 
     @property
     def balanced(self) -> list[Solution]:
@@ -90,7 +94,7 @@ class Part:
         """Whether no gap of an exact solve is open, also after one more rounding of the bounds for the masses given."""
         for one, mass in zip(self.solved or (), self.problem.mass.tolist(), strict=self.solved is not None):
             in_range = 1e-280 < min(one.scale, mass * one.scale) < math.inf
-            if not in_range or not one.upper - one.lower <= 0.99 * OPTIMAL_GAP * one.scale:
+            if not in_range or not one.upper - one.lower <= MARGIN * OPTIMAL_GAP * one.scale:
                 return False
         return True
 
@@ -99,17 +103,19 @@ class Part:
         """The costs of the plans, or the estimates V(z)."""
         if self.sample is not None:
             return (self.problem.mass * self.sample.info.value).tolist()
-        return masses.values(self.problem, self.solutions)
+        return masses.values(self.problem, self.balanced)
 
-    @cached_property
+    @property
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lower and upper bounds for the masses given, rounded outwards."""
-        return masses.bounds(self.problem, self.solutions, self.sample is not None)
+        if self._bounds is None:  # a cached property takes a lock, and a small problem notices that
+            self._bounds = masses.bounds(self.problem, self.balanced, self.sample is not None)
+        return self._bounds
 
     @property
     def scale(self) -> list[float]:
         """What gaps are relative to."""
-        return [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.solutions, strict=True)]
+        return [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.balanced, strict=True)]
 
     @property
     def lower_bound(self) -> list[float]:
@@ -128,19 +134,26 @@ class Part:
 
     @property
     def status(self) -> list[str]:
-        """What is known of the values, unless the last rounding of the bounds for the masses given contradicts it."""
-        if self.sample is not None:
-            return ["estimate"] * len(self)
-        found = []
-        for one, lower, upper, scale in zip(self.solutions, *self.bounds, self.scale, strict=True):
-            state = status(lower, upper, scale, gap=math.inf if one.status == "gap reached" else 0.0)
-            found.append(state if state == "optimal" or one.status == "optimal" else one.status)
-        return found
+        """What is known of the values."""
+        return ["estimate"] * len(self) if self.sample is not None else [state for _, state in self._concluded]
 
     @property
     def reason(self) -> list[str]:
         """Why gaps are open, if they are."""
-        return [one.reason for one in self.solutions]
+        return [""] * len(self) if self.sample is not None else [found.reason for found, _ in self._concluded]
+
+    @property
+    def _concluded(self) -> list[tuple[Certificate, str]]:
+        """What the bounds for the masses given prove."""
+        every = zip(self.balanced, *self.bounds, self.scale, strict=True)
+        return [
+            concluded(
+                Certificate(lower, upper, one.value, scale, one.reason),
+                gap=self.asked,
+                spent=one.status == "budget spent",
+            )
+            for one, lower, upper, scale in every
+        ]
 
     @property
     def plan(self) -> list[Any]:
@@ -183,7 +196,7 @@ class Part:
     @property
     def start(self) -> NDArray[np.floating]:
         """Potentials of the first measures, additional points included, from which similar problems may start."""
-        return self._chain_potentials[0]
+        return np.stack([one.f for one in self.balanced]) if self.sample is None else self.sample.info.U
 
     @property
     def U(self) -> NDArray[np.floating]:  # noqa: N802

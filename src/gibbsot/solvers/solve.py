@@ -17,7 +17,7 @@ from ..core import native, validation
 from ..core.warn import warn
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
-from ..exact.certificate import warn_of_gaps
+from ..exact.certificate import MARGIN, warn_of_gaps
 from ..exact.feasibility import rounded_apart
 from ..exact.method import in_threads
 from ..exact.methods import KEPT_BYTES, memory_needed, optima
@@ -330,13 +330,14 @@ def _solve(
         solutions = unbalanced_optima(problem, U, n_jobs, options.gap, budget)
         return Part(problem, solutions)
     try:
-        solutions = optima(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
+        gap = MARGIN * (options.gap or 0.0)
+        solutions = optima(problem, U, n_jobs=n_jobs, gap=gap, warm_start=basis, budget=budget)
     except ValueError as error:
         if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
             raise
         raise ValueError(reason) from None
     _check_range(problem, solutions)
-    return Part(problem, solutions)
+    return Part(problem, solutions, asked=options.gap or 0.0)
 
 
 def _estimate(
