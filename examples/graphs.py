@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gibbsot import GraphCost, WassersteinBarycenter, WassersteinNMF
 
-NODES, MEASURES, VISITS, SECONDS = 2000, 200, 500, 120.0
+NODES, MEASURES, VISITS, SECONDS = 2000, 200, 500, 90.0
 BRIDGES = (0.3, 0.75)
 PLACES = np.array([[0.2, 0.2], [0.75, 0.15], [0.3, 0.85], [0.85, 0.8]])
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
@@ -61,20 +61,23 @@ def bumps(X: np.ndarray, centres: np.ndarray, width: float) -> np.ndarray:
 
 
 def draw(path: Path, X: np.ndarray, ends: np.ndarray, rows: list[dict[str, np.ndarray]], colours: list[str]) -> None:
-    """Draw rows of measures, in the colour of each row, or of each column where there are as many colours."""
+    """Draw rows of measures: one colour for all, or data in grey above components in their colours."""
     across = len(rows[0])
-    figure = Figure(figsize=(2.6 * across, 2.85 * len(rows)), layout="constrained")
-    line = np.linspace(0, 1, 200)
+    figure = Figure(figsize=(2.6 * across, 2.95 * len(rows)), layout="constrained")
+    line, north = np.linspace(0, 1, 200), X[:, 1] > river(X[:, 0])
+    bridges = ends[north[ends[:, 0]] != north[ends[:, 1]]]
     axes = np.atleast_2d(figure.subplots(len(rows), across))
     for r, row in enumerate(rows):
         for c, (name, p) in enumerate(row.items()):
             ax = axes[r, c]
             ax.plot(line, river(line), color="#cfe5f2", linewidth=5, zorder=0)
             ax.add_collection(LineCollection(X[ends], linewidths=0.3, colors="0.82", zorder=1))
+            ax.add_collection(LineCollection(X[bridges], linewidths=2, colors="0.35", zorder=1))
             some = p > 1e-3 * p.max()
-            colour = colours[r] if len(colours) == len(rows) else colours[c] if r else "0.25"
+            colour = colours[0] if len(rows) == 1 else colours[c] if r else "0.25"
             ax.scatter(*X[some].T, s=2500 * p[some] / p.sum(), color=colour, linewidths=0, alpha=0.85, zorder=2)
-            ax.set(title=name, xlim=(0, 1), ylim=(0, 1), aspect="equal")
+            ax.set_title(name, fontsize=11, pad=8)
+            ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
             ax.axis("off")
     figure.savefig(path, dpi=110)
 

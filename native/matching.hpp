@@ -30,7 +30,7 @@ class Matching {
 public:
     using Index = std::int32_t;
 
-    // n points X with prices a, m points Y with prices b; poll() may throw.
+    // n points X with prices a, m points Y with prices b.
     Matching(const Metric& metric, const double* X, const double* a, std::size_t n, const double* Y, const double* b,
              std::size_t m)
         : metric_(metric), sides_{Side(X, a, n), Side(Y, b, m)}, from_(std::max(n, m)), done_(std::max(n, m), 0) {
@@ -38,14 +38,15 @@ public:
             for (const double price : side.price) largest_ = std::max(largest_, price);
     }
 
+    // poll() may throw, which ends it.
     template <class Poll>
     void solve(Poll poll) {
-        const bool every = all_pairs();
-        if (!every) neighbours();
+        const bool every = all_pairs(poll);
+        if (!every) neighbours(poll);
         link();
-        bid();
+        bid(poll);
         close_points(poll);
-        for (int round = 0; !every && round < kRounds && add_violated(); ++round) {
+        for (int round = 0; !every && round < kRounds && add_violated(poll); ++round) {
             link();
             close_points(poll);
         }
@@ -69,6 +70,7 @@ private:
     static constexpr std::size_t kNeighbours[2] = {24, 4};  // of each row and of each column, if not
     static constexpr std::size_t kAdded = 4;        // violated pairs of a row in a round
     static constexpr int kRounds = 100;
+    static constexpr std::size_t kPolled = 4096;    // steps until somebody may end it
     static constexpr double kStep = 1;              // times the distance of neighbours: the step of bids
     static constexpr std::size_t kBids = 20;        // for each row, at most
 
@@ -102,7 +104,8 @@ private:
     }
 
     // Lists all pairs that may be needed; false if there are too many, which those of some rows tell at first.
-    bool all_pairs() {
+    template <class Poll>
+    bool all_pairs(Poll poll) {
         Side &rows = sides_[0], &columns = sides_[1];
         const std::size_t most = kMost * (rows.size() + columns.size());
         std::vector<double> h(columns.size());
@@ -111,17 +114,31 @@ private:
         complete_ = true;
         for (const std::size_t step : {kSampled, std::size_t{1}}) {
             pairs_.clear();
-            for (std::size_t i = 0; i < rows.size() && complete_; i += step)
+            for (std::size_t i = 0; i < rows.size() && complete_; i += step) {
+                if (i % kPolled == 0) poll();
                 complete_ = columns.tree.within(metric_, rows.points + 2 * i, rows.price[i], [&](Index j, double) {
                     pairs_.push_back({number(i), j, cost_of(i, static_cast<std::size_t>(j))});
                     return step * pairs_.size() <= most;
                 });
+            }
         }
         return complete_;
     }
 
+    // The k points of the other side of least sums, for every point, as the tree finds them.
+    template <class Poll>
+    void search(const Side& own, const Side& other, const double* bound, std::size_t k, std::vector<std::int64_t>& found,
+                std::vector<double>& sums, Poll poll) const {
+        for (std::size_t begin = 0; begin < own.size(); begin += kPolled) {
+            poll();
+            other.tree.nearest(metric_, own.points, own.tree.order().data() + begin, std::min(kPolled, own.size() - begin),
+                               bound, k, found.data(), sums.data());
+        }
+    }
+
     // Begins with the nearest points of each point.
-    void neighbours() {
+    template <class Poll>
+    void neighbours(Poll poll) {
         pairs_.clear();
         std::vector<std::vector<std::int64_t>> found;
         for (int side : {0, 1}) {
@@ -131,8 +148,7 @@ private:
             found.emplace_back(own.size() * k);
             const std::vector<double> none(other.size(), 0.0);
             other.tree.set_h(none.data());
-            other.tree.nearest(metric_, own.points, own.tree.order().data(), own.size(), nullptr, k, found.back().data(),
-                               sums.data());
+            search(own, other, nullptr, k, found.back(), sums, poll);
             for (std::size_t t = 0; t < sums.size(); ++t) {
                 const std::size_t one = t / k, two = static_cast<std::size_t>(found.back()[t]);
                 const std::size_t i = side == 0 ? one : two, j = side == 0 ? two : one;
@@ -165,7 +181,8 @@ private:
 
     // Rows bid for columns until all are content or there were many bids; then potentials are made feasible, and points
     // are matched along tight pairs.
-    void bid() {
+    template <class Poll>
+    void bid(Poll poll) {
         Side &rows = sides_[0], &columns = sides_[1];
         std::vector<double> least;
         for (std::size_t i = 0; i < rows.size(); ++i)
@@ -179,6 +196,7 @@ private:
         std::vector<Index> queue(rows.size()), owner(columns.size(), -1);
         std::iota(queue.begin(), queue.end(), 0);
         for (std::size_t head = 0; head < queue.size() && head < kBids * rows.size(); ++head) {
+            if (head % kPolled == 0) poll();
             const auto i = static_cast<std::size_t>(queue[head]);
             double best = rows.price[i], second = kInfinite;
             Index chosen = -1;
@@ -221,7 +239,7 @@ private:
     void close_points(Poll poll) {
         for (int side : {0, 1})
             for (std::size_t i = 0; i < sides_[side].size(); ++i) {
-                if (i % 64 == 0) poll();
+                if (i % 64 == 0) poll();  // a search may take long
                 if (sides_[side].open(i)) close_point(sides_[side], sides_[1 - side], i);
             }
     }
@@ -300,7 +318,8 @@ private:
     }
 
     // Adds pairs that the potentials violate, and makes these feasible again; returns whether there were any.
-    bool add_violated() {
+    template <class Poll>
+    bool add_violated(Poll poll) {
         Side &rows = sides_[0], &columns = sides_[1];
         const std::size_t k = std::min(kAdded, columns.size());
         std::vector<double> h(columns.size()), bound(rows.size()), sums(rows.size() * k);
@@ -308,8 +327,7 @@ private:
         for (std::size_t j = 0; j < h.size(); ++j) h[j] = -columns.potential[j];
         for (std::size_t i = 0; i < bound.size(); ++i) bound[i] = rows.potential[i] - tolerance();
         columns.tree.set_h(h.data());
-        columns.tree.nearest(metric_, rows.points, rows.tree.order().data(), rows.size(), bound.data(), k, found.data(),
-                             sums.data());
+        search(rows, columns, bound.data(), k, found, sums, poll);
         const std::size_t before = pairs_.size();
         worst_ = 0;
         for (std::size_t i = 0; i < rows.size(); ++i) {
