@@ -105,7 +105,7 @@ def components(folder: Path, X: np.ndarray, ends: np.ndarray, cost: GraphCost, r
     centres = model.components_ @ X
     order = np.argmin(((PLACES[:, None] - centres) ** 2).sum(axis=2), axis=1)
     off = np.linalg.norm(PLACES - centres[order], axis=1)
-    print(f"components: {model.n_iter_} epochs in {seconds:.0f} s; their centres are {off.max():.3f} from the places at most")
+    print(f"components: {model.n_iter_} epochs in {seconds:.0f} s; centres at most {off.max():.3f} from the places")
     data = {f"measure {b + 1}": Q[b] for b in range(len(PLACES))}
     found = {f"component {k + 1}": model.components_[one] for k, one in enumerate(order)}
     draw(folder / "graph-components.png", X, ends, [data, found], list(COLOURS))

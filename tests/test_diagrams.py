@@ -85,7 +85,7 @@ def test_paths_are_proved_and_agree_with_solve(kind, order, p, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(diagrams, "_by_solve", None)  # the potentials of the paths are enough
         found = wasserstein_distance(X, Y, order=order, internal_p=p)
-    monkeypatch.setattr(diagrams, "_by_paths", lambda *arguments: None)
+    monkeypatch.setattr(diagrams, "_by_paths", lambda *_: None)
     assert found == pytest.approx(wasserstein_distance(X, Y, order=order, internal_p=p), rel=1e-12)
 
 
@@ -162,8 +162,8 @@ GUDHI = {
 @pytest.mark.parametrize(
     ("first", "second", "p", "order", "expected"),
     [
-        (3, 0, np.inf, 1, 2), (3, 0, 1, 1, 4), (4, 0, 1, 2, 5), (4, 0, np.inf, 2, 2.5), (4, 0, 2, 2, 3.5355339059327378),
-        (1, 2, 2, 1, 1.4453593023967701), (1, 2, 2.35, 1.74, 0.9772734057168739),
+        (3, 0, np.inf, 1, 2), (3, 0, 1, 1, 4), (4, 0, 1, 2, 5), (4, 0, np.inf, 2, 2.5),
+        (4, 0, 2, 2, 3.5355339059327378), (1, 2, 2, 1, 1.4453593023967701), (1, 2, 2.35, 1.74, 0.9772734057168739),
         (1, 0, 2.35, 1.7863, 3.141592214572228), (3, 4, 1, 1, 3), (3, 4, np.inf, 1, 3), (3, 4, np.inf, 2, 5**0.5),
         (3, 4, 4.5, 2, 5**0.5), (5, 6, np.inf, 1, 4), (9, 10, 1, 1, 1), (9, 0, 2, 2, 0), (4, 5, np.inf, 1, np.inf),
     ],

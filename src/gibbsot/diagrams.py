@@ -6,9 +6,9 @@ the other or with the diagonal, which costs its distance to it, and two points o
 .. math:: W(X, Y) = \Big( \min_{\text{matchings}} \sum_{(x, y)} \lVert x - y \rVert_p^q \Big)^{1/q}
 
 So the diagonal is a penalty of every point, and mass is left over (see `solve`). A pair that costs at least as much as
-both of its penalties is never needed, and k-d trees list the others. Shortest augmenting paths match the points on these
-(``native/matching.hpp``), and their potentials prove the result. Where they do not, because costs differ by too many
-orders of magnitude, and without compiled kernels, `solve` finds the optimum on the same pairs.
+both of its penalties is never needed, and k-d trees list the others. Shortest augmenting paths match the points on
+these (``native/matching.hpp``), and their potentials prove the result. Where they do not, because costs differ by too
+many orders of magnitude, and without compiled kernels, `solve` finds the optimum on the same pairs.
 """
 
 from __future__ import annotations

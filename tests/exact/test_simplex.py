@@ -217,9 +217,9 @@ def test_points_with_ties():
 
 def test_nearest_is_that_of_the_matrix():
     rng = np.random.default_rng(0)
-    X, Y, h = rng.random((300, 2)), rng.random((400, 2)), rng.random(400)
-    steep = 0.9 * Y[:, 0] - 0.05 * Y[:, 1] + 0.01 * h  # as optimal potentials are
-    for metric, h in product(("sqeuclidean", "euclidean", "cityblock", "chebyshev"), (h, steep, 3 * steep)):
+    X, Y, random = rng.random((300, 2)), rng.random((400, 2)), rng.random(400)
+    steep = 0.9 * Y[:, 0] - 0.05 * Y[:, 1] + 0.01 * random  # as optimal potentials are
+    for metric, h in product(("sqeuclidean", "euclidean", "cityblock", "chebyshev"), (random, steep, 3 * steep)):
         C = cdist(X, Y, metric)
         points = PointCost(X, Y, metric).by_trees()
         found, sums = points.nearest(h, 5)

@@ -30,8 +30,9 @@ class PointCost(Cost):
     """The cost between two point clouds.
 
     The cost stores the points. In one to three dimensions, k-d trees answer the c-transforms and searches of large
-    problems with squared and plain Euclidean, city-block and Chebyshev distances. A matrix is made when an operation needs it that is faster with
-    one, such as the sweeps of the sampler, and if it takes at most 512 MB; otherwise distances are computed in blocks.
+    problems with squared and plain Euclidean, city-block and Chebyshev distances. A matrix is made when an operation
+    needs it that is faster with one, such as the sweeps of the sampler, and if it takes at most 512 MB; otherwise
+    distances are computed in blocks.
 
     The costs are the distances between the points as given: ``dtype`` is the precision of computations with them.
 
