@@ -1,9 +1,9 @@
 """A barycenter of three measures, and a factorisation of 200, on a street network of 2,000 nodes.
 
-    python examples/graphs.py [FOLDER]
+    python examples/graphs.py [FOLDER [SECONDS]]
 
-A river with two bridges divides the network, so that shortest paths are not straight. Writes graph-barycenter.png and
-graph-components.png. Neither model makes the matrix of all distances.
+SECONDS is the time of each fit, 90 by default. A river with two bridges divides the network, so that shortest paths are
+not straight. Writes graph-barycenter.png and graph-components.png. Neither model makes the matrix of all distances.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gibbsot import GraphCost, WassersteinBarycenter, WassersteinNMF
 
-NODES, MEASURES, VISITS, SECONDS = 2000, 200, 500, 90.0
+NODES, MEASURES, VISITS = 2000, 200, 500
 BRIDGES = (0.3, 0.75)
 PLACES = np.array([[0.2, 0.2], [0.75, 0.15], [0.3, 0.85], [0.85, 0.8]])
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
@@ -82,25 +82,27 @@ def draw(path: Path, X: np.ndarray, ends: np.ndarray, rows: list[dict[str, np.nd
     figure.savefig(path, dpi=110)
 
 
-def barycenter(folder: Path, X: np.ndarray, ends: np.ndarray, cost: GraphCost) -> None:
+def barycenter(folder: Path, X: np.ndarray, ends: np.ndarray, cost: GraphCost, limit: float) -> None:
     """Find and draw the barycenter of three measures."""
     P = bumps(X, np.array([[0.2, 0.25], [0.85, 0.25], [0.5, 0.9]]), 0.004)
     begun = time.perf_counter()
-    model = WassersteinBarycenter(cost, gap=0.02, max_seconds=SECONDS, random_state=0).fit(P)
+    model = WassersteinBarycenter(cost, gap=0.02, max_seconds=limit, random_state=0).fit(P)
     seconds = time.perf_counter() - begun
     print(f"barycenter: objective {model.objective_:.5f}, gap {model.gap_:.1e}, {model.status_}, {seconds:.0f} s")
     measures = {"first": P[0], "second": P[1], "third": P[2], "barycenter": model.barycenter_}
     draw(folder / "graph-barycenter.png", X, ends, [measures], [COLOURS[0]])
 
 
-def components(folder: Path, X: np.ndarray, ends: np.ndarray, cost: GraphCost, rng: np.random.Generator) -> None:
+def components(
+    folder: Path, X: np.ndarray, ends: np.ndarray, cost: GraphCost, limit: float, rng: np.random.Generator
+) -> None:
     """Factorise visits whose sources are four places, and draw what was found."""
     shares = rng.dirichlet(np.full(len(PLACES), 0.4), MEASURES)
     Q = np.array([rng.multinomial(VISITS, p) for p in shares @ bumps(X, PLACES, 0.01)], np.float64)
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the time is what ends it
-        model = WassersteinNMF(len(PLACES), cost=cost, max_seconds=SECONDS, random_state=0).fit(Q)
+        model = WassersteinNMF(len(PLACES), cost=cost, max_seconds=limit, random_state=0).fit(Q)
     seconds = time.perf_counter() - begun
     centres = model.components_ @ X
     order = np.argmin(((PLACES[:, None] - centres) ** 2).sum(axis=2), axis=1)
@@ -111,13 +113,14 @@ def components(folder: Path, X: np.ndarray, ends: np.ndarray, cost: GraphCost, r
     draw(folder / "graph-components.png", X, ends, [data, found], list(COLOURS))
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, limit: float) -> None:
     """Fit both models and draw what they found."""
     rng = np.random.default_rng(0)
     X, ends, cost = network(rng)
-    barycenter(folder, X, ends, cost)
-    components(folder, X, ends, cost, rng)
+    barycenter(folder, X, ends, cost, limit)
+    components(folder, X, ends, cost, limit, rng)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path())
+    given = sys.argv[1:]
+    main(Path(given[0]) if given else Path(), float(given[1]) if len(given) > 1 else 90.0)
