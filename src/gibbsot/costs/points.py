@@ -65,6 +65,7 @@ class PointCost(Cost):
            [9., 4., 0.]])
     """
 
+    named_by = "X"
     finite = True
 
     def __init__(
@@ -163,6 +164,12 @@ class PointCost(Cost):
                 self._single = PointCost(self.X, Y, self.metric, dtype)
             return self._single
 
+    def rescaled(self, shift: float, root: float) -> Cost | None:
+        if self._norm is not None:
+            side = root if self.metric == "sqeuclidean" else root**2
+            return PointCost(self.X / side, None if self.Y is self.X else self.Y / side, self.metric, self.dtype)
+        return None if 8 * self.shape[0] * self.shape[1] > MATRIX_BYTES else super().rescaled(shift, root)
+
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         i, j = np.asarray(i), np.asarray(j)
         if i.ndim == 2 and i.shape[1] == 1 and j.ndim == 1:
@@ -197,9 +204,15 @@ class PointCost(Cost):
         return block.astype(self.dtype, copy=False)
 
     def accuracy(self) -> float:
-        # difference, square, d - 1 additions and the square root, of half a unit each; one more for good measure
-        # of other metrics the costs are what SciPy computes
-        return (self.X.shape[1] + 3) * 2.0**-53 if self._norm is not None else 0.0
+        # rounded operations, of half a unit in the last place each: a difference counts twice in its square, which is
+        # rounded, and so are d - 1 sums; a square root halves these errors and adds its own. The last factor covers
+        # terms of second order. Of other metrics the costs are what SciPy computes.
+        d = self.X.shape[1]
+        if self._power is not None:
+            operations = d + 2 if self._power == 2 else d / 2 + 2
+        else:
+            operations = {"cityblock": d, "chebyshev": 1}.get(self.metric, 0)
+        return operations * 2.0**-53 * (1 + 2.0**-20)
 
     def underflow(self) -> float:
         if self._underflow is None:
