@@ -5,10 +5,10 @@ r"""Gromov-Wasserstein: matching of measures in different spaces by the distance
 The problem is quadratic and not convex. From a start, Frank-Wolfe's method solves a *linear* transport problem in every
 step, exactly, and goes on along the line to its plan as far as the objective decreases. It ends at a local optimum.
 
-For clouds with squared distances, both centred, the objective is concave: the squared norm of ``A = X^T Z Y`` comes with
-a minus sign. Every step is a full step, and the cost of the linear problem is ``-(4 |x|^2 |y|^2 + 16 x^T A y)`` up to
-terms of x or y alone. With the singular value decomposition ``A = U S V^T`` this is the squared distance of the points
-``(|x|^2, 2 S^(1/2) U^T x)`` and ``(|y|^2, 2 S^(1/2) V^T y)``, times two: clouds in the plane become exact problems in
+For clouds with squared distances, both centred, the objective is concave: the squared norm of ``A = X^T Z Y`` has a
+minus sign. Every step is a full step, and the cost of the linear problem is ``-(4 |x|^2 |y|^2 + 16 x^T A y)`` up to
+terms of x or y alone. With the singular value decomposition ``A = U S V^T`` this is twice the squared distance of the
+points ``(|x|^2, 2 S^(1/2) U^T x)`` and ``(|y|^2, 2 S^(1/2) V^T y)``: clouds in the plane become exact problems in
 space, and no matrix is made. The state is the small matrix A alone, which also is a start.
 """
 
@@ -46,14 +46,14 @@ THIRD_POINTS = 2000  # of the larger side for which the third lower bound is com
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST = {"points": 1e75, "matrix": 1e150}  # whose fourth and second powers are doubles
 _NEGLIGIBLE = 1e-14  # of the scale of the objective: a smaller decrease is rounding
-_MATRIX_GAP = 1e-12  # of that scale: how much a linear step may promise where a matrix makes the objective convex
+_SLOW = 1e-10  # of that scale: where steps are not full ones, a smaller decrease ends the search
 _RANK = 1e-15  # of the largest singular value: smaller ones are rounding
 _REFLECTED = 3  # leading principal axes that are reflected in all combinations
 _ROTATIONS = 8  # starts that are added where principal variances coincide
+_FLAT = 1e-12  # of the largest principal variance: smaller ones are rounding
 _COINCIDE = 0.1  # relative difference of principal variances below which the axes say little
-_PLAIN = 3  # steps before the search tries to go on in the same direction
-_COARSE = 2500  # points of the larger side above which coarser clouds are matched first
-_SORTED = 1_000_000  # distances that are sorted for the second lower bound; more are counted in bins
+_COARSE = 1000  # points of the larger side above which coarser clouds are matched first
+_SORTED = 250_000  # distances that are sorted for the second lower bound; more are counted in bins
 _BINS, _BLOCK = 65536, 2_000_000
 _QUANTILES = 2000  # equal parts of the mass in the third lower bound, where weights are not uniform
 
@@ -264,8 +264,9 @@ def _generator(rng: Any) -> np.random.Generator:
 def _result(search: _Search, found: list[_Found], wanted: int, lower: float, begun: float) -> GromovResult:
     """Return the best of what was found from the starts, in the units of the arguments."""
     best, unit = min(found, key=lambda one: one.value), search.unit
+    lower = min(lower, best.value)  # which is rounded, too
     ended = len(found) < wanted or not all(one.done for one in found)
-    state = status(lower, max(best.value, lower), search.scale(best.plan), spent=ended)
+    state = status(lower, best.value, search.scale(best.plan), spent=ended)
     if state == "budget spent":
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
@@ -286,9 +287,7 @@ def _result(search: _Search, found: list[_Found], wanted: int, lower: float, beg
 # --- what is given ---------------------------------------------------------------------------------------------------
 
 
-def _search(
-    X: Any, Y: Any, p: Any, q: Any, metric: str, fused: float | None, cost: Cost | ArrayLike | None
-) -> _Search:
+def _search(X: Any, Y: Any, p: Any, q: Any, metric: str, fused: float | None, cost: Cost | ArrayLike | None) -> _Search:
     """Return the problem that the arguments state, between the points that have weight."""
     if not isinstance(metric, str):
         raise TypeError(f"metric: expected the name of a metric, or 'precomputed' with matrices, got {metric!r}")
@@ -394,7 +393,8 @@ class _Features(NamedTuple):
 
     def all(self) -> Array:
         """Return the matrix of costs, times the share."""
-        return self.share * (self.cost.matrix() if self.matrix is None else self.matrix)
+        matrix = self.cost.matrix() if self.matrix is None else self.matrix
+        return self.share * np.asarray(matrix, np.float64)
 
     def of(self, plan: sparse.csr_array) -> float:
         """Return the share times the cost of a plan."""
@@ -525,8 +525,8 @@ class _Search:
         """Return the second lower bound: transport on the line between all distances inside X and inside Y."""
         p, q = self.measures.p, self.measures.q
         if max(len(p), len(q)) ** 2 <= _SORTED:
-            values = [self.distances(side, slice(None)).ravel() for side in (0, 1)]
-            return self._rounded_down(_on_line(*values, np.outer(p, p).ravel(), np.outer(q, q).ravel()))
+            x, y = (self.distances(side, slice(None)).ravel() for side in (0, 1))
+            return self._rounded_down(_on_line(x, y, np.outer(p, p).ravel(), np.outer(q, q).ravel()))
         (x, a, apart), (y, b, other) = self._binned(0, p), self._binned(1, q)
         return self._rounded_down(_on_line(x, y, a, b), apart + other)
 
@@ -544,7 +544,8 @@ class _Search:
             number = block.astype(np.int32).ravel()
             shares = None if uniform else np.outer(weight[rows], weight).ravel()
             mass += np.bincount(number, shares, _BINS + 1) * (weight[0] ** 2 if uniform else 1.0)
-        return low + width * (np.arange(_BINS + 1) + 0.5), mass / mass.sum(), width / 2
+        centres = np.linspace(low, high, _BINS + 1) + width / 2
+        return centres, mass / float(mass.sum()), width / 2
 
     def _third(self, budget: Budget) -> float:
         """Return the third lower bound: transport whose costs are those of the distances from two points.
@@ -565,6 +566,8 @@ class _Search:
 
 def _on_line(x: Array, y: Array, p: Array, q: Array) -> float:
     """Return the transport cost between weighted points on the line with squared distances; weights have sum one."""
+    if len(p) == len(q) and (p == p[0]).all() and (q == q[0]).all():
+        return float(((np.sort(x) - np.sort(y)) ** 2).mean())
     first, second = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
     ends = [np.cumsum(weight[order]) for weight, order in ((p, first), (q, second))]
     for end in ends:
@@ -589,7 +592,7 @@ def _quantiles(rows: Array, weight: Array, parts: int) -> Array:
 
 
 class _Clouds(_Search):
-    """Clouds with squared Euclidean distances. A start is a matrix A in the place of X^T Z Y, and a plan if there is one.
+    """Clouds with squared Euclidean distances. A start is a matrix in the place of X^T Z Y, and a plan if there is one.
 
     Attributes
     ----------
@@ -625,8 +628,9 @@ class _Clouds(_Search):
 
     def images(self, count: int | None, noise: np.random.Generator) -> list[Array]:
         """Return matrices in the place of X^T Z Y: that of the product, axes on axes with reflections, rotations."""
-        d = min(self.X.shape[1], self.Y.shape[1])
-        (spread, axes), (other, others) = (_axes(S, d) for S in self._covariances)
+        (spread, axes), (other, others) = map(_axes, self._covariances)
+        d = min(len(spread), len(other))
+        spread, axes, other, others = spread[:d], axes[:, :d], other[:d], others[:, :d]
         skew = [w @ (x @ u) ** 3 for x, u, w in ((self.X, axes, self.measures.p), (self.Y, others, self.measures.q))]
         signs = np.where(skew[0] * skew[1] < 0, -1.0, 1.0)
         together = np.flatnonzero([_near(spread, k) or _near(other, k) for k in range(d - 1)])
@@ -651,6 +655,8 @@ class _Clouds(_Search):
             A = coarser._image(coarser.descend(start, most, budget).plan)
         best = math.inf if plan is None else self._value(plan, A)
         before, stretch, last = A, 0.0, None
+        # steps of large problems take seconds: they also try to go on in the direction of the last one
+        large = max(self.measures.shape) > _COARSE
         for step in range(1, most + 1):
             last = self.vertex(A + stretch * (A - before), last, budget)
             image = self._image(last.plan)
@@ -658,7 +664,7 @@ class _Clouds(_Search):
             better = plan is None or value < best - _NEGLIGIBLE * self.scale(last.plan)
             if better:
                 before, A, plan, best = A, image, last.plan, value
-                stretch = max(1.0, 2 * stretch) if step > _PLAIN else 0.0
+                stretch = max(1.0, 2 * stretch) if large else 0.0
             if budget.spent:
                 return _Found(best, plan, step, False)
             if not better and not stretch:  # a full step of plain Frank-Wolfe
@@ -705,9 +711,11 @@ class _Clouds(_Search):
             return None
         if not backend().has_kd_trees:
             return None
-        (X, p, _), (Y, q, _) = (joined(x, w, _COARSE // 4) for x, w in ((self.X, self.measures.p), (self.Y, self.measures.q)))
-        every = np.arange(len(p)), np.arange(len(q))
-        return _Clouds(X, Y, _Measures(p, q, *every, (len(p), len(q))), self.alpha, None)
+        smallest = _COARSE // 8
+        X, p, _ = joined(self.X, self.measures.p, smallest)
+        Y, q, _ = joined(self.Y, self.measures.q, smallest)
+        measures = _Measures(p, q, np.arange(len(p)), np.arange(len(q)), (len(p), len(q)))
+        return _Clouds(np.asarray(X, np.float64), np.asarray(Y, np.float64), measures, self.alpha, None)
 
     def eccentricities(self) -> tuple[Array, Array]:
         found = []
@@ -730,10 +738,11 @@ def _power_of_two(x: float) -> float:
     return math.ldexp(1.0, math.frexp(x)[1]) if x else 1.0
 
 
-def _axes(covariance: Array, d: int) -> tuple[Array, Array]:
-    """Return standard deviations along the first principal axes, and the axes as columns."""
+def _axes(covariance: Array) -> tuple[Array, Array]:
+    """Return standard deviations along the principal axes in which there is variance, and the axes as columns."""
     variances, axes = np.linalg.eigh(covariance)
-    return np.sqrt(np.maximum(variances[::-1][:d], 0.0)), axes[:, ::-1][:, :d]
+    kept = np.flatnonzero(variances > _FLAT * variances[-1])[::-1]
+    return np.sqrt(variances[kept]), axes[:, kept]
 
 
 def _near(spread: Array, k: int) -> bool:
@@ -755,6 +764,11 @@ class _Place(NamedTuple):
 
     plan: sparse.csr_array
     image: Array
+
+    def towards(self, other: _Place, share: float) -> _Place:
+        """Return the place on the line to another one."""
+        plan = sparse.csr_array((1 - share) * self.plan + share * other.plan)
+        return _Place(plan, (1 - share) * self.image + share * other.image)
 
 
 class _Matrices(_Search):
@@ -798,38 +812,34 @@ class _Matrices(_Search):
         return found
 
     def descend(self, start: _Place, most: int, budget: Budget) -> _Found:
-        (plan, image), alpha, last = start, self.alpha, None
-        known: _Place | None = None  # the last vertex: the next one often differs in few columns
-        own, linear = _inner(image, plan), 0.0 if self.features is None else self.features.of(plan)
-        features = None if self.features is None else self.features.all()
-        step, done = 0, False
-        while step < most and not done:
-            step += 1
-            costs = -4 * alpha * image
-            if features is not None:
-                costs += features
-            last = optima(self.measures.problem(DenseCost(costs)), warm_start=None if last is None else [last], budget=budget)[0]
-            known = _Place(last.plan, self._image(last.plan, known))
-            promised = _inner(costs, plan) - _inner(costs, known.plan)
-            scale, crossed, square = self.scale(plan), _inner(image, known.plan), _inner(known.image, known.plan)
-            curvature = -2 * alpha * (square - 2 * crossed + own)
-            # along the line to the vertex the objective is -promised t + curvature t^2
-            share = 1.0 if curvature <= promised / 2 else promised / (2 * curvature)
-            done = promised <= _MATRIX_GAP * scale or share * (promised - curvature * share) <= _NEGLIGIBLE * scale
-            if done:
-                break
-            if share == 1:
-                plan, image, own = known.plan, known.image, square
-            else:
-                plan = sparse.csr_array((1 - share) * plan + share * known.plan)
-                image = (1 - share) * image + share * known.image
-                own = _inner(image, plan)
-            if self.features is not None:
-                linear = self.features.of(plan)
-            if budget.spent:
-                break
-        value = alpha * max(sum(self.moments) - 2 * own, 0.0) + linear
-        return _Found(value, plan, step, done)
+        here, solved = start, None
+        vertex: _Place | None = None  # the last one: the next one often differs in few columns
+        value, features = self._value(start), 0.0 if self.features is None else self.features.all()
+        for step in range(1, most + 1):
+            costs = features - 4 * self.alpha * here.image
+            warm = None if solved is None else [solved]
+            solved = optima(self.measures.problem(DenseCost(costs)), warm_start=warm, budget=budget)[0]
+            vertex = _Place(solved.plan, self._image(solved.plan, vertex))
+            share = self._share(here, vertex, _inner(costs, here.plan) - _inner(costs, vertex.plan))
+            there = vertex if share == 1 else here.towards(vertex, share)
+            reached, least = self._value(there), _NEGLIGIBLE if share == 1 else _SLOW
+            done = reached >= value - least * self.scale(there.plan)
+            if reached < value:
+                here, value = there, reached
+            if done or budget.spent:
+                return _Found(value, here.plan, step, done)
+        return _Found(value, here.plan, most, False)
+
+    def _share(self, here: _Place, vertex: _Place, promised: float) -> float:
+        """Return how far the objective, ``-promised t + curvature t^2``, decreases on the line to a vertex."""
+        crossed, square = _inner(here.image, vertex.plan), _inner(vertex.image, vertex.plan)
+        curvature = -2 * self.alpha * (square - 2 * crossed + _inner(here.image, here.plan))
+        return 1.0 if 2 * curvature <= max(promised, 0.0) else max(promised, 0.0) / (2 * curvature)
+
+    def _value(self, place: _Place) -> float:
+        """Return the objective of a plan."""
+        own = self.alpha * max(sum(self.moments) - 2 * _inner(place.image, place.plan), 0.0)
+        return own if self.features is None else own + self.features.of(place.plan)
 
     def _image(self, plan: sparse.csr_array, known: _Place | None = None) -> Array:
         """Return the image of a plan; from that of a similar one by what differs."""
@@ -866,7 +876,7 @@ def _inner(matrix: Array, plan: sparse.csr_array) -> float:
 
 
 def _embedded(C: Array, weight: Array) -> Array:
-    """Return points in at most three dimensions whose squared distances are near a matrix: its principal coordinates."""
+    """Return points in at most three dimensions with squared distances near a matrix: its principal coordinates."""
     from scipy.sparse.linalg import eigsh
 
     centred = -(C + C.T) / 4

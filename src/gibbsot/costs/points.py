@@ -143,7 +143,9 @@ class PointCost(Cost):
         return Positions(X, Y, norm, 2.0 if self.metric == "sqeuclidean" else 1.0)
 
     def geometry(self) -> Geometry | None:
-        return None if self._power is None or self.X.shape[1] > MOST_DIMENSIONS else Geometry(self.X, self.Y, self._power)
+        if self._power is None or self.X.shape[1] > MOST_DIMENSIONS:
+            return None
+        return Geometry(self.X, self.Y, self._power)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         points = {"X": self.X} if self.Y is self.X else {"X": self.X, "Y": self.Y}
