@@ -3,7 +3,8 @@ Matching shapes by their own distances
 ======================================
 
 Gromov-Wasserstein compares the distances inside one cloud with those inside another. The clouds need no common
-coordinates: here a fish is rotated, reflected and bent, and every point takes the colour of the points it is matched with.
+coordinates: here a fish is rotated, reflected and bent, and every point has the colour of the points it is matched
+with.
 """
 
 import matplotlib.pyplot as plt
