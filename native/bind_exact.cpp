@@ -466,7 +466,8 @@ std::int64_t cells(Matrix<const double> points, std::size_t most, Vector<std::in
         case 1: return median_cells<1>(points.data(), points.shape(0), most, label.data());
         case 2: return median_cells<2>(points.data(), points.shape(0), most, label.data());
         case 3: return median_cells<3>(points.data(), points.shape(0), most, label.data());
-        default: fail("points: expected one to three coordinates, got ", points.shape(1));
+        case 4: return median_cells<4>(points.data(), points.shape(0), most, label.data());
+        default: fail("points: expected one to four coordinates, got ", points.shape(1));
     }
 }
 
@@ -506,6 +507,7 @@ void bind_exact(nb::module_& m) {
     bind_tree<1>(m, "KdTree1");
     bind_tree<2>(m, "KdTree2");
     bind_tree<3>(m, "KdTree3");
+    bind_tree<4>(m, "KdTree4");
     m.def("line_path", &line_path, nb::kw_only(), "p"_a, "q"_a, output("i"), output("j"), output("share"));
     m.def("follow_forest", &follow, "i"_a, "j"_a, "costs"_a, "weight"_a, output("f"), output("g"));
     m.def("median_cells", &cells, "points"_a, nb::kw_only(), "most"_a, output("label"));

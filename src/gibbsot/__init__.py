@@ -19,6 +19,7 @@ from .solvers.result import OTResult
 from .solvers.solve import solve, solve_batch
 
 if TYPE_CHECKING:
+    from .gromov import GromovResult, gromov_wasserstein
     from .models.barycenter.estimator import WassersteinBarycenter
     from .models.classifier import WassersteinClassifier
     from .models.geometry.coordinates import barycentric_coordinates
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 # Names and modules that are loaded when they are first used, as scikit-learn and the extras are slow to import.
 _LAZY = {
+    "GromovResult": ".gromov",
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
     "WassersteinEmbedding": ".models.geometry.embedding",
@@ -43,6 +45,7 @@ _LAZY = {
     "datasets": ".datasets",
     "diagrams": ".diagrams",
     "distances": ".models.geometry.distances",
+    "gromov_wasserstein": ".gromov",
     "mixture_coordinates": ".models.mixtures",
     "mirror_descent": ".mirror_descent",
     "plots": ".plots",
@@ -56,6 +59,7 @@ __all__ = [
     "Gibbs",
     "GraphCost",
     "GridCost",
+    "GromovResult",
     "OTResult",
     "Oracle",
     "PointCost",
@@ -70,6 +74,7 @@ __all__ = [
     "barycentric_coordinates",
     "coulomb",
     "distances",
+    "gromov_wasserstein",
     "mixture_coordinates",
     "sampler",
     "schedules",

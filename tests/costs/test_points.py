@@ -42,7 +42,7 @@ def clouds(d, seed=0, m1=37, m2=53):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("metric", "d"), [(metric, d) for metric in METRICS for d in ((1, 2, 3, 7) if "euclid" in metric else (3,))]
+    ("metric", "d"), [(metric, d) for metric in METRICS for d in ((1, 2, 3, 4, 7) if "euclid" in metric else (3,))]
 )
 def test_all_operations_are_those_of_the_matrix(kernel, mode, metric, d, dtype):
     X, Y = clouds(d)

@@ -193,7 +193,7 @@ def test_arcs_start_from_a_basis():
 
 
 @pytest.mark.parametrize("squared", [True, False])
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_points_agree_with_pot(d, squared):
     rng = np.random.default_rng(d)
     X, Y = rng.random((900, d)), rng.random((700, d))

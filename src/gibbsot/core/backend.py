@@ -186,7 +186,7 @@ class Backend:
         return out
 
     def kd_tree(self, points: NDArray[np.floating]) -> Any:
-        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.SearchedPoints` uses it."""
+        """Return a k-d tree of points in one to four dimensions, as `costs.kdtree.SearchedPoints` uses it."""
         self._lacks_kd_trees()
 
     def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:

@@ -1,4 +1,4 @@
-"""Distances of points in one to three dimensions: k-d trees, cells, and squares that are too small for doubles."""
+"""Distances of points in one to four dimensions: k-d trees, cells, and squares that are too small for doubles."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..core.backend import backend
 Array = NDArray[np.floating]
 Indices = NDArray[np.int64]
 
+MOST_DIMENSIONS = 4  # of k-d trees
 _SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
 _CELL = 4  # points of a cell
 _WIDE = 1000.0  # times the usual width: cells that are no cells
@@ -63,7 +64,7 @@ def _lost(d: int, squared: bool) -> float:
 
 
 class SearchedPoints:
-    """Points in one to three dimensions with their k-d tree, which is built when it is first used.
+    """Points in one to four dimensions with their k-d tree, which is built when it is first used.
 
     `PointCost` searches with those of both sides; costs between the same points share them.
 

@@ -16,7 +16,7 @@ from ..core.backend import backend
 from .base import MATRIX_BYTES as MATRIX_BYTES
 from .base import Array, Coarser, Cost, Geometry, Positions, frozen
 from .dense import DenseCost, padded_columns
-from .kdtree import SearchedPoints, joined, underflow, vanishing
+from .kdtree import MOST_DIMENSIONS, SearchedPoints, joined, underflow, vanishing
 
 # Pairs above which k-d trees answer c-transforms: there one is about as fast as with a matrix, which need not be made.
 TREE_PAIRS = 4_000_000
@@ -29,7 +29,7 @@ NORMS = {"sqeuclidean": 2.0, "euclidean": 2.0, "cityblock": 1.0, "chebyshev": np
 class PointCost(Cost):
     """The cost between two point clouds.
 
-    The cost stores the points. In one to three dimensions, k-d trees answer the c-transforms and searches of large
+    The cost stores the points. In one to four dimensions, k-d trees answer the c-transforms and searches of large
     problems with squared and plain Euclidean, city-block and Chebyshev distances. A matrix is made when an operation
     needs it that is faster with one, such as the sweeps of the sampler, and if it takes at most 512 MB; otherwise
     distances are computed in blocks.
@@ -143,7 +143,9 @@ class PointCost(Cost):
         return Positions(X, Y, norm, 2.0 if self.metric == "sqeuclidean" else 1.0)
 
     def geometry(self) -> Geometry | None:
-        return None if self._power is None or self.X.shape[1] > 3 else Geometry(self.X, self.Y, self._power)
+        if self._power is None or self.X.shape[1] > MOST_DIMENSIONS:
+            return None
+        return Geometry(self.X, self.Y, self._power)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         points = {"X": self.X} if self.Y is self.X else {"X": self.X, "Y": self.Y}
@@ -337,7 +339,7 @@ class PointCost(Cost):
 
     @property
     def searchable(self) -> bool:
-        return self._norm is not None and self.X.shape[1] <= 3 and backend().has_kd_trees
+        return self._norm is not None and self.X.shape[1] <= MOST_DIMENSIONS and backend().has_kd_trees
 
     @property
     def on_line(self) -> bool:
@@ -355,7 +357,7 @@ class PointCost(Cost):
         Parameters
         ----------
         X, Y : arrays of shape (m1, d) and (m2, d)
-            The points, in one to three dimensions; they are not copied.
+            The points, in one to four dimensions; they are not copied.
         metric : {"sqeuclidean", "euclidean", "cityblock", "chebyshev"}
             The distance.
 
