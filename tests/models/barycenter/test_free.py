@@ -40,7 +40,8 @@ def test_two_measures_have_the_displacement_interpolation(d):
     model = free(n_support=30).fit(clouds, sample_weight=[a, b])
     expected = a * b * distances(clouds, cost="sqeuclidean")[0, 1]
     assert abs(model.objective_ - expected) <= 1e-9 * expected
-    assert model.status_ == "optimal" and model.lower_bound_ <= model.objective_ * (1 + 1e-9)
+    assert model.status_ == "optimal"
+    assert model.lower_bound_ <= model.objective_ * (1 + 1e-9)
     plan = ot.emd(*(q / q.sum() for _, q in clouds), cdist(clouds[0][0], clouds[1][0], "sqeuclidean"))
     i, j = np.nonzero(plan > 1e-12)
     interpolated = a * clouds[0][0][i] + b * clouds[1][0][j]
@@ -50,7 +51,8 @@ def test_two_measures_have_the_displacement_interpolation(d):
 def test_on_the_line_quantile_functions_are_averaged():
     clouds, weights = some_clouds(4, 1), np.array([1.0, 2.0, 0.0, 1.5])
     model = free(n_support=40).fit(clouds, sample_weight=weights)
-    assert model.status_ == "optimal" and model.gap_ <= 1e-9
+    assert model.status_ == "optimal"
+    assert model.gap_ <= 1e-9
     share = weights / weights.sum()
     levels = (np.arange(5000) + 0.5) / 5000
 
@@ -87,11 +89,14 @@ def test_the_objective_falls_and_is_certified():
     start = problem.start(5, np.random.RandomState(0), None)
     run = Alternation(problem, start, tol=1e-4)
     values = [run.now.value for _ in run.run()]
-    assert (np.diff(values) <= 0).all() and values[-1] < values[0]
+    assert (np.diff(values) <= 0).all()
+    assert values[-1] < values[0]
     cloud = run.cloud()
     lower, upper = problem.objective(cloud)
     exact = objective(cloud.points, cloud.weights, clouds)
-    assert lower <= upper and abs(upper - exact) <= 1e-9 * exact and abs(values[-1] - exact) <= 1e-9 * exact
+    assert lower <= upper
+    assert abs(upper - exact) <= 1e-9 * exact
+    assert abs(values[-1] - exact) <= 1e-9 * exact
     assert 0 <= problem.pairs_bound() < upper
     # other weights of these points gain no more than was proved
     X = cloud.points - problem.mean
@@ -110,7 +115,8 @@ def test_it_is_no_worse_than_that_of_pot_from_the_same_start():
     model = free(init=start, n_support=10, tol=1e-6).fit(points)
     clouds = [(Y, uniform) for Y in points]
     assert model.objective_ <= objective(theirs, np.full(10, 0.1), clouds) * (1 + 1e-9)
-    assert model.stationarity_ <= 1e-5 and model.status_ == "stationary"
+    assert model.stationarity_ <= 1e-5
+    assert model.status_ == "stationary"
 
 
 @whole_fit
@@ -130,7 +136,8 @@ def test_gaussian_clouds_approach_the_closed_form():
         model = free(n_support=m, tol=1e-4).fit(clouds)
         centred = model.support_ - model.barycenter_ @ model.support_
         errors.append(np.abs((centred * model.barycenter_[:, None]).T @ centred - S).max())
-    assert errors[2] < 0.15 < errors[0] and errors[2] < errors[1]
+    assert errors[2] < 0.15 < errors[0]
+    assert errors[2] < errors[1]
 
 
 @whole_fit
@@ -143,7 +150,8 @@ def test_rows_over_a_common_support_are_clouds(kind):
     clouds = [(points[x > 0], x[x > 0]) for x in X]
     ours, theirs = free(cost=cost, n_support=4).fit(kind(X)), free(n_support=4).fit(clouds)
     np.testing.assert_array_equal(ours.support_, theirs.support_)
-    assert ours.objective_ == theirs.objective_ and ours.n_features_in_ == 12
+    assert ours.objective_ == theirs.objective_
+    assert ours.n_features_in_ == 12
     vectors = free(cost="sqeuclidean", feature_vectors=points, n_support=4).fit(X)
     np.testing.assert_array_equal(vectors.support_, theirs.support_)
 
@@ -177,7 +185,9 @@ def test_budgets_and_callbacks_end_a_fit():
         assert free(n_support=3, max_epochs=2).fit(clouds).status_ == "budget spent"
     seen = []
     model = free(n_support=3, callbacks=[lambda model: seen.append(model.support_.copy()) or len(seen) == 3])
-    assert model.fit(clouds).status_ == "stopped" and len(seen) == 3 and model.n_iter_ == 3
+    assert model.fit(clouds).status_ == "stopped"
+    assert len(seen) == 3
+    assert model.n_iter_ == 3
 
 
 @whole_fit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import itertools
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -100,7 +100,7 @@ class Clouds:
         used = np.flatnonzero(lambdas)
         self.given = lambdas[used]
         self.lambdas, self.n_jobs = self.given / self.given.sum(), n_jobs
-        self.clouds = [_positive(points[i], weights[i]) for i in used]
+        self.clouds = [_positive(points[i], weights[i]) for i in used.tolist()]
         # around their mean, squares lose fewest digits
         share = np.concatenate([a * c.weights for a, c in zip(self.lambdas, self.clouds, strict=True)])
         every = np.concatenate([c.points for c in self.clouds])
@@ -116,7 +116,7 @@ class Clouds:
         """Return what optimal plans from centred points X with weights p show, from the bases of earlier ones."""
         squares, dense = (X**2).sum(axis=1), backend().has_simplex
 
-        def solve(i: int) -> tuple[float, Array, Basis, tuple[Array, Array, Array]]:
+        def solve(i: int) -> tuple[float, Array, Basis, tuple[Any, Any, Any]]:
             own, q = slice(*self._starts[i : i + 2]), self.clouds[i].weights
             if dense and len(X) * len(q) <= AllArcs.most:
                 C = squares[:, None] + self._squares[own] - 2 * (X @ self.points[own].T)
@@ -240,7 +240,7 @@ def _nearest_on_line(cloud: Cloud, size: int) -> Cloud:
     for cut in reversed(cuts):
         ends.append(int(cut[ends[-1] - 1]))
     bounds = [0, *reversed(ends)]
-    parts = [slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [slice(a, b) for a, b in itertools.pairwise(bounds)]
     weight = np.array([w[part].sum() for part in parts])
     points = np.array([w[part] @ x[part] for part in parts]) / weight
     return Cloud(points[:, None], weight)

@@ -28,9 +28,8 @@ Indices = NDArray[np.intp]
 _BYTES = 512e6  # of the potentials that are kept
 _ULP = float(np.finfo(np.float64).eps)
 _SINGLE = float(np.finfo(np.float32).eps)
-_MIXED = 0.01  # share of the members' mean in the first weights of an update: a weight of zero would hardly grow
-_NEGLIGIBLE = 1e-7  # weight relative to the largest: smaller ones only cost time
-_STEPS = 8, 200  # of an update of a centroid's weights: of one that will move again, and of a last one
+_UNIFORM = 0.01  # share of all points in the weights from which an update starts: a weight of zero would hardly grow
+_STEPS = 10, 60  # of an update of a centroid's weights: of one that will move again, and of a last one
 _MOVES = 6, 300  # the same for points and weights
 _DIRECTIONS = 16  # in which clouds are projected, at most, in more than three dimensions
 _LEVELS = 64  # bins of quantile functions, as those of `Projections`
@@ -196,10 +195,11 @@ class RowCentroids(Centroids):
     def update(self, k: int, members: Indices, weights: Array, gap: float, last: bool) -> Update:
         """Move a centroid by the level method, whose cuts are the mean potentials of exact solutions."""
         X, share = self.X[members], weights / weights.sum()
-        mixed = (1 - _MIXED) * self.centres[k] + _MIXED * (share @ X)
-        level, best, near = LevelMethod(mixed), np.inf, None
-        p, least = self.centres[k], self.cost.least()
-        found, best_p, steps = list[Solution](), p, 0
+        start = share @ X if not last or len(X) < 3 else 0.5 * (share @ X + self.centres[k])
+        level, least = LevelMethod((1 - _UNIFORM) * start + _UNIFORM / len(start)), self.cost.least()
+        p = best_p = self.centres[k]
+        best, near, found, steps = np.inf, None, list[Solution](), 0
+        rounding = 64 * _ULP * self.cost.spread()  # of values: members that are all the same cost nothing
         for steps in range(1, _STEPS[last] + 1):
             near = self._optima(np.tile(p, (len(X), 1)), X, near)
             value = float(share @ [one.value for one in near])
@@ -207,15 +207,15 @@ class RowCentroids(Centroids):
                 best, best_p, found = value, p, near
             f = share @ np.stack([one.f for one in near])
             level.add(f - p @ f + value)
-            level.step(least, best)
-            if best - level.lower <= gap * abs(best):
+            if steps > 1:
+                level.step(least, best)
+            if best - level.lower <= gap * abs(best) + rounding:
                 break
             p = np.exp(level.log_p)
-            p = np.where(p < _NEGLIGIBLE * p.max(), 0.0, p)
             p /= p.sum()
         self.centres[k] = best_p
         self._keep(members, np.full(len(members), k), found)
-        left = max(0.0, best - level.lower) / abs(best) if best else 0.0
+        left = max(0.0, best - level.lower - rounding) / abs(best) if best else 0.0
         return Update(Costs.of(found), left, steps * len(X))
 
 

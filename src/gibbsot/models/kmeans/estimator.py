@@ -155,7 +155,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         init: Any = "k-means++",
         n_init: int = 1,
         max_iter: int = 100,
-        gap: float = 1e-3,
+        gap: float = 1e-2,
         tol: float = 2e-4,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -327,7 +327,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
             self._dimension = found[0].points.shape[1] if reset and found else getattr(self, "_dimension", 0)
             return found, full
         if self.feature_vectors is None and isinstance(self.cost, str) and _sets.are_clouds(X, self.cost):
-            if np.ndim(X[0]) == 2 and isinstance(X, np.ndarray | tuple) or any(isinstance(one, tuple) for one in X):
+            if (np.ndim(X[0]) == 2 and isinstance(X, np.ndarray | tuple)) or any(isinstance(one, tuple) for one in X):
                 raise ValueError("X: looks like clouds; expected support='free' for these, or measures as rows")
         batches = _base.batches(self, X, reset)
         if reset:
@@ -354,7 +354,8 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
                 )
             return found
         finally:
-            vars(self).update(known)
+            for name, value in known.items():
+                setattr(self, name, value)
 
     def _centroids(self, data: Any) -> Centroids:
         if self.support == "fixed":
@@ -411,7 +412,9 @@ class _Run:
         """Return certified bounds of the inertia, rounded outwards."""
         every, labels = np.arange(len(self.weights)), self.assignment.labels
         sums = [
-            sum((Fraction(a) * Fraction(b) for a, b in zip(self.weights.tolist(), x.tolist(), strict=True)), Fraction(0))
+            sum(
+                (Fraction(a) * Fraction(b) for a, b in zip(self.weights.tolist(), x.tolist(), strict=True)), Fraction(0)
+            )
             for x in (self.assignment.below[every, labels], self.assignment.above[every, labels])
         ]
         return certificate.rounded_down(sums[0]), certificate.rounded_up(sums[1])

@@ -1,0 +1,145 @@
+"""k-means with transport costs: labels are those of brute force, bounds are bounds, and what an estimator owes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from gibbsot import DenseCost, GridCost, WassersteinKMeans, distances
+from gibbsot.core import native
+from gibbsot.models.kmeans.assignment import Assignment
+from gibbsot.models.kmeans.centroids import RowCentroids
+
+whole_fit = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
+pytestmark = whole_fit
+
+LINE = GridCost(12, spacing=1.0)
+
+
+def bumps(seed: int = 0) -> np.ndarray:
+    """Ten measures around each of three places on a line."""
+    rng = np.random.default_rng(seed)
+    places = np.repeat([1.5, 5.5, 10.0], 10) + 0.4 * rng.normal(size=30)
+    return np.exp(-((np.arange(12) - places[:, None]) ** 2) / 2)
+
+
+@pytest.mark.parametrize("cost", [LINE, GridCost((3, 4)), GridCost(12, power=1), DenseCost(LINE.matrix() ** 1.5)])
+def test_labels_and_inertia_are_those_of_brute_force(cost):
+    X, weights = bumps(), np.random.default_rng(1).random(30)
+    model = WassersteinKMeans(4, cost=cost, random_state=0).fit(X, sample_weight=weights)
+    D = distances(model.cluster_centers_, X, cost=cost).T
+    np.testing.assert_array_equal(model.labels_, D.argmin(axis=1))
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    np.testing.assert_allclose(model.transform(X), D, rtol=1e-9, atol=1e-12)
+    lower, upper = model.inertia_bounds_
+    assert lower <= weights @ D.min(axis=1) * (1 + 1e-9)
+    assert upper >= weights @ D.min(axis=1) * (1 - 1e-9)
+    assert upper - lower <= 1e-9 * upper
+    np.testing.assert_allclose(model.score(X, sample_weight=weights), -model.inertia_, rtol=1e-9)
+    assert model.centroid_gaps_.max() <= model.gap
+
+
+def test_clusters_are_found_and_few_problems_are_solved():
+    model = WassersteinKMeans(3, cost=LINE, random_state=0).fit(bumps())
+    assert [len(set(model.labels_[k : k + 10])) for k in (0, 10, 20)] == [1, 1, 1]
+    assert len(set(model.labels_)) == 3
+    later = model.history_[2:]
+    assert later
+    assert all(one.solved.share <= 0.3 for one in later)
+    values = [one.inertia for one in model.history_]
+    assert (np.diff(values) <= 1e-12).all()
+    assert model.n_iter_ == len(values)
+
+
+@pytest.mark.parametrize("cost", [GridCost((3, 4)), GridCost(12, power=1), DenseCost(LINE.matrix() ** 1.5)])
+def test_bounds_hold_when_centroids_move(cost):
+    rng = np.random.default_rng(0)
+    X = rng.random((15, 12)) * (rng.random((15, 12)) < 0.5) + 1e-3
+    X /= X.sum(axis=1, keepdims=True)
+    centroids = RowCentroids(X, cost, 3, None)
+    found = Assignment(centroids, 3)
+    for k in range(3):
+        centroids.set(k, X[k])
+        found.moved(k, None, own=False)
+    found.assign()
+    for share in (0.02, 0.2, 0.7):
+        for k in range(3):
+            before = centroids.get(k)
+            centroids.set(k, (1 - share) * before + share * rng.dirichlet(np.ones(12)))
+            found.moved(k, before)
+        D = distances(centroids.centres, X, cost=cost).T
+        assert (found.below <= D * (1 + 1e-12) + 1e-15).all()
+        assert (found.below > 0.5 * D).mean() > 0.3  # they are of use
+        found.assign()
+        np.testing.assert_array_equal(found.labels, D.argmin(axis=1))
+        assert (found.below <= D * (1 + 1e-12) + 1e-15).all()
+
+
+def test_the_start_may_be_given_and_threads_do_not_matter():
+    X = bumps()
+    models = [WassersteinKMeans(3, cost=LINE, init=X[[0, 12, 25]], n_jobs=k).fit(X) for k in (1, 2)]
+    np.testing.assert_array_equal(models[0].cluster_centers_, models[1].cluster_centers_)
+    other = WassersteinKMeans(3, cost=LINE, init=X[[0, 12, 25]]).fit(sparse.csr_array(X))
+    np.testing.assert_array_equal(models[0].labels_, other.labels_)
+    best = WassersteinKMeans(3, cost=LINE, n_init=3, random_state=0).fit(X)
+    assert best.inertia_ <= WassersteinKMeans(3, cost=LINE, random_state=0).fit(X).inertia_
+
+
+def test_clouds_have_centroids_with_points_of_their_own():
+    rng = np.random.default_rng(0)
+    clouds = [([*rng.normal(size=(6, 2)), 4 * (i // 6), 0], rng.random(6)) for i in range(18)]
+    model = WassersteinKMeans(3, support="free", n_support=4, random_state=0).fit(clouds)
+    D = distances(clouds, model.cluster_centers_, cost="sqeuclidean")
+    np.testing.assert_array_equal(model.labels_, D.argmin(axis=1))
+    np.testing.assert_allclose(model.inertia_, D.min(axis=1).sum(), rtol=1e-9)
+    assert all(points.shape[0] <= 4 and abs(w.sum() - 1) < 1e-12 for points, w in model.cluster_centers_)
+    assert [len(set(model.labels_[k : k + 6])) for k in (0, 6, 12)] == [1, 1, 1]
+    np.testing.assert_array_equal(model.predict(clouds[:5]), model.labels_[:5])
+
+
+def test_an_empty_cluster_begins_again_and_this_is_reported():
+    X = bumps()
+    far = np.eye(12)[[0, 0, 0]]  # the second and third are never nearest
+    model = WassersteinKMeans(3, cost=LINE, init=far).fit(X)
+    assert model.n_relocated_ >= 1
+    assert len(set(model.labels_)) == 3
+    with pytest.warns(ConvergenceWarning, match="n_clusters: 2 clusters have measures, of 3"):
+        WassersteinKMeans(3, cost=LINE, random_state=0).fit(np.eye(12)[[0, 0, 5, 5]])
+
+
+def test_measures_without_mass_have_no_cluster():
+    X = bumps()
+    X[4] = 0
+    with pytest.warns(UserWarning, match="no mass"):
+        model = WassersteinKMeans(3, cost=LINE, random_state=0).fit(X)
+    assert model.labels_[4] == -1
+    assert (np.delete(model.labels_, 4) >= 0).all()
+
+
+def test_iterations_and_callbacks_end_a_fit():
+    X, seen = bumps(), []
+    with pytest.warns(ConvergenceWarning, match="max_iter: labels or centroids still moved after 2"):
+        WassersteinKMeans(3, cost=LINE, max_iter=2, random_state=0).fit(X)
+    model = WassersteinKMeans(3, cost=LINE, random_state=0, callbacks=[lambda m: seen.append(m.inertia_) or True])
+    assert model.fit(X).n_iter_ == 1
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters: expected"),
+        ({"n_clusters": 31}, "n_clusters: is 31; expected at most n_samples=30"),
+        ({"n_support": 3}, "n_support: does not apply to support='fixed'"),
+        ({"support": "open"}, "support: expected"),
+        ({"support": "free", "cost": GridCost(12, power=1)}, "is no squared Euclidean distance"),
+        ({"init": "random"}, "init: expected"),
+        ({"init": np.ones((2, 12))}, "init: has 2 rows; expected n_clusters=3"),
+        ({"gap": -1.0}, "gap: expected"),
+    ],
+)
+def test_what_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        WassersteinKMeans(**{"n_clusters": 3, "cost": LINE} | options).fit(bumps())
