@@ -89,7 +89,7 @@ def test_the_start_may_be_given_and_threads_do_not_matter():
 
 def test_clouds_have_centroids_with_points_of_their_own():
     rng = np.random.default_rng(0)
-    clouds = [([*rng.normal(size=(6, 2)), 4 * (i // 6), 0], rng.random(6)) for i in range(18)]
+    clouds = [(rng.normal(size=(6, 2)) + np.array([4.0 * (i // 6), 0]), rng.random(6)) for i in range(18)]
     model = WassersteinKMeans(3, support="free", n_support=4, random_state=0).fit(clouds)
     D = distances(clouds, model.cluster_centers_, cost="sqeuclidean")
     np.testing.assert_array_equal(model.labels_, D.argmin(axis=1))

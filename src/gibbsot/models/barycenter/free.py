@@ -447,7 +447,7 @@ def _best_start(
                     return
             why = "stationary"
 
-        def publish(found: Alternation = found, history: list[Epoch] = history) -> None:
+        def publish(found: Alternation = found, history: list[Epoch] = history, best: float = best) -> None:
             if found.now.value < best:
                 model.history_ = history
                 _publish(model, clouds, found.cloud(), found.stationarity, found.weights_gap)

@@ -326,9 +326,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
             found = [Cloud(np.asarray(Y[w > 0], np.float64), w[w > 0] / w.sum()) for Y, w in pairs]
             self._dimension = found[0].points.shape[1] if reset and found else getattr(self, "_dimension", 0)
             return found, full
-        if self.feature_vectors is None and isinstance(self.cost, str) and _sets.are_clouds(X, self.cost):
-            if (np.ndim(X[0]) == 2 and isinstance(X, np.ndarray | tuple)) or any(isinstance(one, tuple) for one in X):
-                raise ValueError("X: looks like clouds; expected support='free' for these, or measures as rows")
+        tuples = isinstance(X, list) and any(isinstance(one, tuple) for one in X)
+        if self.feature_vectors is None and tuples and _sets.are_clouds(X, "sqeuclidean"):
+            raise ValueError("X: looks like clouds; expected support='free' for these, or measures as rows")
         batches = _base.batches(self, X, reset)
         if reset:
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, batches.data)
@@ -411,11 +411,10 @@ class _Run:
     def bounds(self) -> tuple[float, float]:
         """Return certified bounds of the inertia, rounded outwards."""
         every, labels = np.arange(len(self.weights)), self.assignment.labels
+        exact = [Fraction(w) for w in self.weights.tolist()]
         sums = [
-            sum(
-                (Fraction(a) * Fraction(b) for a, b in zip(self.weights.tolist(), x.tolist(), strict=True)), Fraction(0)
-            )
-            for x in (self.assignment.below[every, labels], self.assignment.above[every, labels])
+            sum((w * Fraction(b) for w, b in zip(exact, x[every, labels].tolist(), strict=True)), Fraction(0))
+            for x in (self.assignment.below, self.assignment.above)
         ]
         return certificate.rounded_down(sums[0]), certificate.rounded_up(sums[1])
 
