@@ -36,7 +36,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     .. math:: \min_p \sum_i \lambda_i W(p, x_i)
 
     over weights p on the common support, to a certified gap. The problem is a linear programme, and potentials choose
-    its arcs. These come from mirror descent with the gradients of warm-started Gibbs samplers (`Oracle`); small programmes have all arcs.
+    its arcs. These come from mirror descent with the gradients of warm-started Gibbs samplers (`Oracle`); small
+    programmes have all arcs.
     The programme is solved by an interior-point method and, for the optimum itself, HiGHS (see
     ``solvers.linear_programme``). On a line the barycenter has a closed form. Where the programme is too large for the
     memory, the descent goes on to the end: when neither V(z) falls nor the certified lower bound rises, the chains are
