@@ -38,8 +38,8 @@ from gibbsot.core import native
 from gibbsot.exact.annealed import crossover
 from gibbsot.models._base import SMOOTHING
 from gibbsot.models.nmf.estimator import WassersteinNMF
+from gibbsot.oracle.chains import TargetChains
 from gibbsot.oracle.mirror_descent import logarithms, mirror_step
-from gibbsot.oracle.oracle import Oracle
 from gibbsot.sampling import mixtures, sampler
 
 K = 40
@@ -310,7 +310,7 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     sweeps = float(np.mean([model.history_[k].sweeps for k in usual]))
     T, P = model.history_[-1].temperature, model.memberships_ @ model.components_
     dense, before = (
-        Oracle(DenseCost(data.cost.matrix(), np.float32), data.X, tau=model._resolved("tau")),
+        TargetChains(DenseCost(data.cost.matrix(), np.float32), data.X, tau=model._resolved("tau")),
         Watch.in_chains,
     )
     done = dense(P, T)[2].sweeps.mean()

@@ -40,8 +40,8 @@ from gibbsot import GridCost, PointCost, WassersteinNMF, datasets, plots, solve_
 from gibbsot.costs import mean_cost
 from gibbsot.models._base import SMOOTHING
 from gibbsot.models.nmf.start import nmf_factors
+from gibbsot.oracle.chains import TargetChains
 from gibbsot.oracle.mirror_descent import logarithms, mirror_step
-from gibbsot.oracle.oracle import Oracle
 
 EXACT_STEPS = 2.0, 1.5  # of components and memberships
 MEMORY = 3  # of the mean models
@@ -111,7 +111,7 @@ def chains(data: Data, seconds: float, cold: bool) -> Curve:
 
 
 def exact(data: Data, seconds: float, stale: bool) -> Curve:
-    watch, oracle = Watch(data, seconds), Oracle(data.cost, data.X, n_jobs=1)
+    watch, oracle = Watch(data, seconds), TargetChains(data.cost, data.X, n_jobs=1)
     n, scale = len(data.X), mean_cost(data.cost)
     log_D = logarithms((1 - SMOOTHING) * data.components + SMOOTHING * data.X.mean(axis=0))
     log_W = logarithms((1 - SMOOTHING) * data.memberships + SMOOTHING / data.K)

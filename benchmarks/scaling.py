@@ -117,7 +117,7 @@ def empty_epoch(client: Any, X: Array, repeats: int = 40) -> float:
     with contextlib.closing(found) as shards:
         shards.initialise(GridCost((SIDE, SIDE)), 1, 0, None)
         D = fixed_point.components(np.full((K, SIDE**2), 1 / SIDE**2))
-        shards.reduce(MixtureShard.start, factors(D), np.empty(0, np.intp), np.empty((0, K)), None, False)
+        shards.reduce(MixtureShard.start, factors(D), np.empty(0, np.intp), np.empty((0, K)), None, "adaptive")
         times = []
         for _ in range(repeats):
             begun = time.perf_counter()

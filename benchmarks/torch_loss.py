@@ -4,7 +4,7 @@
 
 From 7 x 7 blocks of a five the network predicts its 28 x 28 pixels. All ways begin at one start. Chains
 (``method="gibbs"``, which choose their temperature themselves) and the exact duals of ``ot.emd`` have their own number
-of epochs and the best of a few learning rates. The last epochs of the chains use exact duals (``method="auto"``). At
+of epochs and the best of a few learning rates. The last epochs of the chains use exact duals (``method="kept"``). At
 the learning rate found they run from several seeds, of which the worst counts; the same epochs with chains alone stand
 beside them. Our exact duals, in every call, kept while little mass moves, or never solved again, have the learning rate
 and the epochs of ``ot.emd``. Seconds are CPU seconds of one thread, of one run, without the search for the learning
@@ -92,10 +92,12 @@ class Task:
         """Train with chains, and the last share of the epochs with exact duals."""
         loss = WassersteinLoss(self.cost.astype(np.float32), method="gibbs", from_logits=True, seed=seed)
         last = round(exact * epochs)
-        return self.train([(loss, epochs - last), (WassersteinLoss(self.cost, from_logits=True), last)], rate)
+        return self.train(
+            [(loss, epochs - last), (WassersteinLoss(self.cost, method="kept", from_logits=True), last)], rate
+        )
 
     def kept(self, epochs: int, rate: float, drift: float) -> Run:
-        return self.train([(WassersteinLoss(self.cost, from_logits=True, drift=drift), epochs)], rate)
+        return self.train([(WassersteinLoss(self.cost, method="kept", from_logits=True, drift=drift), epochs)], rate)
 
     def exact(self, epochs: int, rate: float) -> Run:
         M = self.cost.matrix()

@@ -29,6 +29,12 @@ using Stack = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Axes = std::vector<Matrix<const T>>;  // of a grid, one matrix per axis
 using Points = std::tuple<Matrix<const double>, Matrix<const double>, bool>;  // X, Y, and whether distances are squared
+// A graph: starts, heads and lengths of the links that leave each node, the same for those that enter it, and the nodes of
+// the rows and of the columns.
+template <class T>
+using Graph = std::tuple<Vector<const std::int64_t>, Vector<const std::int32_t>, Vector<const T>, Vector<const std::int64_t>,
+                         Vector<const std::int32_t>, Vector<const T>, Vector<const std::int32_t>,
+                         Vector<const std::int32_t>>;
 
 // An array that a kernel writes to. A converted copy would lose the result, so none is made.
 inline auto output(const char* name) { return nb::arg(name).noconvert(); }
@@ -90,6 +96,42 @@ void check_cost(const Points& points, std::size_t m1, std::size_t m2) {
     check_shape("Y", Y, m2, X.shape(1));
 }
 
+inline void check_nodes(const char* name, const Vector<const std::int32_t>& nodes, std::size_t count) {
+    for (std::size_t k = 0; k < nodes.shape(0); ++k)
+        if (nodes.data()[k] < 0 || static_cast<std::size_t>(nodes.data()[k]) >= count)
+            fail(name, ": node ", nodes.data()[k], " is out of range");
+}
+template <class T>
+Adjacency<T> adjacency(const char* name, const Vector<const std::int64_t>& starts, const Vector<const std::int32_t>& heads,
+                       const Vector<const T>& lengths) {
+    require(starts.shape(0) > 0, "starts: expected one more than there are nodes");
+    const std::size_t nodes = starts.shape(0) - 1;
+    check_shape("lengths", lengths, heads.shape(0));
+    for (std::size_t v = 0; v < nodes; ++v)
+        if (starts.data()[v] > starts.data()[v + 1]) fail(name, ": node ", v, " has fewer links than none");
+    if (starts.data()[0] != 0 || starts.data()[nodes] != static_cast<std::int64_t>(heads.shape(0)))
+        fail(name, ": the links of all nodes are not those given");
+    check_nodes(name, heads, nodes);
+    return {starts.data(), heads.data(), lengths.data(), nodes};
+}
+template <class T>
+std::pair<Adjacency<T>, Adjacency<T>> adjacencies(const Graph<T>& graph) {
+    const auto& [starts, heads, lengths, from_starts, tails, from_lengths, rows, columns] = graph;
+    return {adjacency<T>("heads", starts, heads, lengths), adjacency<T>("tails", from_starts, tails, from_lengths)};
+}
+
+// A graph whose nodes the rows and columns are.
+template <class T>
+void check_cost(const Graph<T>& graph, std::size_t m1, std::size_t m2) {
+    require(m1 > 0 && m2 > 0, "graph: expected at least one row and one column");
+    const auto [given, reversed] = adjacencies<T>(graph);
+    require(given.nodes == reversed.nodes, "graph: expected as many nodes in both directions");
+    check_shape("rows", std::get<6>(graph), m1);
+    check_shape("columns", std::get<7>(graph), m2);
+    check_nodes("rows", std::get<6>(graph), given.nodes);
+    check_nodes("columns", std::get<7>(graph), given.nodes);
+}
+
 template <class T>
 std::vector<MatrixView<T>> views(const Axes<T>& axes) {
     std::vector<MatrixView<T>> matrices;
@@ -112,6 +154,14 @@ auto operator_factory(const Points& points, std::size_t m1) {
     return [&points, m1] {
         const auto& [X, Y, squared] = points;
         return DenseOperator(distances<T>(X, Y, squared), m1, Y.shape(0));
+    };
+}
+template <class T>
+auto operator_factory(const Graph<T>& graph, std::size_t m1) {
+    const auto [given, reversed] = adjacencies<T>(graph);
+    return [given = given, reversed = reversed, &graph, m1] {
+        const auto &rows = std::get<6>(graph), &columns = std::get<7>(graph);
+        return DenseOperator(GraphMatrix<T>(given, reversed, rows.data(), m1, columns.data()), m1, columns.shape(0));
     };
 }
 template <class T>

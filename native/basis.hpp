@@ -1,7 +1,8 @@
-// The basis of a transportation problem: a spanning tree of rows, columns and one artificial root.
+// The basis of a transportation or a transshipment problem: a spanning tree of its nodes and one artificial root.
 //
-// The problem has no capacities, so only tree arcs carry flow, and the flow of a tree arc lives at its child node. All
-// arcs lead from a row to a column: the arc of a child that is a row leads up, that of a column leads down. Potentials
+// The problem has no capacities, so only tree arcs carry flow, and the flow of a tree arc lives at its child node. In a
+// transportation problem all arcs lead from a row to a column: the arc of a child that is a row leads up, that of a column
+// leads down. In a transshipment problem an arc may lead either way: the lowest bit of its number says so. Potentials
 // are stored with the sign that makes a subtree move as one: y_i = f_i for a row, y_j = -g_j for a column, and the
 // reduced cost of an arc is c_ij - y_i + y_j.
 //
@@ -24,7 +25,7 @@
 
 namespace gibbsot {
 
-template <class Flow>
+template <class Flow, bool Transshipment = false>
 class Basis {
 public:
     using Index = std::int32_t;
@@ -33,7 +34,7 @@ public:
     struct Node {
         Index parent, child, next, previous;
         Index size;  // nodes of the subtree
-        Index arc;   // of the arc to the parent; kNone for an artificial arc
+        Index arc;   // of the arc to the parent; kNone for an artificial arc. With transshipment see number()
         Flow flow;
     };
 
@@ -46,6 +47,15 @@ public:
     Index rows() const { return rows_; }
     Index root() const { return root_; }
     bool is_row(Index v) const { return v < rows_; }
+    // Whether the arc of v leads up to its parent.
+    bool leads_up(Index v) const {
+        if constexpr (Transshipment)
+            return ((*this)[v].arc & 1) != 0;
+        else
+            return is_row(v);
+    }
+    // With transshipment the number of an arc as a node has it: its own, kNone if artificial, and the direction.
+    static Index number(Index arc, bool up) { return arc * 2 + (up ? 1 : 0); }
     const Node& operator[](Index v) const { return nodes_[static_cast<std::size_t>(v)]; }
     Node& operator[](Index v) { return nodes_[static_cast<std::size_t>(v)]; }
     double y(Index v) const {
@@ -92,7 +102,7 @@ public:
         for (std::size_t k = 1; k < order_.size(); ++k) {
             const Index v = order_[k];
             const double above = y((*this)[v].parent), c = cost(v);
-            set_y(v, is_row(v) ? above + c : above - c);
+            set_y(v, leads_up(v) ? above + c : above - c);
         }
         divide();
     }
@@ -128,14 +138,16 @@ public:
             const Node& a = (*this)[u];
             const Node& b = (*this)[v];
             if (a.size < b.size) {
-                if (is_row(u) && (out_u == kNone || a.flow < (*this)[out_u].flow)) out_u = u;
+                if (leads_up(u) && (out_u == kNone || a.flow < (*this)[out_u].flow)) out_u = u;
                 u = a.parent;
             } else {
-                if (!is_row(v) && (out_v == kNone || b.flow <= (*this)[out_v].flow)) out_v = v;
+                if (!leads_up(v) && (out_v == kNone || b.flow <= (*this)[out_v].flow)) out_v = v;
                 v = b.parent;
             }
         }
         const Index join = u;
+        // a cycle on which nothing falls has no length, and its reduced cost is rounding
+        if (Transshipment && out_u == kNone && out_v == kNone) return Flow{};
         const bool row_side = out_v == kNone || (out_u != kNone && (*this)[out_u].flow < (*this)[out_v].flow);
         const Flow pushed = (*this)[row_side ? out_u : out_v].flow;
         if (is_positive(pushed)) {
@@ -145,8 +157,8 @@ public:
                 else
                     (*this)[x].flow += pushed;
             };
-            for (u = i; u != join; u = (*this)[u].parent) change(u, is_row(u));
-            for (v = j; v != join; v = (*this)[v].parent) change(v, !is_row(v));
+            for (u = i; u != join; u = (*this)[u].parent) change(u, leads_up(u));
+            for (v = j; v != join; v = (*this)[v].parent) change(v, !leads_up(v));
         }
         const Index out = row_side ? out_u : out_v, top = row_side ? i : j, above = row_side ? j : i;
         const Index moved = (*this)[out].size;
@@ -154,7 +166,7 @@ public:
         for (v = above; v != join; v = (*this)[v].parent) (*this)[v].size += moved;
         split(out);
         // turn the path from top to out around
-        Index parent = above, entering = arc, size = moved;
+        Index parent = above, entering = Transshipment ? number(arc, row_side) : arc, size = moved;
         Flow flow = pushed;
         for (Index x = top;;) {
             Node& node = (*this)[x];
@@ -168,7 +180,7 @@ public:
             node.size = size;
             if (x == out) break;
             parent = x;
-            entering = old_arc;
+            entering = Transshipment ? old_arc ^ 1 : old_arc;
             flow = old_flow;
             size = moved - old_size;
             x = old_parent;

@@ -123,11 +123,42 @@ void means_dense(const Matrix<const T>& Mt, const Matrix<const T>& p, const Matr
     });
 }
 
+// found and sums hold the k least sums of each row (x over the columns) or column (x over the rows), -1 where there are
+// fewer: k labels at each node.
+template <class T>
+void nearest_graph(const Graph<T>& graph, bool by_rows, const Vector<const T>& x, const Matrix<std::int64_t>& found,
+                   const Matrix<T>& sums) {
+    const std::size_t from = x.shape(0), to = found.shape(0), k = found.shape(1);
+    check_cost<T>(graph, by_rows ? to : from, by_rows ? from : to);
+    check_shape("sums", sums, to, k);
+    if (k < 1 || k > from) fail("found: expected 1 to ", from, " columns, one per nearest point, got ", k);
+    const auto [given, reversed] = adjacencies<T>(graph);
+    const auto &rows = std::get<6>(graph), &columns = std::get<7>(graph);
+    const auto &sources = by_rows ? columns : rows, &points = by_rows ? rows : columns;
+    const Adjacency<T>& links = by_rows ? reversed : given;
+    nb::gil_scoped_release release;
+    std::vector<std::int32_t> source(links.nodes * k);
+    std::vector<T> sum(links.nodes * k);
+    nearest_sources(links, sources.data(), x.data(), from, k, source.data(), sum.data());
+    for (std::size_t i = 0; i < to; ++i)
+        for (std::size_t c = 0; c < k; ++c) {
+            const std::size_t label = static_cast<std::size_t>(points.data()[i]) * k + c;
+            found.data()[i * k + c] = source[label];
+            sums.data()[i * k + c] = sum[label];
+        }
+}
+
 template <class T, class CostArray>
-void bind_cost(nb::module_& m, const std::string& kind, const char* cost) {
+void bind_transform(nb::module_& m, const std::string& kind, const char* cost) {
     using namespace nb::literals;
     m.def(("c_transform_" + kind).c_str(), &c_transform<T, CostArray>, nb::arg(cost), nb::kw_only(), "by_rows"_a,
           "x"_a, output("out"), "n_threads"_a);
+}
+
+template <class T, class CostArray>
+void bind_cost(nb::module_& m, const std::string& kind, const char* cost) {
+    using namespace nb::literals;
+    bind_transform<T, CostArray>(m, kind, cost);
     m.def(("nearest_" + kind).c_str(), &nearest<T, CostArray>, nb::arg(cost), nb::kw_only(), "by_rows"_a, "x"_a,
           output("out"));
 }
@@ -138,6 +169,9 @@ void bind_precision(nb::module_& m) {
     bind_cost<T, Matrix<const T>>(m, "dense", "Mt");
     bind_cost<T, Axes<T>>(m, "grid", "axes");
     bind_cost<T, Points>(m, "points", "points");
+    bind_transform<T, Graph<T>>(m, "graph", "graph");
+    m.def("nearest_graph", &nearest_graph<T>, "graph"_a, nb::kw_only(), "by_rows"_a, "x"_a, output("found"),
+          output("sums"));
     m.def("means_dense", &means_dense<T>, "Mt"_a, nb::kw_only(), "p"_a, "q"_a, output("out"), "n_threads"_a);
 }
 

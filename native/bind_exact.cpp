@@ -6,11 +6,14 @@
 #include <stdexcept>
 #include <thread>
 
+#include <nanobind/stl/tuple.h>
+
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "dense_simplex.hpp"
 #include "kdtree.hpp"
 #include "line.hpp"
+#include "network_simplex.hpp"
 #include "parallel.hpp"
 #include "simplex.hpp"
 #include "tree_potentials.hpp"
@@ -55,6 +58,16 @@ private:
 
 void check_length(std::size_t got, std::size_t expected) {
     if (got != expected) fail("expected an array of length ", expected, ", got ", got);
+}
+
+// An array of Python that owns what was a vector.
+template <class T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(std::vector<T>&& values) {
+    auto kept = std::make_unique<std::vector<T>>(std::move(values));
+    T* data = kept->data();
+    const std::size_t n = kept->size();
+    nb::capsule owner(kept.release(), [](void* p) noexcept { std::default_delete<std::vector<T>>{}(static_cast<std::vector<T>*>(p)); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {n}, owner);
 }
 
 void bind_arcs(nb::module_& m) {
@@ -144,6 +157,113 @@ void bind_arcs(nb::module_& m) {
         .def_prop_ro("pivots", &ArcSimplex::pivots)
         .def_prop_ro("hidden", &ArcSimplex::hidden)
         .def_prop_ro("value", &ArcSimplex::value);
+}
+
+// Asks whether a computation without the GIL is to end: because of a flag or of the time. Ctrl-C throws.
+class Deadline {
+public:
+    Deadline(double seconds, const StopFlag& stop) : seconds_(seconds), stop_(stop) {}
+    bool operator()() {
+        interrupt_();
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin_;
+        return stop_.is_set() || elapsed.count() > seconds_;
+    }
+
+private:
+    Interrupt interrupt_;
+    double seconds_;
+    const StopFlag& stop_;
+    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+NetworkSimplex::Side side_of(const char* name, const Vector<const std::int32_t>& nodes, const Vector<const double>& weights,
+                             std::size_t count) {
+    check_nodes(name, nodes, count);
+    check_length(weights.shape(0), nodes.shape(0));
+    return {{nodes.data(), nodes.data() + nodes.shape(0)}, {weights.data(), weights.data() + weights.shape(0)}};
+}
+
+void bind_networks(nb::module_& m) {
+    using Nodes = Vector<const std::int32_t>;
+    nb::class_<NetworkSimplex>(m, "NetworkSimplex")
+        .def("__init__",
+             [](NetworkSimplex* self, std::size_t nodes, Nodes tail, Nodes head, Vector<const double> forward,
+                Vector<const double> backward, Nodes rows, Vector<const double> p, Nodes columns, Vector<const double> q) {
+                 check_nodes("tail", tail, nodes);
+                 check_nodes("head", head, nodes);
+                 check_length(head.shape(0), tail.shape(0));
+                 check_length(forward.shape(0), tail.shape(0));
+                 check_length(backward.shape(0), tail.shape(0));
+                 require(tail.shape(0) < (std::size_t{1} << 30), "tail: expected fewer links");
+                 Network network{nodes, {}};
+                 network.links.reserve(tail.shape(0));
+                 for (std::size_t k = 0; k < tail.shape(0); ++k) {
+                     require(tail.data()[k] != head.data()[k], "tail, head: a link from a node to itself");
+                     network.links.push_back({tail.data()[k], head.data()[k], forward.data()[k], backward.data()[k]});
+                 }
+                 std::construct_at(self, std::move(network), side_of("rows", rows, p, nodes),
+                                   side_of("columns", columns, q, nodes));
+             },
+             "nodes"_a, "tail"_a, "head"_a, "forward"_a, "backward"_a, "rows"_a, "p"_a, "columns"_a, "q"_a)
+        .def("start",
+             [](NetworkSimplex& self, Vector<const std::int64_t> links, double artificial, double seconds,
+                const StopFlag& stop) {
+                 std::vector<NetworkSimplex::Index> chosen;
+                 for (std::size_t k = 0; k < links.shape(0); ++k) {
+                     const std::int64_t link = links.data()[k];
+                     require(link >= 0 && link < static_cast<std::int64_t>(self.links()), "links: one does not exist");
+                     chosen.push_back(static_cast<NetworkSimplex::Index>(link));
+                 }
+                 Deadline deadline(seconds, stop);
+                 nb::gil_scoped_release release;
+                 self.start(std::move(chosen), artificial, [&] { return deadline(); });
+             },
+             "links"_a, "artificial"_a, "seconds"_a, "stop"_a)
+        .def("optimise",
+             [](NetworkSimplex& self, std::int64_t pivots, double tolerance, double relative) {
+                 Interrupt interrupt;
+                 nb::gil_scoped_release release;
+                 return self.optimise(pivots, tolerance, relative, [&] {
+                     interrupt();
+                     return false;
+                 });
+             },
+             "pivots"_a, "tolerance"_a, "relative"_a)
+        .def("settle", &NetworkSimplex::settle, nb::call_guard<nb::gil_scoped_release>())
+        .def("refresh", &NetworkSimplex::refresh, nb::call_guard<nb::gil_scoped_release>())
+        .def("set_artificial", &NetworkSimplex::set_artificial, "cost"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("tree",
+             [](const NetworkSimplex& self, Vector<std::int64_t> tail, Vector<std::int64_t> head,
+                Vector<std::int64_t> link, Vector<double> share) {
+                 check_length(tail.shape(0), self.nodes());
+                 check_length(head.shape(0), self.nodes());
+                 check_length(link.shape(0), self.nodes());
+                 check_length(share.shape(0), self.nodes());
+                 nb::gil_scoped_release release;
+                 self.tree(tail.data(), head.data(), link.data(), share.data());
+             },
+             output("tail"), output("head"), output("link"), output("share"))
+        .def("potentials",
+             [](const NetworkSimplex& self, Matrix<double> y) {
+                 check_shape("y", y, 2, self.nodes());
+                 nb::gil_scoped_release release;
+                 return self.potentials(y.data(), y.data() + self.nodes());
+             },
+             output("y"))
+        .def("coupling",
+             [](const NetworkSimplex& self) {
+                 std::vector<std::int64_t> row, column;
+                 std::vector<double> share;
+                 {
+                     nb::gil_scoped_release release;
+                     self.coupling(row, column, share);
+                 }
+                 return std::make_tuple(owned(std::move(row)), owned(std::move(column)), owned(std::move(share)));
+             })
+        .def_prop_ro("artificial_flow", &NetworkSimplex::artificial_flow)
+        .def_prop_ro("pivots", &NetworkSimplex::pivots)
+        .def_prop_ro("hidden", &NetworkSimplex::hidden)
+        .def_prop_ro("value", &NetworkSimplex::value);
 }
 
 constexpr std::size_t kInfo = 8;  // numbers of a problem
@@ -319,6 +439,7 @@ void follow(Vector<const std::int64_t> i, Vector<const std::int64_t> j, Matrix<c
 
 void bind_exact(nb::module_& m) {
     bind_arcs(m);
+    bind_networks(m);
     bind_tree<1>(m, "KdTree1");
     bind_tree<2>(m, "KdTree2");
     bind_tree<3>(m, "KdTree3");

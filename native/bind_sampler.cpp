@@ -213,9 +213,11 @@ void bind_precision(nb::module_& m) {
     bind_run<T, Matrix<const T>>(m, "run_dense", "Mt");
     bind_run<T, Axes<T>>(m, "run_grid", "axes");
     bind_run<T, Points>(m, "run_points", "points");
+    bind_run<T, Graph<T>>(m, "run_graph", "graph");
     bind_mixtures<T, Matrix<const T>>(m, "run_mixtures_dense", "Mt");
     bind_mixtures<T, Axes<T>>(m, "run_mixtures_grid", "axes");
     bind_mixtures<T, Points>(m, "run_mixtures_points", "points");
+    bind_mixtures<T, Graph<T>>(m, "run_mixtures_graph", "graph");
     m.def("exponentials", &draw<T>, nb::kw_only(), "seed"_a, "id"_a, "sweep_and_side"_a, output("out"));
 }
 

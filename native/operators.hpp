@@ -12,6 +12,7 @@
 
 #include "buffer.hpp"
 #include "minplus_dense.hpp"
+#include "minplus_graph.hpp"
 #include "minplus_grid.hpp"
 
 namespace gibbsot {
@@ -54,7 +55,7 @@ concept CostOperator = requires(Operator& M, const Operator& constant, const typ
     constant.transform_to_other_columns(in, out, out, out);
 };
 
-// Source is DenseMatrix or PointMatrix.
+// Source is DenseMatrix, PointMatrix or GraphMatrix.
 template <class Source>
 class DenseOperator {
 public:

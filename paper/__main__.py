@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
         "same folder continues the first.",
         epilog=f"Examples: {_PROGRAM} --quick --out build/paper; {_PROGRAM} figure1 table --out build/paper",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="all (the default), or figure1 to 5, table, bounds")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="all (the default), or figure1 to 5, table, bounds, chains"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the report")
     parser.add_argument("--quick", action="store_true", help="smaller data and fewer epochs")
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same result; %(default)s")

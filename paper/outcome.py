@@ -53,6 +53,10 @@ class Outcome(NamedTuple):
         The files with the numbers.
     complete : bool
         False if some of the experiment was not run because data were unavailable.
+    differs : str
+        What differs from the paper, and why; for the captions.
+    tables : sequence of Path
+        Those of the files whose numbers the report shows.
     """
 
     name: str
@@ -62,6 +66,8 @@ class Outcome(NamedTuple):
     pictures: Sequence[Path]
     data: Sequence[Path]
     complete: bool = True
+    differs: str = ""
+    tables: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from string import Template
 from gibbsot import plots
 
 from .outcome import Claim, Outcome
+from .slips import SLIPS
 
 _PAGE = Template((files(__package__) / "page.html").read_text("utf-8"))
 
@@ -26,7 +27,7 @@ _SYMBOLS = (
     "half step of N sweeps it falls by C T at most and seldom rises by much more than D, a bounds these steps, m is "
     "the number of points and eps a probability."
 )
-_SHOWN = 12  # rows of a table in the page; longer ones are only linked
+_SHOWN = 40  # rows of a table in the page
 
 _VERDICTS = {True: ("yes", "holds"), False: ("no", "does not hold"), None: ("open", "open")}
 
@@ -59,14 +60,15 @@ def page(outcomes: Sequence[Outcome], *, quick: bool, seed: int, version: str) -
     )
     if quick:
         lead += " <strong>This was a quick run</strong>, on smaller problems with smaller budgets than the paper's."
+    linked = [*(found.name for found in outcomes), "slips"]
     return _PAGE.substitute(
         pink=plots.PINK,
         title="The paper&rsquo;s figures, measured again",
         lead=lead,
         symbols=_SYMBOLS,
-        links=" ".join(f'<a href="#{escape(found.name)}">{escape(_label(found.name))}</a>' for found in outcomes),
+        links=" ".join(f'<a href="#{escape(name)}">{escape(_label(name))}</a>' for name in linked),
         table=_table(outcomes),
-        sections="\n".join(_section(found) for found in outcomes),
+        sections="\n".join([*map(_section, outcomes), _slips()]),
         footer=f"gibbsot {escape(version)}, seed {seed}{', quick' if quick else ''}",
     )
 
@@ -110,25 +112,39 @@ def _section(found: Outcome) -> str:
         f'alt="{escape(found.title)}: {escape(found.sentence)}"></a></figure>'
         for path in found.pictures
     )
-    if not pictures:  # the numbers take the figure's place
-        tables = [_numbers(path) for path in found.data if path.suffix == ".csv"]
-        pictures = "\n".join(tables) or '<figure class="none">No figure: the data are not available here.</figure>'
+    if not (pictures or found.tables):
+        pictures = '<figure class="none">No figure: the data are not available here.</figure>'
+    shown = "\n".join([pictures, *map(_numbers, found.tables)]).strip()
+    differs = f'<p class="differs"><strong>Other than in the paper.</strong> {escape(found.differs)}</p>\n'
     named = [path.with_suffix(".pdf") for path in found.pictures] + list(found.data)
     links = ", ".join(f'<a href="{escape(path.name)}">{escape(path.name)}</a>' for path in named)
     kinds = "Figures as PDF, and data" if found.pictures else "Data"
     return (
         f'<section id="{escape(found.name)}">\n<p class="label">{escape(_label(found.name))}</p>\n'
-        f"<h2>{escape(found.title)}</h2>\n<p>{escape(found.sentence)}</p>\n{pictures}\n"
+        f"<h2>{escape(found.title)}</h2>\n<p>{escape(found.sentence)}</p>\n"
+        + (differs if found.differs else "")
+        + f"{shown}\n"
         + (f'<p class="files">{kinds}: {links}</p>\n' if links else "")
         + "</section>"
     )
 
 
+def _slips() -> str:
+    """Return the list of the paper's slips."""
+    head = "".join(f'<th scope="col">{word}</th>' for word in ("Where", "Printed", "Right", "Shown by"))
+    rows = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in slip) + "</tr>" for slip in SLIPS)
+    return (
+        '<section id="slips">\n<p class="label">Slips</p>\n<h2>Slips of the paper that are corrected here</h2>\n'
+        f'<table class="numbers slips">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n'
+        "</section>"
+    )
+
+
 def _numbers(path: Path) -> str:
-    """Return a short table of numbers from its file, one column for each of its rows."""
+    """Return a table of numbers from its file: one line for each of its rows, of few wide ones a column each."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[: _SHOWN + 1]
-    head, *body = zip(*rows, strict=True)
+    head, *body = zip(*rows, strict=True) if len(rows) <= len(rows[0]) and len(rows) <= 3 else rows
     cells = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     lines = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
     return f'<table class="numbers">\n<thead><tr>{cells}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>'

@@ -18,7 +18,8 @@ from gibbsot.io import atomic, progress
 from .outcome import Claim, Outcome, Run, as_json
 from .page import page
 
-NAMES = ("figure1", "figure2", "figure3", "figure4", "figure5", "table", "bounds")
+NAMES = ("figure1", "figure2", "figure3", "figure4", "figure5", "table", "bounds", "chains")
+_PATHS = ("pictures", "data", "tables")  # the fields of an outcome that are files
 _FACES = ("figure5", "table")  # experiments that depend on GIBBSOT_FACES
 
 
@@ -105,8 +106,8 @@ def _run(name: str, folder: Path, settings: dict[str, Any], n_jobs: int | None, 
             if not isinstance(error.filename, str) or run.out not in Path(error.filename).parents:
                 raise
             raise OSError(error.errno, error.strerror, str(folder / Path(error.filename).name)) from None
-    pictures, data = ([folder / path.name for path in paths] for paths in (found.pictures, found.data))
-    return found._replace(pictures=pictures, data=data)
+    moved: dict[str, Any] = {field: [folder / path.name for path in getattr(found, field)] for field in _PATHS}
+    return found._replace(**moved)
 
 
 def _settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -120,18 +121,18 @@ def _stored(name: str, folder: Path, settings: dict[str, Any]) -> Outcome | None
         kept = json.loads((folder / f"{name}.outcome.json").read_text("utf-8"))
         if kept["settings"] != _settings(name, settings):
             return None
-        title, sentence = (str(kept["outcome"][field]) for field in ("title", "sentence"))
+        texts: dict[str, Any] = {field: str(kept["outcome"][field]) for field in ("title", "sentence", "differs")}
         claims = [Claim(**claim) for claim in kept["outcome"]["claims"]]
-        pictures, data = ([folder / path for path in kept["outcome"][field]] for field in ("pictures", "data"))
+        paths: dict[str, Any] = {field: [folder / path for path in kept["outcome"][field]] for field in _PATHS}
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    known = all(path.is_file() for path in (*pictures, *data))
-    return Outcome(name, title, sentence, claims, pictures, data) if known else None
+    known = all(path.is_file() for some in paths.values() for path in some)
+    return Outcome(name=name, claims=claims, **texts, **paths) if known else None
 
 
 def _plain(found: Outcome) -> dict[str, Any]:
     """Return an outcome as data for JSON."""
-    names = {"pictures": [path.name for path in found.pictures], "data": [path.name for path in found.data]}
+    names = {field: [path.name for path in getattr(found, field)] for field in _PATHS}
     return {**found._asdict(), "claims": [claim._asdict() for claim in found.claims], **names}
 
 

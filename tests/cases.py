@@ -14,14 +14,27 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from gibbsot import Cost, DenseCost, Gibbs, GridCost, OTResult, PointCost, Problem, coulomb
+from gibbsot import Cost, DenseCost, Gibbs, GraphCost, GridCost, OTResult, PointCost, Problem, SparseCost, coulomb
 from gibbsot.exact.all_arcs import AllArcs
 from gibbsot.exact.coarse_to_fine import CoarseToFine, solve_from_coarse
 from gibbsot.exact.line import Line
 from gibbsot.exact.pyramid import CoarseGrids
 from gibbsot.exact.solution import Solution
 
-KINDS = ("dense", "forbidden", "points", "coulomb", "grid1", "grid2", "grid3", "thin", "axes")
+KINDS = (
+    "dense",
+    "forbidden",
+    "points",
+    "coulomb",
+    "grid1",
+    "grid2",
+    "grid3",
+    "thin",
+    "axes",
+    "graph",
+    "roads",
+    "sparse",
+)
 
 
 def cost(kind: str, dtype: DTypeLike = np.float64, seed: int = 0) -> Cost:
@@ -38,6 +51,20 @@ def cost(kind: str, dtype: DTypeLike = np.float64, seed: int = 0) -> Cost:
         return PointCost(rng.normal(size=(21, 2)), rng.normal(size=(34, 2)), dtype=dtype)
     if kind == "coulomb":
         return coulomb(rng.random(16), dtype=dtype)
+    if kind == "graph":  # a ring with chords
+        ends, lengths = np.column_stack([np.arange(29), np.roll(np.arange(29), 1)]), rng.random(40)
+        ends = np.concatenate([ends, rng.integers(0, 29, (11, 2))])
+        return GraphCost(sparse.coo_array((lengths, ends.T), (29, 29)), directed=False, dtype=dtype)
+    if kind == "roads":  # all nodes reach one another by the first
+        tail = np.concatenate([np.zeros(22, int), np.arange(1, 23), rng.integers(1, 23, 40)])
+        head = np.concatenate([np.arange(1, 23), np.zeros(22, int), rng.integers(1, 23, 40)])
+        return GraphCost(sparse.coo_array((rng.random(84), (tail, head)), (23, 23)), dtype=dtype)
+    if kind == "sparse":
+        M = rng.normal(size=(24, 31))
+        kept = rng.random(M.shape) < 0.5
+        kept[0], kept[:, 0] = True, True
+        i, j = np.nonzero(kept)
+        return SparseCost(sparse.coo_array((M[i, j], (i, j)), M.shape), dtype)
     if kind == "axes":
         axes = [rng.random((3, 6)), rng.random((19, 4))]
         axes[1][5, 1:] = np.inf

@@ -103,7 +103,9 @@ def checkpoint(kind: Any, name: str, folder: Path, **options: Any) -> bytes:
 
 
 def oracle(folder: Path) -> bytes:
-    Oracle(GridCost(12), matrix(), tau=2).save(folder / "oracle.npz")
+    one = Oracle(GridCost(12), matrix(), method="gibbs", normalize=True, max_sweeps=2)
+    one(np.full(12, 1 / 12))
+    one.save(folder / "oracle.npz")
     return (folder / "oracle.npz").read_bytes()
 
 
@@ -397,8 +399,8 @@ def use(path: Path) -> None:
         return
     if path.name.startswith("oracle"):
         loaded = Oracle.load(path)
-        if loaded.cost.shape[0] < 1e3 and loaded.max_sweeps < 1e3 and len(loaded) < 1e3:
-            loaded(np.full(loaded.cost.shape[0], 1 / loaded.cost.shape[0]), 1.0)
+        if loaded.cost.shape[0] < 1e3 and loaded._options.get("max_sweeps", 0) < 1e3 and 0 < len(loaded) < 1e3:
+            loaded(np.full(loaded.cost.shape[0], 1 / loaded.cost.shape[0]))
         return
     if readers.is_image(path):
         readers.image(path)
@@ -414,7 +416,7 @@ def use(path: Path) -> None:
             read()
     rows = readers.matrix(path)
     if 0 < rows.shape[1] < 1e3 and rows.shape[0] < 1e3:
-        Oracle(GridCost(rows.shape[1]), rows)(np.full(rows.shape[1], 1 / rows.shape[1]), 1.0)
+        Oracle(GridCost(rows.shape[1]), rows, normalize=True)(np.full(rows.shape[1], 1 / rows.shape[1]))
 
 
 def _peak() -> int | None:

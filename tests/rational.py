@@ -44,10 +44,11 @@ class Exact(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """Bounds of W, which agree where no root is involved."""
+    """Bounds of W, which agree where no root is involved, and the weights of a free measure, up to a factor."""
 
     low: Fraction
     high: Fraction
+    weights: tuple[Fraction, ...] = ()
 
 
 def integers(x: Sequence[float]) -> tuple[list[int], int]:
@@ -263,8 +264,8 @@ def free_optimum(targets: Floats, weights: Sequence[float], costs: Exact, compon
                 c[k] = lam[i] * cost
             for k in range(K):
                 A[i * m1 + s][plans + k] = -rows[k][s]
-    value = linear_programme(A, b, c)
-    return Optimum(value, value * (1 + costs.error))
+    value, x = linear_programme(A, b, c)
+    return Optimum(value, value * (1 + costs.error), tuple(x[plans:]))
 
 
 def _shares(x: Sequence[float] | Floats) -> list[Fraction]:
@@ -273,8 +274,8 @@ def _shares(x: Sequence[float] | Floats) -> list[Fraction]:
     return [Fraction(value, sum(numbers)) for value in numbers]
 
 
-def linear_programme(A: list[list[Fraction]], b: list[Fraction], c: list[Fraction]) -> Fraction:
-    """Return the least ``<c, x>`` with ``A x = b >= 0`` and x >= 0: both phases of the simplex in integers.
+def linear_programme(A: list[list[Fraction]], b: list[Fraction], c: list[Fraction]) -> tuple[Fraction, list[Fraction]]:
+    """Return the least ``<c, x>`` with ``A x = b >= 0`` and x >= 0, and x: both phases of the simplex in integers.
 
     The tableau is free of fractions (Bareiss, Edmonds): all entries have one common denominator, the last pivot.
     """
@@ -309,7 +310,10 @@ def linear_programme(A: list[list[Fraction]], b: list[Fraction], c: list[Fractio
                             table[k] = [-x for x in table[k]]
                         pivot = _pivot(table, k, entering, pivot)
                         basis[k] = entering
-    return Fraction(-table[m + 1][-1], pivot * cost_scale)
+    x = [Fraction(0)] * (n + m)
+    for k, row in zip(basis, table, strict=False):
+        x[k] = Fraction(row[-1], pivot)
+    return Fraction(-table[m + 1][-1], pivot * cost_scale), x[:n]
 
 
 def _pivot(table: list[list[int]], leaving: int, entering: int, before: int) -> int:

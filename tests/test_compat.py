@@ -595,3 +595,24 @@ def test_types_of_solve(dtype):
         ours, pots = compat.solve(M, a, b, **options), ot.solve(M, a, b, **options)
         assert ours.plan.dtype == pots.plan.dtype == dtype
         assert ours.potential_a.dtype == dtype
+
+
+def test_sparse_costs_allow_the_stored_pairs_alone():
+    rng = np.random.default_rng(0)
+    M = rng.random((9, 11))
+    allowed = rng.random(M.shape) < 0.5
+    mass = rng.random(M.shape) * allowed
+    a, b = mass.sum(axis=1), mass.sum(axis=0)
+    i, j = np.nonzero(allowed)
+    pairs = sparse.coo_array((M[i, j], (i, j)), M.shape)
+    plan, log = compat.emd(a, b, pairs, log=True)
+    expected = ot.emd2(a / a.sum(), b / b.sum(), np.where(allowed, M, 1e3)) * a.sum()
+    assert log["cost"] == pytest.approx(expected, rel=1e-9)
+    assert compat.emd2(a, b, pairs) == log["cost"]
+    assert sparse.issparse(plan)
+    assert allowed[plan.nonzero()].all()
+    np.testing.assert_allclose(plan.sum(axis=1), a, atol=1e-14)
+    assert (log["u"][i] + log["v"][j] <= M[i, j] + 1e-12).all()
+    assert a @ log["u"] + b @ log["v"] == pytest.approx(log["cost"])
+    with pytest.raises(ValueError, match="cost: row 0 has weight"):
+        compat.emd([1.0, 0.0], [0.0, 1.0], sparse.coo_array(([1.0, 1.0], ([0, 1], [0, 1])), (2, 2)))

@@ -7,7 +7,7 @@ import ot
 import pytest
 
 from cases import measures
-from gibbsot import GridCost, PointCost, solve, solve_batch
+from gibbsot import GridCost, Oracle, PointCost, solve, solve_batch
 
 jax = pytest.importorskip("jax")
 
@@ -125,3 +125,32 @@ BAD = {
 def test_bad_arguments_are_named(what):
     with pytest.raises((ValueError, TypeError, jax.errors.JaxRuntimeError), match=what):
         BAD[what]()
+
+
+@pytest.mark.parametrize("method", ["auto", "gibbs"])
+def test_an_oracle_keeps_its_state_between_calls(method):
+    """The same values, in the same order, as the oracle itself; once for each call, compiled or not."""
+    p, q = weights()
+    mixed = [(1 - s) * p + s * q for s in (0.0, 0.1, 0.4)]
+    for targets in (None, np.asarray(q)):
+        ours, theirs = (Oracle(GRID, targets, method=method) for _ in range(2))
+        total = jax.jit(
+            jax.value_and_grad(lambda p, one=theirs, q=None if targets is not None else q: wasserstein(p, q, one).sum())
+        )
+        for x in mixed:
+            wanted = ours(np.asarray(x)) if targets is not None else ours(np.asarray(x), np.asarray(q))
+            value, gradient = total(x)
+            np.testing.assert_allclose(value, wanted.values.sum(), rtol=1e-12)
+            np.testing.assert_allclose(gradient, wanted.grad_p, rtol=1e-12)
+
+
+def test_bad_arguments_of_an_oracle():
+    p, q = weights()
+    with pytest.raises(TypeError, match="q: expected None for an oracle with targets"):
+        wasserstein(p, q, Oracle(GRID, np.asarray(q)))
+    with pytest.raises(TypeError, match="q: expected None"):
+        wasserstein(p, None, Oracle(GRID))
+    with pytest.raises(ValueError, match="p: expected one row for each of the 5 targets"):
+        wasserstein(p[:2], None, Oracle(GRID, np.asarray(q)))
+    with pytest.raises(ValueError, match="q: expected shape"):
+        wasserstein(p, q[:, 1:], Oracle(GRID))

@@ -38,7 +38,6 @@ from cases import by_sampler
 from gibbsot import (
     DenseCost,
     GridCost,
-    Oracle,
     PointCost,
     WassersteinBarycenter,
     WassersteinClassifier,
@@ -48,6 +47,7 @@ from gibbsot import (
     solve,
     solve_batch,
 )
+from gibbsot.oracle.chains import TargetChains
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 
@@ -180,15 +180,13 @@ def one_to_all() -> Found:
 @pinned("Oracle", "saved and loaded", again=True)
 def oracle_on_a_grid(again: bool = False, n_jobs: int | None = None) -> Found:
     X = datasets.digits()
-    oracle = Oracle(GRID, X[:12], tau=5, seed=3, n_jobs=n_jobs)
+    oracle = TargetChains(GRID, X[:12], tau=5, seed=3, n_jobs=n_jobs)
     found: Found = {}
 
     def call(name: str, rows: Any, T: Any, share: float, **options: Any) -> None:
         nonlocal oracle
         if again:
-            with tempfile.TemporaryDirectory() as folder:
-                oracle.save(f"{folder}/oracle.npz")
-                oracle = Oracle.load(f"{folder}/oracle.npz")
+            oracle = TargetChains.from_arrays({name: np.asarray(x) for name, x in oracle.arrays().items()})
         P = ((1 - share) * X[20:32] + share * X[40:52])[slice(None) if rows is None else rows]
         found[f"{name} values"], found[f"{name} gradients"], info = oracle(P, T, rows, **options)
         found.update({f"{name} {field}": x for field, x in info._asdict().items() if x is not None})
@@ -213,7 +211,7 @@ def oracle_on_a_grid(again: bool = False, n_jobs: int | None = None) -> Found:
 def oracle_of_pairs() -> Found:
     M = cost("points", np.float32)
     targets = [(np.array([4, 1, 17]), np.array([1.0, 2.0, 3.0])), (np.array([0, 9]), np.array([3.0, 1.0]))]
-    oracle = Oracle(M, targets, tau=4, max_sweeps=9, seed=2, ids=[5, 2**50])
+    oracle = TargetChains(M, targets, tau=4, max_sweeps=9, seed=2, ids=[5, 2**50])
     found: Found = {}
     for k in range(4):
         found[f"{k} values"], found[f"{k} gradients"], info = oracle(weights(20 + k, 30), 0.02, bounds=k == 3)

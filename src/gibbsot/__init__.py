@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from . import sampler, schedules, theory
-from .costs import Cost, DenseCost, GridCost, PointCost, coulomb
+from .costs import Cost, DenseCost, GraphCost, GridCost, PointCost, SparseCost, coulomb
 from .costs.problems import Problem
 from .oracle.oracle import Oracle
 from .sampling.gibbs import Gibbs
@@ -43,6 +43,7 @@ _LAZY = {
     "barycentric_coordinates": ".models.geometry.coordinates",
     "compat": ".compat",
     "datasets": ".datasets",
+    "diagrams": ".diagrams",
     "distances": ".models.geometry.distances",
     "mixture_coordinates": ".models.mixtures",
     "mirror_descent": ".mirror_descent",
@@ -55,11 +56,13 @@ __all__ = [
     "Cost",
     "DenseCost",
     "Gibbs",
+    "GraphCost",
     "GridCost",
     "OTResult",
     "Oracle",
     "PointCost",
     "Problem",
+    "SparseCost",
     "WassersteinBarycenter",
     "WassersteinClassifier",
     "WassersteinEmbedding",

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .core.backend import backend
-from .costs import Cost, DenseCost, PointCost
+from .costs import Cost, DenseCost, PointCost, SparseCost
 from .costs.problems import Problem
 from .exact.methods import optima
 from .exact.solution import Solution
@@ -53,7 +53,7 @@ def emd(
     Parameters
     ----------
     a, b, M, numItermax, log, center_dual, numThreads, check_marginals
-        As for :func:`ot.emd`.
+        As for :func:`ot.emd`. Of a sparse matrix M only the stored pairs are allowed, as of `SparseCost`.
     potentials_init : pair of arrays, optional
         As for :func:`ot.emd`: potentials of a similar problem. They save time where the matrix is too large for the
         network simplex on all arcs; the plan is optimal in any case.
@@ -61,7 +61,7 @@ def emd(
     Returns
     -------
     plan : array of shape (m1, m2)
-        An optimal plan.
+        An optimal plan, sparse if M is.
     log : dict
         Only with ``log=True``: cost, potentials ``u`` and ``v``, warning and result code.
 
@@ -389,7 +389,6 @@ def _unbalanced(
 ) -> Result | None:
     """Solve a problem exactly, or return None if POT is to solve it: other types, invalid input, no optimum."""
     a, b = (x.astype(np.float64) for x in weights)
-    penalties = 0.0, 0.0
     options: dict[str, Any] = {}
     try:
         cost = kind(*arguments)
@@ -403,8 +402,7 @@ def _unbalanced(
             # otherwise it may pay to make mass on the cheaper side, which is no partial transport
             if not 0 <= abs(first - second) <= cost.least() or not 0 <= first + second < np.inf:
                 return None
-            options["penalty"] = (first + second) / 2
-            penalties = first - options["penalty"], second - options["penalty"]
+            options["penalty"] = first, second
         else:
             return None
         found = exact_solve(a, b, cost, **options)
@@ -417,12 +415,11 @@ def _unbalanced(
     plan, (f, g) = sparse.csr_array(found.plan), found.potentials
     i, j = plan.tocoo().coords
     linear = float(plan.tocoo().data @ cost.at(i, j)) if unbalanced is not None else found.value
-    value = found.value + penalties[0] * a.sum() + penalties[1] * b.sum()
-    potentials = (f + penalties[0]).astype(dtype), (g + penalties[1]).astype(dtype)
+    value, potentials = float(found.value), (f.astype(dtype), g.astype(dtype))
     # POT's word for an optimum; `exact_solve` has warned of an open gap
     state = "Converged" if found.status == "optimal" else found.status
-    log = {"cost": float(value), "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
-    return Result(float(value), linear, plan.astype(dtype), potentials, status=state, log=log)
+    log = {"cost": value, "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
+    return Result(value, linear, plan.astype(dtype), potentials, status=state, log=log)
 
 
 def pot_emd(*args: Any) -> Any:
@@ -540,6 +537,9 @@ def _solved(
     a: Any, b: Any, M: Any, limit: int, center_dual: bool, threads: int | str, check_marginals: bool, start: Any
 ) -> dict[str, Any] | None:
     """Return POT's log with the plan as G, or None if POT is to solve the problem."""
+    if sparse.issparse(M):
+        _check(a, b, M, check_marginals, start)
+        return _on_pairs(a, b, M, center_dual, check_marginals)
     a, b, M = _arrays(a, b, M)
     if limit < _ITERATIONS or threads != 1 or not all(isinstance(x, np.ndarray) for x in (a, b, M)):
         return None
@@ -578,6 +578,18 @@ def _solved(
         v = np.where(b == 0, v - excess.max(axis=0).clip(min=0), v)
     value = float(mass * crossing.value)
     return {"cost": value, "u": u.astype(dtype), "v": v.astype(dtype), "warning": None, "result_code": 1, "G": G}
+
+
+def _on_pairs(a: Any, b: Any, M: Any, center_dual: bool, check_marginals: bool) -> dict[str, Any]:
+    """Return POT's log with a sparse plan as G, where only the stored pairs are allowed."""
+    a, b = (None if len(x) == 0 else np.asarray(x, np.float64) for x in (a, b))
+    found = exact_solve(a, b, SparseCost(M, np.float64), normalize=not check_marginals)
+    (u, v), (p, q) = found.potentials, (found.problem.p[0], found.problem.q[0])
+    mass = 1.0 if a is None else float(a.sum())
+    shift = (p @ u - q @ v) / 2 if center_dual else 0.0
+    plan, value = (found.plan, found.value) if check_marginals else (found.plan * mass, found.value * mass)
+    log = {"cost": value, "u": u - shift, "v": v + shift, "warning": None, "result_code": 1}
+    return log | {"G": plan}
 
 
 def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:

@@ -46,6 +46,7 @@ class UnavailableError(OSError):
 def two_modes(n: int = 128) -> Pair:
     """Return the paper's first toy problem: two densities with two modes each on [0, 1], squared distance.
 
+    The paper shows the densities and has no formula; these are those of the authors' published program.
     ``0.5 N(0.2, 0.05) + 0.5 N(0.5, 0.03)`` and ``0.4 N(0.6, 0.05) + 0.6 N(0.8, 0.05)``, each plus 0.1, at n equally
     spaced points and normalised.
 
@@ -172,7 +173,8 @@ def faces(path: str | os.PathLike[str] | None = None, shape: tuple[int, int] = (
         ``images`` of shape (n, height, width). By default the path in the environment variable ``GIBBSOT_FACES``, or
         else scikit-learn's Olivetti faces (the same 40 people), which are downloaded once.
     shape : (height, width), default (32, 27)
-        The size that the images are shrunk to. The default is the paper's.
+        The size that the images are shrunk to. The default is that of the authors' published
+        program; the paper has none.
 
     Returns
     -------

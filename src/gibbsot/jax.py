@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 try:
     import jax
     import jax.numpy as jnp
+    from jax.experimental import io_callback
 except ImportError:
     raise ImportError("gibbsot.jax needs JAX: pip install 'gibbsot[jax]'") from None
 
 from .core import native, validation
 from .costs import Cost, as_cost
 from .oracle.gradients import Weights, centred, cloud_gradients, weight_gradients
-from .solvers.relaxed import Penalty, constant, marginals, penalties
+from .oracle.oracle import Oracle
+from .solvers.relaxed import Penalty, check_normalize, constant, marginals, penalties
 
 __all__ = ["wasserstein"]
 
@@ -26,9 +28,10 @@ _SUM_TOLERANCE = 1e-3  # how far sums of weights may be apart; more in half prec
 
 
 class _Options(NamedTuple):
-    """What is constant in a compiled function; None stands for points in place of a cost."""
+    """What is constant in a compiled function; a cost of None stands for points, or for an oracle."""
 
     cost: Cost | None
+    oracle: Oracle | None
     penalty: Any  # a number, or a pair of numbers or tuples
     metric: str
     normalize: bool
@@ -60,8 +63,10 @@ def wasserstein(
     p, q : arrays of shape (..., m1) and (..., m2), or None
         Weights; leading dimensions are broadcast. Sums agree to 1e-3, or to four units in the last place of a half
         precision. None for uniform weights of mass one (with points).
-    cost : Cost, NumPy array of shape (m1, m2), or pair of arrays (x, y)
-        The cost, which is a constant; or the points x and y of clouds, of shape (..., m1, d) and (..., m2, d).
+    cost : Cost, NumPy array of shape (m1, m2), pair of arrays (x, y), or Oracle
+        The cost, which is a constant; or the points x and y of clouds, of shape (..., m1, d) and (..., m2, d); or a
+        `gibbsot.Oracle`, which keeps what it has found of each pair, by its position, and chooses chains or exact duals
+        by its rules. Where it has targets, q is None; the other options are those of the oracle.
     penalty : float or pair, optional
         Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q, each a number
         or an array with an entry for every point. Sums may differ, and gradients are not centred.
@@ -94,8 +99,9 @@ def wasserstein(
     >>> float(value), [round(x, 3) for x in gradient.tolist()]
     (4.0, [2.333, -0.667, -1.667])
     """
-    if normalize and penalty is not None:
-        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
+    check_normalize(normalize, penalty)
+    if isinstance(cost, Oracle):
+        return _of_oracle(p, q, cost)
     points = cost if isinstance(cost, tuple) else ()
     if points:
         x, y = (_array(z, name) for z, name in zip(points, "xy", strict=True))
@@ -116,12 +122,30 @@ def wasserstein(
     validation.choice(metric, "metric", ("sqeuclidean", "euclidean"))
     if penalty is not None:
         penalties(penalty, sizes)  # checks
-    options = _Options(own, constant(penalty), metric, bool(normalize), native.threads(n_jobs), tolerance)
+    options = _Options(own, None, constant(penalty), metric, bool(normalize), native.threads(n_jobs), tolerance)
     arrays = [p, q, x, y] if points else [p, q]
     axes = [1, 1, 2, 2]
     shape = jnp.broadcast_shapes(*(z.shape[: z.ndim - k] for z, k in zip(arrays, axes)))  # noqa: B905
     arrays = [jnp.broadcast_to(z, (*shape, *z.shape[z.ndim - k :])) for z, k in zip(arrays, axes)]  # noqa: B905
     return _transport(tuple(arrays), options)
+
+
+def _of_oracle(p: Any, q: Any, oracle: Oracle) -> jax.Array:
+    """Return the values of an oracle, whose state the host keeps."""
+    m1, n = oracle.cost.shape[0], len(oracle)
+    if (q is None) != bool(n):
+        raise TypeError("q: expected None for an oracle with targets, and weights for one without")
+    arrays = [_array(x, name) for x, name in zip((p,) if n else (p, q), "pq", strict=False)]
+    for x, name, m in zip(arrays, "pq", oracle.cost.shape, strict=False):
+        if x.ndim == 0 or x.shape[-1] != m:
+            raise ValueError(f"{name}: expected shape (..., {m}) to match the cost, got {x.shape}")
+    shape = jnp.broadcast_shapes(*(x.shape[:-1] for x in arrays))
+    if n and math.prod(shape) != n:
+        raise ValueError(
+            f"p: expected one row for each of the {n} targets, got shape {arrays[0].shape} of {m1} weights"
+        )
+    options = _Options(None, oracle, None, "sqeuclidean", oracle.normalize, 1, 0.0)
+    return _transport(tuple(jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in arrays), options)
 
 
 def _array(x: Any, name: str) -> jax.Array:
@@ -147,7 +171,10 @@ def _forward(arrays: tuple[jax.Array, ...], options: _Options) -> tuple[jax.Arra
     shape = arrays[0].shape[:-1]
     kinds = [jax.ShapeDtypeStruct(shape, _dtype(*arrays)), *(jax.ShapeDtypeStruct(z.shape, z.dtype) for z in arrays)]
     host = partial(_solved, options, tuple(np.dtype(kind.dtype) for kind in kinds))
-    value, *gradients = jax.pure_callback(host, kinds, *arrays, vmap_method="expand_dims")
+    if options.oracle is not None:  # a call changes its state: it runs once each time, in the order of the program
+        value, *gradients = io_callback(host, kinds, *arrays, ordered=True)
+    else:
+        value, *gradients = jax.pure_callback(host, kinds, *arrays, vmap_method="expand_dims")
     return value, tuple(gradients)
 
 
@@ -167,6 +194,12 @@ def _solved(options: _Options, dtypes: tuple[np.dtype[Any], ...], *arrays: Any) 
     shape = np.broadcast_shapes(*(z.shape[: z.ndim - k] for z, k in zip(host, axes, strict=True)))
     ends = [z.shape[z.ndim - k :] for z, k in zip(host, axes, strict=True)]
     rows = [np.broadcast_to(z, (*shape, *end)).reshape(-1, *end) for z, end in zip(host, ends, strict=True)]
+    if options.oracle is not None:
+        given = options.oracle(*rows)
+        results = [given.values, given.grad_p, given.grad_q][: 1 + len(rows)]
+        return tuple(
+            x.reshape((*shape, *end)).astype(dtype) for x, end, dtype in zip(results, [(), *ends], dtypes, strict=True)
+        )
     if math.prod(shape) == 0:
         return tuple(np.zeros((*shape, *end), dtype) for end, dtype in zip([(), *ends], dtypes, strict=True))
     weights = [

@@ -1,3 +1,4 @@
-"""Mirror descent on the probability simplex, plain and accelerated."""
+"""Mirror descent on the probability simplex: a minimiser without knobs, and its steps, plain and accelerated."""
 
+from .oracle.minimize import *  # noqa: F403
 from .oracle.mirror_descent import *  # noqa: F403

@@ -115,7 +115,9 @@ def test_two_workers_of_two_threads(alone):
         same_nmf(WassersteinNMF(**OPTIONS, client=client, n_jobs=2).fit(shards("many")), alone)
 
 
-@pytest.mark.parametrize("options", [{"update": "online"}, {"algorithm": "paper", "tau": None}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"update": "online"}, *({"algorithm": name, "tau": None} for name in ("paper", "d2suite"))], ids=str
+)
 def test_all_ways_to_fit(client, options):
     both = [WassersteinNMF(**OPTIONS | options, client=one).fit(shards("many")) for one in (None, client)]
     same_nmf(*both)
@@ -168,7 +170,7 @@ class Dies:
 
     def __call__(self) -> None:
         """Prepare a worker."""
-        from gibbsot.oracle.oracle import Oracle
+        from gibbsot.oracle.chains import TargetChains
 
         usual, calls = getattr(self.kind, self.method), []
 
@@ -183,8 +185,8 @@ class Dies:
                 die()
             if doomed and self.moment == "within":  # when chains have changed, and memberships have not
                 for name in ("_run", "_mixture_part"):
-                    advance = getattr(Oracle, name)
-                    setattr(Oracle, name, lambda *a, advance=advance, **b: (advance(*a, **b), die())[0])
+                    advance = getattr(TargetChains, name)
+                    setattr(TargetChains, name, lambda *a, advance=advance, **b: (advance(*a, **b), die())[0])
             found = usual(shard, *args)
             if doomed and self.moment == "after":
                 die()

@@ -9,10 +9,11 @@ import pytest
 
 from gibbsot import GridCost
 from gibbsot.distributed import shard, sources
+from gibbsot.distributed.fixed_point import Precision
 from gibbsot.distributed.shard import Bounds, Metadata, Sample, Shard, command, is_command, query
 from gibbsot.distributed.shards import LocalShards
 from gibbsot.models.barycenter.estimator import BarycenterShard
-from gibbsot.models.mixtures import basis
+from gibbsot.models.mixtures import factors
 from gibbsot.models.nmf.shard import Mixture, MixtureShard
 
 COST = GridCost(6)
@@ -73,7 +74,7 @@ def test_metadata_and_initialise():
     assert [one.first for one in shards.shards] == [0, 1]
     np.testing.assert_array_equal(second.oracle.ids, [1, 2, 3])
     assert first.oracle.seed == second.oracle.seed == 3
-    assert (first.bits, first.quantum, first.value_quantum) == shard.precision(COST, 4)
+    assert (first.bits, first.quantum, first.value_quantum) == Precision.of(COST, 4)
     assert shards.reduce(Shard.support_size) == (X > 0).sum()
     shards.reduce(Shard.set_n_jobs, 2)
     assert first.oracle.n_jobs == second.oracle.n_jobs == 2
@@ -116,7 +117,7 @@ def test_a_shard_is_saved_and_loaded(tmp_path, accelerated):
     shards.initialise(COST, tau=2, seed=3, n_jobs=1)
     D = np.full((2, 6), 2**30 // 6, np.int32)
     D[0, 0] *= 2
-    shards.reduce(MixtureShard.start, basis(D), np.empty(0, np.intp), np.empty((0, 2)), None, accelerated)
+    shards.reduce(MixtureShard.start, factors(D), np.empty(0, np.intp), np.empty((0, 2)), None, accelerated)
     sample = Sample(np.arange(4), Mixture(D, "mean"))
     shards.reduce(MixtureShard.estimate, sample, 0.1)
     checksums = shards.save(str(tmp_path))

@@ -9,6 +9,7 @@ from scipy.spatial.distance import cdist
 from cases import solve_points
 from gibbsot import PointCost
 from gibbsot.core import native
+from gibbsot.exact.highs import HighsProblem
 from gibbsot.exact.line import solve_line
 from gibbsot.exact.simplex import ArcProblem, solve_dense
 
@@ -246,3 +247,29 @@ def test_line_agrees_with_pot(power):
     assert answer.upper == pytest.approx(ot.emd2(p / p.sum(), q / q.sum(), C), rel=1e-9)
     assert (C - answer.f[:, None] - answer.g).min() > -1e-14
     np.testing.assert_allclose(answer.plan.sum(axis=0), q / q.sum(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("engine", [ArcProblem, HighsProblem])
+def test_both_engines_answer_the_same_questions(engine):
+    """Value, basis and what they carry, on a tree that carries all mass, and on one that does not."""
+    p, q = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.75])
+    problem = engine(p, q)
+    i, j, cost = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 1]), np.array([3.0, 1.0, 2.0, 4.0])
+    problem.add(i[:3], j[:3], cost[:3])
+    problem.start(np.zeros(3), np.zeros(2), 100.0)
+    assert not problem.optimise(0.0, -np.inf)
+    assert not problem.carried
+    problem.add(i[3:], j[3:], cost[3:])
+    assert problem.optimise(0.0, -np.inf)
+    assert problem.carried
+    assert problem.value == pytest.approx(0.25 * 3 + 0.25 * 1 + 0.25 * 2 + 0.25 * 4, rel=1e-12)
+    rows, columns, arcs, flows = problem.basis()
+    own = arcs >= 0
+    assert len(rows) == 5
+    assert sorted(arcs[own]) == [0, 1, 2, 3]
+    np.testing.assert_array_equal(rows[own], i[arcs[own]])
+    np.testing.assert_array_equal(columns[own], j[arcs[own]])
+    np.testing.assert_allclose(flows[own], 0.25, rtol=1e-15)
+    assert (flows[~own] == 0).all()
+    f, g = problem.potentials()
+    np.testing.assert_allclose((f[rows] + g[columns])[own], cost[arcs[own]], rtol=1e-12)

@@ -154,9 +154,11 @@ def test_memory_of_costs_and_chains_is_checked_before_the_work(monkeypatch):
     monkeypatch.setattr("gibbsot.solvers.solve.optima", None)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 8.4e\+04 bytes"):
         solve_batch(None, None, clouds, max_memory=1e4)
-    monkeypatch.setattr("gibbsot.solvers.solve.pairs", None)
-    with pytest.raises(ValueError, match=r"max_memory: this takes about 6.2e\+04 bytes"):
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 9.1e\+04 bytes"):
         solve(None, None, clouds[0], penalty=1.0, max_memory=1e4)
+    monkeypatch.setattr("gibbsot.solvers.solve.pairs", None)  # chains have a matrix with additional points
+    with pytest.raises(ValueError, match=r"max_memory: this takes about 6.2e\+04 bytes"):
+        solve(None, None, clouds[0], method="gibbs", penalty=1.0, max_memory=1e4)
     with pytest.raises(ValueError, match=r"max_memory: this takes about 2.4e\+07 bytes"):
         solve(None, None, clouds[0], method=Gibbs(n_sweeps=10**6), max_memory=1e6)
 

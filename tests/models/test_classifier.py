@@ -17,7 +17,7 @@ from fits import same_fit
 from gibbsot import DenseCost, GridCost
 from gibbsot.core import native
 from gibbsot.models.classifier import WassersteinClassifier, _Linear, _softmax_vjp
-from gibbsot.oracle.oracle import Oracle
+from gibbsot.oracle.chains import TargetChains
 
 K = 5
 M = GridCost(K).matrix()
@@ -82,7 +82,7 @@ def test_gradients_are_those_of_the_exact_loss():
     Y /= Y.sum(axis=1, keepdims=True)
     model, rows = _Linear(X, K), np.arange(20)
     model.parameters = np.random.default_rng(1).normal(size=(K, 4))
-    oracle = Oracle(M, Y, tau=300)
+    oracle = TargetChains(M, Y, tau=300)
     for T in np.geomspace(1e-2, 1e-4, 10):
         P = model.predict(rows)
         values, U, _ = oracle(P, T, rows)

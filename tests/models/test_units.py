@@ -9,7 +9,6 @@ import pytest
 from gibbsot import (
     DenseCost,
     GridCost,
-    Oracle,
     PointCost,
     WassersteinBarycenter,
     WassersteinClassifier,
@@ -17,6 +16,7 @@ from gibbsot import (
     mixture_coordinates,
 )
 from gibbsot.costs import in_units
+from gibbsot.oracle.chains import TargetChains
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 
@@ -95,8 +95,8 @@ def test_classifier(factor, constant, same):
 
 @UNITS
 def test_oracle(factor, constant, same):
-    values, gradients, info = Oracle(M, X)(X[::-1], 1e-3, bounds=True)
-    oracle = Oracle(factor * M + constant, X)
+    values, gradients, info = TargetChains(M, X)(X[::-1], 1e-3, bounds=True)
+    oracle = TargetChains(factor * M + constant, X)
     found = oracle(X[::-1], factor * 1e-3, bounds=True)
     exactly, atol = constant == 0 and same == 0, 1e-12 * (1 + abs(constant) / factor)
     for x, usual, shift in ((found[0], values, constant), (found[1], gradients, 0.0)):

@@ -6,14 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import batch
-from gibbsot import GridCost, Oracle, solve_batch
+from gibbsot import GridCost, solve_batch
 from gibbsot.oracle import evaluation
+from gibbsot.oracle.chains import TargetChains
 from gibbsot.sampling.temperature import INITIAL_BIAS
 
 
-def oracle_of(kind: str, n: int = 3, seed: int = 0) -> tuple[Oracle, np.ndarray]:
+def oracle_of(kind: str, n: int = 3, seed: int = 0) -> tuple[TargetChains, np.ndarray]:
     pair = batch(kind, n=n, seed=seed)
-    return Oracle(pair.cost, pair.q, tau=20), pair.p
+    return TargetChains(pair.cost, pair.q, tau=20), pair.p
 
 
 @given(st.integers(1, 3000), st.integers(1, 50))
@@ -55,7 +56,7 @@ def test_an_evaluation_leaves_the_chains_and_the_models_unchanged():
 
 def test_weights_below_the_threshold_are_left_out():
     cost = GridCost(4, spacing=1.0)
-    oracle = Oracle(cost, np.eye(4)[:1])
+    oracle = TargetChains(cost, np.eye(4)[:1])
     P = np.array([[1.0 - 1e-13, 0.0, 0.0, 1e-13]])
     lower, upper = evaluation.certified(oracle, P, 0.01, [0])
     assert lower[0] <= upper[0] == 0
@@ -83,7 +84,7 @@ def test_the_initial_temperature_gives_the_initial_bias():
 def test_initial_temperatures_have_the_unit_of_the_cost():
     pair = batch("grid2", n=2)
     one, other = (
-        evaluation.initial_temperatures(Oracle(GridCost((9, 18), spacing=spacing), pair.q), pair.p)
+        evaluation.initial_temperatures(TargetChains(GridCost((9, 18), spacing=spacing), pair.q), pair.p)
         for spacing in (1.0, 2.0)
     )
     for x, y in zip(one, other, strict=True):
@@ -95,7 +96,7 @@ def test_chains_in_single_precision_are_evaluated_for_the_cost_before_it_was_rou
     cost, rng = GridCost(shape, spacing=0.3), np.random.default_rng(0)
     P, Q = rng.dirichlet(np.ones(np.prod(shape)), size=(2, 2))
     exact = solve_batch(P, Q, cost).value
-    lower, upper = evaluation.certified(Oracle(cost.astype(np.float32), Q), P, 0.01, [0, 1])
+    lower, upper = evaluation.certified(TargetChains(cost.astype(np.float32), Q), P, 0.01, [0, 1])
     assert (lower <= upper).all()
     np.testing.assert_allclose(lower, exact, rtol=1e-11)
     np.testing.assert_allclose(upper, exact, rtol=1e-11)

@@ -172,3 +172,18 @@ def test_it_starts_where_it_is_told():
     descent = AcceleratedMirrorDescent(x)
     np.testing.assert_allclose(descent.x, x, atol=2 * LEAST)
     np.testing.assert_allclose(descent.y, x, atol=2 * LEAST)
+
+
+def test_another_ratio_and_restarts_at_intervals():
+    """Krichene's scheme with gamma = 3, from the start again after two steps whatever the gradients say."""
+    g = np.array([[0.3, -0.2, 0.5], [-1.0, 0.4, 0.1]])
+    y = z = x = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
+    descent = AcceleratedMirrorDescent(x, ratio=3.0, period=2)
+    for count in (1, 2, 1, 2):
+        descent.step(g, 0.5)
+        y, z = x * np.exp(-1.5 * g), z * np.exp(-0.5 * count / 3 * g)
+        y, z = y / y.sum(axis=1, keepdims=True), z / z.sum(axis=1, keepdims=True)
+        z, k = (y, 0) if count == 2 else (z, count)
+        x = 3 / (3 + k) * z + k / (3 + k) * y
+        np.testing.assert_allclose(descent.x, x, rtol=1e-12)
+        descent = AcceleratedMirrorDescent.from_arrays(descent.arrays())

@@ -162,9 +162,9 @@ def test_a_penalty():
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"temperature": 0.1}, "temperature: is an option of the sampler"),
-        ({"tau": 3}, "tau: is an option of the sampler"),
-        ({"method": "gibbs", "drift": 0.1}, "drift: is an option of method='auto'"),
+        ({"method": "exact", "temperature": 0.1}, "temperature: is an option of the sampler"),
+        ({"method": "kept", "max_sweeps": 3}, "max_sweeps: is an option of the sampler"),
+        ({"method": "gibbs", "drift": 0.1}, "drift: is an option of kept duals"),
         ({"method": "sinkhorn"}, "method"),
         ({"drift": -1.0}, "drift"),
         ({"capacity": 0}, "capacity"),
@@ -178,8 +178,8 @@ def test_bad_options(options, what):
 
 
 def test_a_loss_without_a_temperature():
-    loss = WassersteinLoss(GRID)
-    with pytest.raises(ValueError, match="method='gibbs'"):
+    loss = WassersteinLoss(GRID, method="kept")
+    with pytest.raises(ValueError, match="method='kept'"):
         GibbsTemperature(loss)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gibbsot import GridCost
 from gibbsot.sampling import schedules, temperature
 from gibbsot.sampling.annealing.adaptive import AdaptiveCooling, ModelState
-from gibbsot.sampling.annealing.paper import EpochDecay
+from gibbsot.sampling.annealing.paper import ConditionalDecay, EpochDecay
 from gibbsot.sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
 from gibbsot.sampling.annealing.staged import CoolingStages, StagedCooling
 from gibbsot.sampling.annealing.tracking import GapTracking, GeometricDecay
@@ -18,7 +18,7 @@ from gibbsot.sampling.annealing.tracking import GapTracking, GeometricDecay
 positive = st.floats(1e-3, 1e3)
 powers = st.integers(-20, 20).map(lambda k: 2.0**k)
 ADAPTIVE = AdaptiveCooling()
-PLATEAU = PlateauCooling(window=3, cooling=0.5, damping=0.8, relative=True, rise=1.05, final_bias=0.02)
+PLATEAU = PlateauCooling(window=3, cooling=0.5, damping=0.8, relative=True, rise=1.05)
 
 
 def test_policies_and_states_are_immutable():
@@ -79,14 +79,14 @@ def test_the_record_keeps_the_best():
 
 
 def test_a_step_is_damped_only_if_changes_are_large_and_growing():
-    state = ADAPTIVE.after_epoch(replace(start(), step=1.0), 0.1)
+    state = ADAPTIVE.after_epoch(replace(start(), step=1.0), 0.1, 1.0)
     assert (state.step, state.least_gradient) == (1.0, 0.1)
-    assert ADAPTIVE.after_epoch(state, 0.149).step == 1.0
-    grown = ADAPTIVE.after_epoch(state, 0.2)
+    assert ADAPTIVE.after_epoch(state, 0.149, 1.0).step == 1.0
+    grown = ADAPTIVE.after_epoch(state, 0.2, 1.0)
     assert (grown.step, grown.least_gradient) == (0.6, 0.2)
     small = replace(state, least_gradient=0.001)
-    assert ADAPTIVE.after_epoch(small, 0.039).step == 1.0
-    assert ADAPTIVE.after_epoch(state, 0.05).least_gradient == 0.05
+    assert ADAPTIVE.after_epoch(small, 0.039, 1.0).step == 1.0
+    assert ADAPTIVE.after_epoch(state, 0.05, 1.0).least_gradient == 0.05
 
 
 def test_steps_that_would_change_a_model_too_much_are_shortened():
@@ -114,7 +114,7 @@ def test_the_mean_model_is_a_polynomial_decay_average():
     values = np.random.default_rng(0).random(20)
     for value in values:
         mean += ADAPTIVE.share(state) * (value - mean)
-        state = ADAPTIVE.after_epoch(state, 0.1)
+        state = ADAPTIVE.after_epoch(state, 0.1, 1.0)
     k = np.arange(20)
     assert mean == pytest.approx(np.average(values, weights=(k + 1) * (k + 2) * (k + 3)))
     assert EpochDecay().share(state) == 1.0
@@ -202,11 +202,24 @@ def test_a_perfect_fit_is_kept_at_the_minimum_temperature():
 
 def test_epoch_decay_is_the_papers():
     policy = EpochDecay(m=60, m_bar=40.0)
-    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0)
+    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0, 1.0)
     assert state.T == schedules.epoch_decay(1.0, 60, 40.0) == 0.9
     assert state.step == 1.0
     assert policy.update(state, 3.0, 1.0, 0.1) == state
-    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0).T
+    assert state.T_min == policy.after_epoch(replace(state, T=1.05 * state.T_min), 5.0, 1.0).T
+
+
+def test_conditional_decay_waits_for_chains_that_lag():
+    """It cools in epochs whose V(z) is above 0.9 of the cost, which the sample gives by a ratio."""
+    policy = ConditionalDecay(m=60, m_bar=40.0)
+    state = policy.after_epoch(policy.init(2.0, 1.0, 1e-6), 5.0, 3.0)
+    assert state.T == 0.9  # before the first evaluation
+    state = policy.update(state, 2.0, 1.5, 0.1)  # V(z) of the sample is half that of all measures
+    assert state.objective == 4.0
+    assert policy.after_epoch(state, 5.0, 3.59).T == 0.9
+    assert pytest.approx(0.81) == policy.after_epoch(state, 5.0, 3.61).T
+    assert policy.update(replace(state, estimate=-1.0), 2.0, 1.5, 0.1).objective == 2.0
+    assert [epoch for epoch in range(1, 50) if policy.due(state, epoch)] == [1, 21, 41]
 
 
 # serialisation
@@ -218,7 +231,7 @@ def arrays(state: ModelState | PlateauState) -> dict[str, np.ndarray]:
 
 @given(st.lists(positive, max_size=12))
 def test_states_survive_files(values):
-    model, descent = start(), PLATEAU.init(1.0, 0.1, 20.0)
+    model, descent = start(), PLATEAU.init(1.0, 0.1)
     for value in values:
         model = evaluated(model, value, 0.1)
         descent = PLATEAU.observe(descent, value)
@@ -268,9 +281,9 @@ def test_a_tolerance_may_be_absolute():
 
 
 def test_a_stall_cools_and_damps_and_starts_anew():
-    state = observed(PLATEAU.init(1.0, 0.1, 20.0), *np.ones(6))
+    state = observed(PLATEAU.init(1.0, 0.1), *np.ones(6))
     cooled = PLATEAU.update(state, Trend.STALLED)
-    assert cooled == PlateauState(0.5, 0.1, 20.0, step=0.8, stalls=1)
+    assert cooled == PlateauState(0.5, 0.1, step=0.8, stalls=1)
     lagging = PLATEAU.update(state, Trend.STALLED, chains_follow=False)
     assert (lagging.T, lagging.step) == (1.0, 0.8)
     rising = PLATEAU.update(state, Trend.RISING)
@@ -279,12 +292,23 @@ def test_a_stall_cools_and_damps_and_starts_anew():
 
 
 def test_floors_and_ends():
-    state = observed(PLATEAU.init(0.15, 0.1, 20.0), *np.ones(6))
+    state = observed(PLATEAU.init(0.15, 0.1), *np.ones(6))
     assert PLATEAU.update(state, Trend.STALLED).T == 0.1
     assert PLATEAU.update(replace(state, T=0.1), Trend.STALLED) == replace(state, T=0.1, finished=True)
-    cold = replace(state, T=9e-4, T_min=0.0)  # 20 T is below 2 % of the objective
-    assert PLATEAU.update(cold, Trend.STALLED).finished
-    assert not PLATEAU.update(replace(cold, T=1.1e-3), Trend.STALLED).finished
+
+
+def test_a_descent_ends_when_cooling_no_longer_closes_the_gap():
+    """The objective is one; the gap to its lower bound is a half at the first stall."""
+    first = PLATEAU.update(observed(PLATEAU.init(1.0), *np.ones(6)), Trend.STALLED, lower=0.5)
+    assert (first.gap, first.T, first.finished) == (0.5, 0.5, False)
+    stalled = observed(first, *np.ones(6))
+    assert PLATEAU.update(stalled, Trend.STALLED, lower=0.59) == replace(stalled, finished=True)  # 0.41 > 0.8 * 0.5
+    second = PLATEAU.update(stalled, Trend.STALLED, lower=0.61)
+    assert (second.gap, second.T, second.finished) == (pytest.approx(0.39), 0.25, False)
+    assert PLATEAU.update(stalled, Trend.FALLING, lower=0.5) == stalled
+    # without a lower bound only the temperature and the number of stalls end it
+    cooled = PLATEAU.update(observed(PLATEAU.init(1.0), *np.ones(6)), Trend.STALLED)
+    assert not PLATEAU.update(observed(cooled, *np.ones(6)), Trend.STALLED).finished
 
 
 def test_a_number_of_stalls_ends_the_fit():
@@ -306,12 +330,15 @@ def test_comparisons_have_a_stride():
 
 @given(st.lists(positive, max_size=40), powers)
 def test_plateaus_have_one_scale(values, c):
-    one, other = PLATEAU.init(1.0, 1e-4, 20.0), PLATEAU.init(c, 1e-4 * c, 20.0)
+    one, other = PLATEAU.init(1.0, 1e-4), PLATEAU.init(c, 1e-4 * c)
     for value in values:
         one, other = PLATEAU.observe(one, value), PLATEAU.observe(other, c * value)
         trends = [PLATEAU.trend(state, 0.2) for state in (one, other)]
         assert trends[0] is trends[1]
-        one, other = (PLATEAU.update(state, trend) for state, trend in zip((one, other), trends, strict=True))
+        one, other = (
+            PLATEAU.update(state, trend, lower=-unit)
+            for state, trend, unit in zip((one, other), trends, (1, c), strict=True)
+        )
         assert c * one.T == other.T
         assert (other.step, other.stalls, other.finished) == (one.step, one.stalls, one.finished)
 

@@ -223,19 +223,19 @@ def test_mixing_test_stops_each_chain_on_its_own(kernel, stride):
     for b, sweeps in enumerate(state.sweep):
         assert np.isfinite(info.history[b, :sweeps]).all()
         assert np.isnan(info.history[b, sweeps:]).all()
-        assert sampler.mixed(info.history[b : b + 1, :sweeps], np.array([0.05]))[0]
+        assert sampler.mixed(info.history[b : b + 1, :sweeps], np.array([0.05]), 5)[0]
         assert sweeps % stride == 0
         tests = range(stride, sweeps, stride)
-        assert not any(sampler.mixed(info.history[b : b + 1, :s], np.array([0.05]))[0] for s in tests)
+        assert not any(sampler.mixed(info.history[b : b + 1, :s], np.array([0.05]), 5)[0] for s in tests)
 
 
 def test_mixing_test_has_no_unit():
     history = np.random.default_rng(0).random((50, 6)).cumsum(axis=1)
     T = np.random.default_rng(1).random(50) * 60
-    plain = sampler.mixed(history, T)
+    plain = sampler.mixed(history, T, 5)
     assert 0 < plain.sum() < 50
     for c in (2.0**-20, 2.0**20):
-        np.testing.assert_array_equal(sampler.mixed(c * history, c * T), plain)
+        np.testing.assert_array_equal(sampler.mixed(c * history, c * T, 5), plain)
     # the printed test, 0.01 tau T V, holds for other chains when the unit of the cost is another
     printed = [(c * (history[:, -1] - history[:, 0]) < 0.05 * c * T * c * history[:, -1]).sum() for c in (0.01, 100.0)]
     assert printed[0] < plain.sum() < printed[1]
@@ -256,3 +256,24 @@ def test_mixing_test_has_no_unit():
 def test_bad_keys(seed, ids, error, message):
     with pytest.raises(error, match=message):
         sampler.init(batch("grid2"), seed, ids)
+
+
+def test_a_temperature_for_each_half_step(kernel):
+    """The noise of g has the one and that of h the other; equal ones are the default, up to rounding."""
+    pair = batch("dense", n=3)
+    T, T_h = np.geomspace(0.1, 0.01, 6), np.geomspace(0.3, 0.05, 6)
+    state, info = sampler.run(sampler.init(pair, seed=3), pair, T, temperatures_h=T_h)
+    before, _ = sampler.run(sampler.init(pair, seed=3), pair, T[:5], temperatures_h=T_h[:5])
+    theta_g, theta_h = sampler.draw(before, pair)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_allclose((info.U - info.g)[pair.p > 0], (theta_g * T[5] / pair.p)[pair.p > 0], rtol=1e-3)
+        np.testing.assert_allclose((state.h - info.L)[pair.q > 0], (theta_h * T_h[5] / pair.q)[pair.q > 0], rtol=1e-3)
+    rows = np.tile(T, (3, 1)), np.tile(T_h, (3, 1))
+    own, _ = sampler.run(sampler.init(pair, seed=3), pair, rows[0], temperatures_h=rows[1])
+    np.testing.assert_array_equal(own.h, state.h)
+    same, _ = sampler.run(sampler.init(pair, seed=3), pair, T, temperatures_h=T)
+    np.testing.assert_allclose(same.h, sampler.run(sampler.init(pair, seed=3), pair, T)[0].h, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="temperatures_h: expected the shape of temperatures"):
+        sampler.run(sampler.init(pair), pair, T, temperatures_h=T_h[:2])
+    with pytest.raises(ValueError, match="temperatures_h"):
+        sampler.run(sampler.init(pair), pair, T, temperatures_h=-T_h)

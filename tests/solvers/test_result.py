@@ -123,7 +123,7 @@ def test_an_exact_result_is_made_of_its_solutions():
 
 def test_an_exact_result_has_no_chains():
     result = solve([1.0], [1.0], [[3.0]])
-    for name in ("mixed", "n_sweeps", "temperature", "history", "state", "info", "diagnostics"):
+    for name in ("g", "h", "mixed", "n_sweeps", "temperature", "history", "state", "info", "diagnostics"):
         with pytest.raises(AttributeError, match="an exact solve does not have"):
             getattr(result, name)
 
@@ -142,3 +142,18 @@ def test_diagnostics_of_an_item():
     assert isinstance(one, Trace)
     for x, y in zip(one, result.diagnostics, strict=True):
         np.testing.assert_array_equal(x, y[1])
+
+
+def test_samples_of_the_sampler():
+    """g and h are those of the last sweep: feasible, below U and above L; additional points do not show."""
+    M = np.abs(np.subtract.outer(np.arange(4.0), np.arange(3.0)))
+    p, q = np.full(4, 0.25), np.array([0.2, 0.3, 0.5])
+    result = solve(p, q, M, method=Gibbs(n_sweeps=30))
+    assert (result.g[:, None] - result.h <= M + 1e-12).all()
+    np.testing.assert_array_equal(result.g, result.info.g[0])
+    np.testing.assert_array_equal(result.h, result.state.h[0])
+    assert (result.g < result.U).all()
+    assert (result.h > result.L).all()
+    partial = solve(2 * p, q, M, penalty=1.0, method=Gibbs(n_sweeps=30))
+    assert (partial.g.shape, partial.h.shape) == ((4,), (3,))
+    assert solve_batch(np.tile(p, (2, 1)), q, M, method=Gibbs(n_sweeps=5)).g.shape == (2, 4)

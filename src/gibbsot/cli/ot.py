@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -14,8 +16,10 @@ from scipy import sparse
 
 from .. import plots
 from ..core import validation
+from ..costs import Cost, GraphCost
 from ..exact.certificate import PROVED, ROUNDING
 from ..io import atomic, readers
+from ..io.edges import Edges
 from ..io.readers import Measure
 from ..sampling.gibbs import Gibbs
 from ..solvers.options import Options
@@ -29,7 +33,8 @@ EPILOG = (
     "Examples:\n\n"
     "  gibbsot ot a.png b.png --invert --plan-picture plan.png\n\n"
     "  gibbsot ot before.csv after.csv --points\n\n"
-    "  gibbsot ot p.npy q.npy --cost M.npy --plan plan.csv --json"
+    "  gibbsot ot p.npy q.npy --cost M.npy --plan plan.csv --json\n\n"
+    "  gibbsot ot morning.csv evening.csv --graph roads.csv --flow flow.csv"
 )
 
 
@@ -45,6 +50,11 @@ def ot(
     b: Annotated[Path, typer.Argument(metavar="B", help="Another one, on the same grid or in the same dimension.")],
     points: Annotated[bool, typer.Option("--points", help="Rows are points: x, y, ...")] = False,
     weighted: Annotated[bool, typer.Option("--weighted", help="The last column of the points is a weight.")] = False,
+    graph: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.csv", help="Edges from,to,length: A and B are tables node,weight, paths the cost."),
+    ] = None,
+    directed: Annotated[bool, typer.Option("--directed", help="Edges of --graph lead one way only.")] = False,
     cost_option: CostOption = None,
     power: Power = 2.0,
     size: Size = None,
@@ -67,6 +77,9 @@ def ot(
     sweeps: Annotated[int | None, typer.Option(help="Sweeps of --method gibbs: more are more precise.")] = None,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the plan: .npz (scipy.sparse), or .csv with i,j,mass.")
+    ] = None,
+    flow: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Write the mass on the edges of --graph: from,to,mass.")
     ] = None,
     plan_picture: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the plan.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of --method gibbs.")] = None,
@@ -96,17 +109,31 @@ def ot(
         raise ValueError("-: standard input is one table; expected a file for the other measure")
     _check_target(plan, ".npz", ".csv")
     _check_target(plan_picture, ".png")
+    _check_target(flow, ".csv")
+    if graph is None and (directed or flow is not None):
+        raise ValueError("--directed, --flow: need --graph")
     if plan_picture is not None:
         plots.new_figure(1, 1)  # raises early if matplotlib is missing
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     reading: dict[str, Any] = {"key": key, "points": points, "weighted": weighted, "invert": invert}
-    first, second = (
-        readers.measure(path, **reading, size=size, columns=chosen, row=row)
-        for path, row in zip((a, b), rows or (None, None), strict=True)
-    )
-    cost = _common.cost_between(first, second, (a, b), cost_option, power)
-    about = [_inputs.describe(one, weighted, placed=not cost.has_matrix) for one in (first, second)]
-    measured = _inputs.describe_cost(cost, cost_option, power, points)
+    cost: Cost
+    if graph is not None:
+        if points or cost_option is not None or rows is not None:
+            raise ValueError("--graph: leave out --points, --cost and --rows; the cost is the shortest path")
+        edges = Edges.read(graph)
+        first, second = (Measure(edges.weights(path), None, None) for path in (a, b))
+        cost = GraphCost(edges.graph, directed)
+        about = [_inputs.describe(one, False, placed=False) for one in (first, second)]
+        measured = f"shortest path, {cost!r}"
+    else:
+        edges = None
+        first, second = (
+            readers.measure(path, **reading, size=size, columns=chosen, row=row)
+            for path, row in zip((a, b), rows or (None, None), strict=True)
+        )
+        cost = _common.cost_between(first, second, (a, b), cost_option, power)
+        about = [_inputs.describe(one, weighted, placed=not cost.has_matrix) for one in (first, second)]
+        measured = _inputs.describe_cost(cost, cost_option, power, points)
     console = _common.stderr_console(quiet)
     if not as_json:
         for path, text in zip((a, b, "cost"), (*about, measured), strict=True):
@@ -121,7 +148,12 @@ def ot(
     with atomic.FileGroup() as files:
         if plan is not None:
             with files.open(plan) as file:
-                _write_plan(file, plan.suffix.lower(), result.plan)
+                _write_plan(file, plan.suffix.lower(), result.plan, None if edges is None else edges.names)
+        if flow is not None and edges is not None:
+            with files.open(flow) as file:
+                moved = result.flow
+                moved.eliminate_zeros()
+                _write_plan(file, ".csv", moved, edges.names, b"from,to,mass\n")
         if plan_picture is not None:
             names = _names(a, b, rows)
             measures = (first, second) if cost_option is None or points else None
@@ -159,15 +191,20 @@ def _check_target(target: Path | None, *suffixes: str) -> None:
         atomic.check_target(target)
 
 
-def _write_plan(file: BinaryIO, suffix: str, Z: Any) -> None:
-    """Write a plan as a sparse npz file of SciPy, or as lines ``i,j,mass``."""
+def _write_plan(
+    file: BinaryIO, suffix: str, Z: Any, names: list[str] | None = None, header: bytes = b"i,j,mass\n"
+) -> None:
+    """Write a plan as a sparse npz file of SciPy, or as lines ``i,j,mass``, with names of nodes if there are any."""
     if suffix == ".npz":
         sparse.save_npz(file, sparse.csr_array(Z))
         return
     entries = sparse.coo_array(Z)
-    file.write(b"i,j,mass\n")
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
     for i, j, mass in zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True):
-        file.write(f"{i},{j},{mass!r}\n".encode())
+        ends = (i, j) if names is None else (names[i], names[j])
+        lines.writerow([*ends, repr(mass)])
+    file.write(header + text.getvalue().encode())
 
 
 def _draw_plan(

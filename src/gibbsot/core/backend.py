@@ -133,6 +133,33 @@ class Backend:
             order = np.argsort(sums, axis=1, kind="stable")[:, :k]
             out[own] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
 
+    def graph_nearest(
+        self, cost: TransformedCost, x: NDArray[np.floating], k: int, by_rows: bool
+    ) -> tuple[Indices, NDArray[np.floating]]:
+        """Return where the k least sums of a cost on a graph and x are, for each row or column, and the sums.
+
+        Parameters
+        ----------
+        cost : GraphCost
+            The cost.
+        x : array of shape (m2,) by rows, else (m1,)
+            What is added.
+        k : int
+            The number of points.
+        by_rows : bool
+            Whether each row of M is searched, or each column.
+        """
+        size = len(cost._transform_one(x, by_rows))
+        found, sums = np.empty((size, k), np.int64), np.empty((size, k), x.dtype)
+        Backend.nearest(self, cost, x, by_rows, found)
+        step = max(1, _BLOCK // len(x))
+        for start in range(0, size, step):
+            own = np.arange(start, min(start + step, size))
+            every = (cost.matrix(rows=own) if by_rows else cost.matrix(columns=own).T) + x
+            least = np.take_along_axis(every, np.maximum(found[own], 0), axis=1)
+            sums[own] = np.where(found[own] >= 0, least, np.inf)
+        return found, sums
+
     def means(
         self, columns: NDArray[np.floating], p: NDArray[np.floating], q: NDArray[np.floating], threads: int
     ) -> Array:
@@ -156,7 +183,7 @@ class Backend:
         return out
 
     def kd_tree(self, points: NDArray[np.floating]) -> Any:
-        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.TreePair` uses it."""
+        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.SearchedPoints` uses it."""
         self._lacks_kd_trees()
 
     def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
@@ -207,6 +234,10 @@ class Backend:
 
     def arc_simplex(self, p: Array, q: Array) -> Any:
         """Return a network simplex on a list of arcs that grows, as `exact.simplex.ArcProblem` uses it."""
+        self._lacks_simplex()
+
+    def network_simplex(self, *arguments: Any) -> Any:
+        """Return a network simplex on the links of a network, as `exact.graph.NetworkProblem` uses it."""
         self._lacks_simplex()
 
     def follow_forest(
@@ -351,6 +382,18 @@ class CompiledBackend(Backend):
 
     def arc_simplex(self, p: Array, q: Array) -> Any:
         return self._module.ArcSimplex(p, q)
+
+    def network_simplex(self, *arguments: Any) -> Any:
+        return self._module.NetworkSimplex(*arguments)
+
+    def graph_nearest(
+        self, cost: TransformedCost, x: NDArray[np.floating], k: int, by_rows: bool
+    ) -> tuple[Indices, NDArray[np.floating]]:
+        graph = (cost.operand() or self._lacks("graph", "give the cost an operand"))[1]
+        size = len(graph[-2 if by_rows else -1])
+        found, sums = np.empty((size, k), np.int64), np.empty((size, k), x.dtype)
+        self._module.nearest_graph(graph, by_rows=by_rows, x=x, found=found, sums=sums)
+        return found, sums
 
     def follow_forest(
         self, i: NDArray[np.int64], j: NDArray[np.int64], costs: Array, weight: Array, *, f: Array, g: Array

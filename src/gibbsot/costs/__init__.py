@@ -12,15 +12,19 @@ from .base import Cost
 from .bordered import BorderedCost
 from .conversion import Units, as_cost, from_arrays, in_units, mean_cost, single
 from .dense import DenseCost, coulomb
+from .graph import GraphCost
 from .grid import GridCost
 from .points import PointCost
+from .sparse import SparseCost
 
 __all__ = [
     "BorderedCost",
     "Cost",
     "DenseCost",
+    "GraphCost",
     "GridCost",
     "PointCost",
+    "SparseCost",
     "Units",
     "as_cost",
     "coulomb",

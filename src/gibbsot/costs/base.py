@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..core import native
 from ..core.backend import backend
+from .network import Network
 
 Array = NDArray[np.floating]
 Exact = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -197,6 +198,15 @@ class Cost(ABC):
         Returns
         -------
         rows, columns : arrays of int, or None
+        """
+        return None
+
+    def network(self) -> Network | None:
+        """Return the network in which the costs are shortest paths, or None if there is none.
+
+        Returns
+        -------
+        Network or None
         """
         return None
 
@@ -628,7 +638,7 @@ class Cost(ABC):
         return self.at(rows[:, None], columns)
 
 
-def frozen(x: Array) -> Array:
+def frozen(x: NDArray[Any]) -> NDArray[Any]:
     """Return the array, read-only from now on: a cost does not change after it was checked."""
     x.flags.writeable = False
     return x

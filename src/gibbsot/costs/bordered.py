@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..core import validation
 from .base import Array, Coarser, Cost, Counts, Exact
+from .network import Network
 
 if TYPE_CHECKING:
     from typing import Self
@@ -80,6 +81,31 @@ class BorderedCost(Cost):
             np.append(x, np.full(own, others)) for x, own, others in zip(inside, self.extra, new[::-1], strict=True)
         )
         return rows, columns
+
+    def network(self) -> Network | None:
+        """Return the other cost's network with a node for each point, linked to that network and to the new points.
+
+        Nothing passes through these nodes, as costs to the new points are no shortest paths. All new rows share one
+        node, and so do all new columns.
+        """
+        inside = self.inner.network()
+        if inside is None:
+            return None
+        (m1, m2), n = self.inner.shape, inside.nodes
+        own_rows, own_columns = (k + np.arange(m, dtype=np.int32) for k, m in ((n, m1), (n + m1, m2)))
+        row, column = (np.full(m, n + m1 + m2 + k, np.int32) for k, m in ((0, m2), (1, m1)))
+        tail = np.concatenate([inside.tail, own_rows, inside.columns, own_rows, row, row[:1]])
+        head = np.concatenate([inside.head, inside.rows, own_columns, column, own_columns, column[:1]])
+        forward = np.concatenate([inside.forward, np.zeros(m1 + m2), *self.outer, [self.corner]]).astype(np.float64)
+        backward = np.concatenate([inside.backward, np.full(len(tail) - len(inside.tail), np.inf)])
+        rows, columns = (
+            np.concatenate([own, np.repeat(new[:1], extra)])
+            for own, new, extra in zip((own_rows, own_columns), (row, column), self.extra, strict=True)
+        )
+        kept = np.isfinite(forward) | np.isfinite(backward)
+        tail, head, forward, backward = tail[kept], head[kept], forward[kept], backward[kept]
+        nodes, more = n + m1 + m2 + 2, (inside.accuracy, inside.closed_form)
+        return Network(nodes, tail, head, forward, backward, rows, columns, *more)
 
     @property
     def common_outer(self) -> float | None:
@@ -205,6 +231,9 @@ class BorderedCost(Cost):
         costs = np.full(self.shape, self.corner, self.dtype)
         costs[:m1, :m2], costs[:m1, m2:], costs[m1:, :m2] = self.inner.matrix(), self.outer[0][:, None], self.outer[1]
         return costs
+
+    def matrix_memory(self) -> float:
+        return 8.0 * self.shape[0] * self.shape[1] + self.inner.matrix_memory()
 
     def at_exact(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Exact:
         i, j = np.broadcast_arrays(i, j)

@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike
 from .base import MATRIX_BYTES, Array, Cost
 from .bordered import BorderedCost
 from .dense import DenseCost
+from .graph import GraphCost
 from .grid import GridCost
 from .points import PointCost
+from .sparse import SparseCost
 
 
 def as_cost(cost: Cost | ArrayLike) -> Cost:
@@ -60,8 +62,8 @@ def from_arrays(arrays: Mapping[str, Array]) -> Cost:
     """
     if "border" in arrays:
         return BorderedCost.of_arrays(arrays)
-    kind = DenseCost if "M" in arrays else PointCost if "X" in arrays else GridCost
-    return kind.of_arrays(arrays)
+    known: dict[str, type[Cost]] = {"M": DenseCost, "X": PointCost, "lengths": GraphCost, "pairs": SparseCost}
+    return next((kind for name, kind in known.items() if name in arrays), GridCost).of_arrays(arrays)
 
 
 def single(cost: Cost) -> Cost:
@@ -136,6 +138,8 @@ def in_units(cost: Cost) -> Units:
         side = root if cost.metric == "sqeuclidean" else unit
         Y = None if cost.Y is cost.X else cost.Y / side
         return Units(PointCost(cost.X / side, Y, cost.metric, cost.dtype), shift, unit)
+    if isinstance(cost, GraphCost):
+        return Units(cost.scaled(unit), shift, unit)
     if isinstance(cost, GridCost):
         axes = [(axis.astype(np.float64) - float(axis.min())) / unit for axis in cost.axes]
         arrays = {f"axis{a}": axis.astype(cost.dtype) for a, axis in enumerate(axes)}

@@ -15,6 +15,7 @@ from ..core import validation
 from ..core.backend import backend
 from ..core.double_double import DoubleDouble
 from .base import Array, Coarser, Cost, Exact, Geometry, Positions, frozen, spread_of
+from .network import Network
 from .points import PointCost
 
 if TYPE_CHECKING:
@@ -130,8 +131,9 @@ class GridCost(Cost):
 
     def geometry(self) -> Geometry | None:
         # a sum of squares is a squared distance, other powers only on the line; rounded costs are not those of points
-        points = self.points() if self.dtype == np.float64 and (self.power == 2 or self.on_line) else None
-        return None if points is None or self.power is None else Geometry(points, points, self.power)
+        power = self.power
+        points = self.points() if self.dtype == np.float64 and (power == 2 or self.on_line) else None
+        return None if points is None or power is None else Geometry(points, points, power)
 
     def positions(self) -> Positions | None:
         points = self.points()
@@ -139,7 +141,8 @@ class GridCost(Cost):
 
     @property
     def searchable(self) -> bool:
-        known = self.power == 2 or (self.power == 1 and self.on_line)
+        power = self.power
+        known = power == 2 or (power == 1 and self.on_line)
         return known and self.dtype == np.float64 and backend().has_kd_trees
 
     @property
@@ -158,6 +161,28 @@ class GridCost(Cost):
         coarse = GridCost(matrices=[_mean_of_pairs(half) for half in halves])
         (a, rows), (b, columns) = (_pooled(w, shape) for w, shape in ((p, self.row_shape), (q, self.col_shape)))
         return Coarser(coarse, GridCost(matrices=halves), a, b, rows, columns)
+
+    def network(self) -> Network | None:
+        return self._network
+
+    @cached_property
+    def _network(self) -> Network | None:
+        """The links between neighbours: the sum of the distances along the axes is a shortest path on them."""
+        if self.power != 1 or self.dtype != np.float64:
+            return None
+        nodes = np.arange(self.shape[0], dtype=np.int32).reshape(self.row_shape)
+        tails, heads, lengths = [], [], []
+        for a, axis in enumerate(self.axes):
+            moved = np.moveaxis(nodes, a, -1)
+            tails.append(moved[..., :-1].ravel())
+            heads.append(moved[..., 1:].ravel())
+            # differences of neighbours are exact, so that their sums are the distances before these are rounded
+            lengths.append(np.broadcast_to(np.diagonal(axis, 1), moved[..., 1:].shape).ravel())
+        every, stacked = nodes.ravel(), np.concatenate(lengths)
+        order = np.argsort(np.concatenate(tails), kind="stable")
+        tail, head = np.concatenate(tails)[order], np.concatenate(heads)[order]
+        length, accuracy = stacked[order].astype(np.float64), len(self.axes) * 2.0**-52
+        return Network(len(every), tail, head, length, length, every, every, accuracy, closed_form=True)
 
     def sweep_memory(self) -> float:
         return 0.0

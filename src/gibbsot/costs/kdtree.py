@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,42 +62,67 @@ def _lost(d: int, squared: bool) -> float:
     return d * 5e-324 if squared else d * 2.0**-536
 
 
-class TreePair:
-    """The k-d trees of two clouds of points in one to three dimensions: how `PointCost` searches.
+class SearchedPoints:
+    """Points in one to three dimensions with their k-d tree, which is built when it is first used.
+
+    `PointCost` searches with those of both sides; costs between the same points share them.
 
     Parameters
     ----------
-    X, Y : arrays of shape (m1, d) and (m2, d)
-    squared : bool
-        Squared or plain Euclidean distances.
+    points : array of shape (m, d)
 
     Attributes
     ----------
-    order_x, order_y : arrays of int32
-        Orders in which neighbours in space have neighbouring numbers.
+    points : array of shape (m, d)
+        The parameter.
+    order : array of int32
+        An order in which neighbours in space have neighbouring numbers.
     """
 
-    def __init__(self, X: Array, Y: Array, squared: bool) -> None:
-        self._X, self._Y, self._squared = X, Y, squared
-        self._tree_x, self._tree_y = backend().kd_tree(X), backend().kd_tree(Y)
-        self.order_x, self.order_y = np.empty(len(X), np.int32), np.empty(len(Y), np.int32)
-        self._tree_x.order(self.order_x)
-        self._tree_y.order(self.order_y)
+    def __init__(self, points: Array) -> None:
+        self.points, self._lock = points, threading.Lock()
+
+    @cached_property
+    def _tree(self) -> Any:
+        return backend().kd_tree(self.points)
+
+    @cached_property
+    def order(self) -> NDArray[np.int32]:
+        order = np.empty(len(self.points), np.int32)
+        self._tree.order(order)
+        return order
 
     def least(
-        self, h: Array, k: int, by_rows: bool, below: Array | None = None, threads: int = 1
+        self, of: SearchedPoints, h: Array, k: int, squared: bool, below: Array | None = None, threads: int = 1
     ) -> tuple[Indices, Array]:
-        """Return where the k least sums of costs and h are, for each row or column, and the sums.
+        """Return which of these points have the k least sums of h and the distance to other points, and the sums.
 
-        A tree holds h while it answers: not for two threads at once.
+        Parameters
+        ----------
+        of : SearchedPoints
+            The other points; each has a row of the results.
+        h : array of shape (m,)
+            A potential of these points.
+        k : int
+            The number of points.
+        squared : bool
+            Squared or plain Euclidean distances.
+        below : array, optional
+            Only smaller sums count.
+        threads : int
+            Threads over the other points.
+
+        Returns
+        -------
+        found, sums : arrays of shape (n, k)
         """
-        tree, x, order = (self._tree_y, self._X, self.order_x) if by_rows else (self._tree_x, self._Y, self.order_y)
-        tree.set_h(np.ascontiguousarray(h, np.float64))
-        found, sums = np.empty((len(x), k), np.int64), np.empty((len(x), k))
-        bound = np.empty(0) if below is None else below
-        tree.nearest(
-            x, queries=order, bound=bound, squared=self._squared, n_threads=threads, indices=found, values=sums
-        )
+        found, sums = np.empty((len(of.points), k), np.int64), np.empty((len(of.points), k))
+        bound, order = np.empty(0) if below is None else below, of.order
+        with self._lock:  # a tree holds h while it answers
+            self._tree.set_h(np.ascontiguousarray(h, np.float64))
+            self._tree.nearest(
+                of.points, queries=order, bound=bound, squared=squared, n_threads=threads, indices=found, values=sums
+            )
         return found, sums
 
 
@@ -119,7 +147,7 @@ def joined(x: Array, a: NDArray[np.float64], smallest: int) -> tuple[Array, NDAr
     if sum(math.frexp(float(np.abs(z).max()))[1] for z in (x, weight)) > 1020:  # products may overflow
         share, divisor = a / weight[label], np.ones(cells)
     centroid = np.stack([np.bincount(label, share * c, cells) / divisor for c in x.T], axis=1)
-    order = TreePair(centroid, centroid[:1], True).order_x
+    order = SearchedPoints(centroid).order
     number = np.empty(cells, np.int64)
     number[order] = np.arange(cells)
     return centroid[order], weight[order], number[label]

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from ..core import validation
+from ..core import native, validation
 from ..core.backend import backend
 from .base import MATRIX_BYTES as MATRIX_BYTES
 from .base import Array, Coarser, Cost, Geometry, Positions, frozen
 from .dense import DenseCost, padded_columns
-from .kdtree import TreePair, joined, underflow, vanishing
+from .kdtree import SearchedPoints, joined, underflow, vanishing
 
 # Pairs above which k-d trees answer c-transforms: there one is about as fast as with a matrix, which need not be made.
 TREE_PAIRS = 4_000_000
@@ -280,6 +280,11 @@ class PointCost(Cost):
             total += (p[:, rows] @ block * q).sum(axis=1)
         return total
 
+    def _transform(self, x: ArrayLike, by_rows: bool, n_jobs: int | None) -> Array:
+        if self._searched and np.ndim(x) == 1:  # levels of an exact solve ask for many, with few steps around each
+            return self._query(np.asarray(x, self.dtype), by_rows, 1, native.threads(n_jobs))[1][:, 0]
+        return super()._transform(x, by_rows, n_jobs)
+
     def _transform_batch(self, batch: Array, by_rows: bool, out: Array, threads: int) -> None:
         if not self._has_tree():
             super()._transform_batch(batch, by_rows, out, threads)
@@ -290,7 +295,7 @@ class PointCost(Cost):
     def _nearest(
         self, x: Array, k: int, by_rows: bool, below: NDArray[np.float64] | None, threads: int
     ) -> tuple[NDArray[np.int64], Array]:
-        if self._has_tree():
+        if self._searched or self._has_tree():
             return self._query(x, by_rows, k, threads, below)
         if self._fits():
             return self._matrix()._nearest(x, k, by_rows, below, threads)
@@ -298,21 +303,20 @@ class PointCost(Cost):
 
     def _has_tree(self) -> bool:
         """Return whether k-d trees answer c-transforms."""
-        if self._searched:
-            return True
-        return self.shape[0] * self.shape[1] > TREE_PAIRS and self.searchable
+        return self._searched or (self.shape[0] * self.shape[1] > TREE_PAIRS and self.searchable)
 
     def _query(
         self, x: Array, by_rows: bool, k: int, threads: int = 1, below: NDArray[np.float64] | None = None
     ) -> tuple[NDArray[np.int64], Array]:
         """Return where the k least sums of costs and x are, and the sums."""
-        with self._lock:
-            return self._tree_pair.least(x.astype(np.float64, copy=False), k, by_rows, below, threads)
+        own, others = self._sides if by_rows else self._sides[::-1]
+        return others.least(own, x, k, self._power == 2, below, threads)
 
     @cached_property
-    def _tree_pair(self) -> TreePair:
-        """The k-d trees of both sides."""
-        return TreePair(self.X, self.Y, self._power == 2)
+    def _sides(self) -> tuple[SearchedPoints, SearchedPoints]:
+        """Both sides with their k-d trees, of which there is one if the points are the same."""
+        first = SearchedPoints(self.X)
+        return first, first if self.Y is self.X else SearchedPoints(self.Y)
 
     @property
     def searchable(self) -> bool:
@@ -342,25 +346,35 @@ class PointCost(Cost):
         -------
         PointCost
         """
+        first = SearchedPoints(np.ascontiguousarray(X, np.float64))
+        return cls._between(first, first if Y is X else SearchedPoints(np.ascontiguousarray(Y, np.float64)), power)
+
+    @classmethod
+    def _between(cls, first: SearchedPoints, second: SearchedPoints, power: float) -> PointCost:
+        """Return the cost between points whose k-d trees may be known."""
         cost = cls.__new__(cls)
-        cost.X, cost.Y = (np.ascontiguousarray(x, np.float64) for x in (X, Y))
+        cost.X, cost.Y = first.points, second.points
         cost._power, cost.dtype, cost.metric = power, np.dtype(np.float64), _METRICS[power]
         cost._prepare()
         cost._searched = cost.bounded_search = True
+        vars(cost)["_sides"] = first, second
         return cost
 
     def order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        trees = self._tree_pair
-        return trees.order_x.astype(np.intp), trees.order_y.astype(np.intp)
+        first, second = self._sides
+        return first.order.astype(np.intp), second.order.astype(np.intp)
 
     def subset(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> PointCost:
-        return PointCost.searched(self.X[rows], self.Y[columns], self._power or 0.0)
+        X = self.X[rows]
+        Y = X if self.Y is self.X and np.array_equal(rows, columns) else self.Y[columns]
+        return PointCost.searched(X, Y, self._power or 0.0)
 
     def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
         if max(self.shape) <= smallest or not self._searched or self._power is None:
             return None
-        (X, a, rows), (Y, b, columns) = (joined(z, w, smallest) for z, w in ((self.X, p), (self.Y, q)))
-        coarse, between = (PointCost.searched(x, Y, self._power) for x in (X, self.X))
+        (X, a, rows), (Y, b, columns) = joined(self.X, p, smallest), joined(self.Y, q, smallest)
+        coarse = PointCost.searched(X, Y, self._power)
+        between = PointCost._between(self._sides[0], coarse._sides[1], self._power)
         return Coarser(coarse, between, a, b, rows, columns)
 
 

@@ -24,8 +24,9 @@ from ..core import validation
 from ..costs import Cost
 from ..io import npz, schemas
 from ..oracle import evaluation
-from ..oracle.oracle import Oracle
-from . import fixed_point, sources
+from ..oracle.chains import TargetChains
+from . import sources
+from .fixed_point import Fixed, Precision
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,8 +71,8 @@ def is_command(method: Callable[..., Any]) -> bool:
 def add(answers: Sequence[A]) -> A:
     """Return the sum of the answers of some shards: of tuples field by field; None for commands without an answer.
 
-    The terms must be integers, or floats that are zero in all shards but one, so that the sum does not depend on the
-    order of the terms.
+    The terms must be integers, `Fixed`, or floats that are zero in all shards but one, so that the sum does not depend
+    on the order of the terms.
 
     Examples
     --------
@@ -85,10 +86,10 @@ def add(answers: Sequence[A]) -> A:
 
 
 class EpochSums(NamedTuple):
-    """Sums over measures, in quanta: the gradient for the model, V(z); and the number of sweeps."""
+    """Sums over measures: the gradient for the model, V(z); and the number of sweeps."""
 
-    gradient: NDArray[np.int64]
-    value: int
+    gradient: Fixed
+    value: Fixed
     sweeps: int
 
 
@@ -143,28 +144,6 @@ class Sample(Generic[M]):
     model: M
 
 
-class Precision(NamedTuple):
-    """The fixed-point representation of a sum over measures.
-
-    Attributes
-    ----------
-    bits : int
-        The number of bits of a factor.
-    potential, value : float
-        The quanta of potentials and of values.
-    """
-
-    bits: int
-    potential: float
-    value: float
-
-
-def precision(cost: Cost, n: int) -> Precision:
-    """Return the fixed-point representation of sums over n measures."""
-    bits, largest = fixed_point.bits(n), 1.001 * cost.spread()  # for rounding
-    return Precision(bits, fixed_point.quantum(largest, bits), fixed_point.quantum(largest, fixed_point.COMPONENT_BITS))
-
-
 class Shard(ABC, Generic[M]):
     """Some of the measures that a model of type M is fitted to, and their chains.
 
@@ -183,7 +162,7 @@ class Shard(ABC, Generic[M]):
     bits: int
     quantum: float  # of potentials
     value_quantum: float
-    oracle: Oracle  # missing in a shard without mass, and until `attach` in one that was loaded without data
+    oracle: TargetChains  # missing in a shard without mass, and until `attach` in one that was loaded without data
     first: int
     data_checksum: str
     _chains: dict[str, NDArray[Any]]  # the oracle's arrays without the data, until `attach`
@@ -228,12 +207,17 @@ class Shard(ABC, Generic[M]):
             As for `Shards.initialise`.
         """
         self.first = first
-        self.bits, self.quantum, self.value_quantum = precision(cost, n)
+        self.bits, self.quantum, self.value_quantum = Precision.of(cost, n)
         X, self._X = self._X, None
         if len(self):
             ids = self.first + np.arange(len(self))
-            self.oracle = Oracle(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
+            self.oracle = TargetChains(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
         self.data_checksum = self._checksum_of(self.oracle.targets if len(self) else None)
+
+    @property
+    def precision(self) -> Precision:
+        """The quanta of sums over the measures of all shards."""
+        return Precision(self.bits, self.quantum, self.value_quantum)
 
     @command
     def set_n_jobs(self, n_jobs: int | None) -> None:
@@ -278,13 +262,13 @@ class Shard(ABC, Generic[M]):
         given, oracle = self.read(source, self.number), None
         if len(given) and given._metadata == self._metadata:
             cost = None if hasattr(self, "oracle") else costs.from_arrays(npz.with_prefix(self._chains, "cost_"))
-            oracle = Oracle(cost or self.oracle.cost, given._X)
+            oracle = TargetChains(cost or self.oracle.cost, given._X)
         if given._metadata != self._metadata or self._checksum_of(oracle and oracle.targets) != self.data_checksum:
             what = f"X: differs from the data of the fit (shard {self.number})"
             raise ValueError(f"{what}; expected the same measures, in the same shards")
         if oracle is not None and not hasattr(self, "oracle"):
             data = oracle.arrays()
-            self.oracle = Oracle.from_arrays(self._chains | {name: data[name] for name in _DATA})
+            self.oracle = TargetChains.from_arrays(self._chains | {name: data[name] for name in _DATA})
             del self._chains
 
     def _checksum_of(self, targets: sparse.csr_array | None) -> str:
@@ -356,7 +340,7 @@ class Shard(ABC, Generic[M]):
         shard._X, shard._metadata = None, Metadata(*(arrays[f"metadata_{name}"].item() for name in Metadata._fields))
         chains = npz.with_prefix(arrays, "oracle_")
         if "weights" in chains:
-            shard.oracle = Oracle.from_arrays(chains)
+            shard.oracle = TargetChains.from_arrays(chains)
         elif chains:
             shard._chains = chains
         shard.data_checksum = str(arrays["data_checksum"])

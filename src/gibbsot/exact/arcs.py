@@ -142,8 +142,7 @@ class GrowingArcs:
             caller may stop here.
         """
         for number in range(1, most + 1):
-            limits = (self._tolerance(),) if self.enough == -np.inf else (self._tolerance(), self.enough)
-            self.carried = self.problem.optimise(*limits)
+            self.carried = self.problem.optimise(self._tolerance(), self.enough)
             if not self.carried and (number == most if self._patience is None else number > self._patience):
                 self._carry()
             f, g = self.problem.potentials()

@@ -170,7 +170,7 @@ class Certificate:
         """Return what the bounds prove, by the rule of `status`."""
         return status(self.lower, self.upper, self.scale, gap=gap, spent=spent, closed=closed)
 
-    def widened(self, relative: float, above: float = 0.0, below: float = 0.0, negative: float = 0.0) -> Certificate:
+    def widened(self, relative: float, above: float = 0.0, below: float = 0.0) -> Certificate:
         """Return bounds that hold for costs that differ by a relative and by absolute errors.
 
         Parameters
@@ -179,19 +179,10 @@ class Certificate:
             How far costs may be off, relative to themselves.
         above, below : float
             How much more the cost of the plan may be, and how much less any cost.
-        negative : float
-            The sum of the absolute values of all negative costs, which are exact: the others of an optimal plan then
-            amount to no more than that above the value.
         """
         if relative == above == below == 0:
             return self
         lower, upper = self.lower, self.upper
-        if negative and math.isfinite(upper) and math.isfinite(lower):
-            most = Fraction(relative) * (abs(Fraction(upper)) + Fraction(negative))
-            return replace(
-                self, lower=rounded_down(Fraction(lower) - most - Fraction(below)),
-                upper=rounded_up(Fraction(upper) + 2 * most + Fraction(above)),
-            )  # fmt: skip
         if lower > 0:
             exact = Fraction(lower) * (1 - Fraction(relative)) - Fraction(below)
             lower = max(0.0, rounded_down(exact))
@@ -320,11 +311,17 @@ class Enclosure:
 
 def rounded_down(x: Fraction) -> float:
     """Return the largest double that is not above a rational number."""
+    return quotient_down(x.numerator, x.denominator)
+
+
+def quotient_down(numerator: int, denominator: int) -> float:
+    """Return the largest double that is not above a quotient, whose denominator is positive; fractions take longer."""
     try:
-        near = float(x)
+        near = numerator / denominator  # correctly rounded
     except OverflowError:
-        return -math.inf if x < 0 else float(np.finfo(np.float64).max)
-    return near if Fraction(near) <= x else math.nextafter(near, -math.inf)
+        return -math.inf if numerator < 0 else float(np.finfo(np.float64).max)
+    a, b = near.as_integer_ratio()
+    return near if a * denominator <= numerator * b else math.nextafter(near, -math.inf)
 
 
 def rounded_up(x: Fraction) -> float:
@@ -547,7 +544,7 @@ def below(f: Array, g: Array, depth: int, underflow: float = 0.0) -> tuple[NDArr
     Costs that underflow may be off by so much more, which only potentials of that size notice.
     """
     share = 2 * (depth + 1) * _ULP  # the operations have terms of the size of f, of g or of their sum
-    lowered = [np.asarray(x - share * np.abs(x), np.float64) for x in (f, g)]
+    lowered = [np.asarray(x - share * np.where(np.isfinite(x), np.abs(x), 0), np.float64) for x in (f, g)]
     for x in lowered if underflow else ():
         x[(x != 0) & (np.abs(x) < underflow / _NEGLIGIBLE)] -= underflow
     return lowered[0], lowered[1]

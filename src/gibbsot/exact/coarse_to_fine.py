@@ -9,6 +9,7 @@ and the mass between two cells is spread over their points.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
@@ -24,6 +25,7 @@ from ..io.budget import Budget
 from .arcs import GrowingArcs
 from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
 from .far_costs import solve_capped
+from .highs import HighsProblem
 from .method import Batch, Method
 from .refinement import CostScreen, refined
 from .repair import Arcs, coupling_near
@@ -32,6 +34,8 @@ from .solution import Solution, plan_of
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
+
+Engine = ArcProblem | HighsProblem
 
 _SMALLEST = 256  # points per side that the simplex on all arcs solves
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
@@ -97,24 +101,34 @@ def solve_from_coarse(p: Array, q: Array, cost: Cost, gap: float = 0.0, budget: 
     return _Levels(p, q, cost, gap, budget or Budget()).solve()
 
 
-class _Level(NamedTuple):
-    """Points with weight, in an order in which neighbours in space have neighbouring numbers.
-
-    `coarser` is the next level, which the coarsest one has not.
-    """
+class Level(NamedTuple):
+    """A cost and weights; `coarser` is the next level, which the coarsest one has not."""
 
     cost: Cost
     a: Array
     b: Array
     coarser: Coarser | None
-    threads: int
 
-    def closed(self, f: Array, neighbours: int = _NEIGHBOURS) -> _Start:
+    def carried(self, g: Array, threads: int = 1) -> Array:
+        """Return a potential of the rows from a potential of the columns of the next coarser level."""
+        assert self.coarser is not None
+        return self.coarser.between.row_min(-g, threads)
+
+    def closed(self, f: Array, threads: int, neighbours: int = _NEIGHBOURS) -> _Start:
         """Return the feasible potentials that c-transforms make of a potential of the rows, and the bound they give."""
-        g = -self.cost.col_max(f, self.threads)
-        near, sums = self.cost.nearest(-g, min(neighbours, len(g)), n_jobs=self.threads)
+        g = -self.cost.col_max(f, threads)
+        near, sums = self.cost.nearest(-g, min(neighbours, len(g)), n_jobs=threads)
         f = np.ascontiguousarray(sums[:, 0])
         return _Start(f, g, _dual_value(self.a, self.b, f, g), near)
+
+
+def levels_of(cost: Cost, a: Array, b: Array) -> list[Level]:
+    """Return a problem and ever coarser ones, down to one that the simplex on all arcs solves."""
+    found = list[Level]()
+    while (coarser := cost.coarsen(a, b, _SMALLEST)) is not None:
+        found.append(Level(cost, a, b, coarser))
+        cost, a, b = coarser.cost, coarser.p, coarser.q
+    return [*found, Level(cost, a, b, None)]
 
 
 class _Start(NamedTuple):
@@ -127,11 +141,12 @@ class _Start(NamedTuple):
 
 
 class _Solved(NamedTuple):
-    """Potentials of a level, the problem on its arcs, and the number of rounds."""
+    """Potentials of a level, the value of its plan, the problem on its arcs when it is needed, and rounds."""
 
     f: Array
     g: Array
-    problem: ArcProblem
+    value: float
+    problem: Callable[[], Engine]
     rounds: int
 
 
@@ -191,13 +206,8 @@ class _Levels:
         self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
         order = cost.subset(self.rows, self.columns).order()
         self.rows, self.columns = self.rows[order[0]], self.columns[order[1]]
-        self.cost = level = cost.subset(self.rows, self.columns)
-        a, b = p[self.rows], q[self.columns]
-        self.levels: list[_Level] = []
-        while (coarser := level.coarsen(a, b, _SMALLEST)) is not None:
-            self.levels.append(_Level(level, a, b, coarser, budget.threads))
-            level, a, b = coarser.cost, coarser.p, coarser.q
-        self.levels.append(_Level(level, a, b, None, budget.threads))
+        self.cost = cost.subset(self.rows, self.columns)
+        self.levels = levels_of(self.cost, p[self.rows], q[self.columns])
 
     def solve(self) -> Solution:
         """Solve from the coarsest level to the finest, or until the gap is reached or the budget is spent."""
@@ -207,24 +217,20 @@ class _Levels:
                 return self._of_level(n + 1, solved)
             coarse, start = solved, self._carried(n, solved)
             # a bound that is good at this level may be good at the finest
-            if self.gap and coarse.problem.value - start.bound <= self.gap * coarse.problem.value:
+            if self.gap and coarse.value - start.bound <= self.gap * coarse.value:
                 answer = self._of_level(n + 1, coarse)
                 if answer.status in PROVED:
                     return answer
             solved = self._grown(self.levels[n], start, self.gap if n == 0 else 0.0, far)
-            problem = solved.problem
-            self.budget.report(
-                "%d x %d points, %d arcs, %d rounds", *self.levels[n].cost.shape, problem.arcs, solved.rounds
-            )
-            if self.budget.spent and not problem.carried:
+            if self.budget.spent and not solved.problem().carried:
                 return self._of_level(n + 1, coarse)
-        problem = solved.problem
+        problem = solved.problem()
         if not problem.carried:
             return self._solution(*self._coupling(*problem.exact_plan()), solved.f, solved.rounds)
         answer = self._solution(problem.exact_plan(), 0.0, solved.f, solved.rounds)
         return answer if answer.status in PROVED or self.budget.spent else self._with_more_digits(solved)
 
-    def _grown(self, level: _Level, start: _Start, gap: float, far: float) -> _Solved:
+    def _grown(self, level: Level, start: _Start, gap: float, far: float) -> _Solved:
         """Solve a level from potentials: the nearer to optimal, the faster.
 
         With a gap it ends when the value is that close to the bound of the start, whose potentials then are returned,
@@ -235,26 +241,26 @@ class _Levels:
         growing.start(start.f, start.g, start.near, some_plan=False, far=far)
         best, growing.enough = start.f, start.bound / (1 - gap) if gap else -np.inf
         problem = growing.problem
-        assert isinstance(problem, ArcProblem)
         for rounds in growing.rounds(_ROUNDS):
             if gap and growing.carried and not self.budget.spent:
                 value = -np.inf
                 if problem.value > growing.enough:
-                    closed = -level.cost.col_max(growing.f, level.threads)
+                    closed = -level.cost.col_max(growing.f, self.budget.threads)
                     value = _dual_value(level.a, level.b, growing.f, closed) / (1 - gap)
                 best, growing.enough = (growing.f, value) if value > growing.enough else (best, growing.enough)
                 if problem.value <= growing.enough:
-                    return _Solved(best, growing.g, problem, rounds)
+                    return _Solved(best, growing.g, problem.value, lambda: problem, rounds)
         f, g = growing.f, growing.g
+        self.budget.report("%d x %d points, %d arcs, %d rounds", *level.cost.shape, growing.count, rounds)
         if self.budget.spent:
-            g = -level.cost.col_max(f, level.threads)
+            g = -level.cost.col_max(f, self.budget.threads)
             if _dual_value(level.a, level.b, f, g) <= start.bound:
                 f, g = start.f, start.g
-        return _Solved(f, g, problem, rounds)
+        return _Solved(f, g, problem.value, lambda: problem, rounds)
 
     def _with_more_digits(self, solved: _Solved) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
-        level, problem = self.levels[0], solved.problem
+        level, problem = self.levels[0], solved.problem()
         i, j, arc, _ = problem.basis()
         own, screen = arc >= 0, CostScreen(level.cost, threads=self.budget.threads)
         least = self.cost.least()
@@ -268,13 +274,12 @@ class _Levels:
         Where mass moves by less than the size of a cell, as between images of noise, coarse potentials are too large: a
         share of them gives a larger bound.
         """
-        level = self.levels[n]
-        assert level.coarser is not None
-        f = level.coarser.between.row_min(-coarse.g, level.threads)
-        found = level.closed(f)
-        if found.bound < coarse.problem.value / 2:
-            best = max((0.75, 0.5, 0.0), key=lambda share: level.closed(share * f, 1).bound)
-            found = max(found, level.closed(best * f), key=attrgetter("bound"))
+        level, threads = self.levels[n], self.budget.threads
+        f = level.carried(coarse.g, threads)
+        found = level.closed(f, threads)
+        if found.bound < coarse.value / 2:
+            best = max((0.75, 0.5, 0.0), key=lambda share: level.closed(share * f, threads, 1).bound)
+            found = max(found, level.closed(best * f, threads), key=attrgetter("bound"))
         return found
 
     def _of_level(self, n: int, solved: _Solved) -> Solution:
@@ -282,13 +287,12 @@ class _Levels:
         f, g, threads = solved.f, solved.g, self.budget.threads
         for finer in range(n - 1, -1, -1):
             level = self.levels[finer]
-            assert level.coarser is not None
-            f = level.coarser.between.row_min(-g, threads)
+            f = level.carried(g, threads)
             if finer:
                 g = -level.cost.col_max(f, threads)
-        return self._solution(*self._coupling(*self._spread(n, solved.problem)), f)
+        return self._solution(*self._coupling(*self._spread(n, solved.problem())), f)
 
-    def _spread(self, n: int, problem: ArcProblem) -> Arcs:
+    def _spread(self, n: int, problem: Engine) -> Arcs:
         """Return a plan of the finest level from that of level n.
 
         The points of a cell share the arcs of their cell in the order of both, on each side; the parts of an arc on the
@@ -347,8 +351,7 @@ class _Levels:
             found = bounds(level.a, level.b, *below(f, g, cost.depth, below_all), mass, costs, cost.depth)
             found = found.widened(0.0, above + excess).at_least(least)
         else:
-            negative = -2 * min(0.0, least)  # of the border
-            found = proof.widened((cost.depth + 3) * _ULP / 2, above, below_all, negative)
+            found = proof.widened((cost.depth + 3) * _ULP / 2, above, below_all)
         state = found.status(gap=self.gap, spent=self.budget.spent)
         if state == "budget spent":
             found = replace(found, reason=SPENT if np.isfinite(found.upper) else NO_PLAN)
@@ -368,8 +371,8 @@ def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
     return float((p / p.sum()) @ f + (q / q.sum()) @ g)  # sums of large weights and potentials would overflow
 
 
-def _solve_all_arcs(level: _Level) -> tuple[_Solved, float]:
-    """Solve a small problem, on the arcs of its basis in the end; return also which costs are far."""
+def _solve_all_arcs(level: Level) -> tuple[_Solved, float]:
+    """Solve a small problem; return also which costs are far."""
     C = np.asarray(level.cost.matrix(), np.float64)
     answer = solve_dense(C, level.a, level.b)
     capped = solve_capped(answer)
@@ -377,10 +380,14 @@ def _solve_all_arcs(level: _Level) -> tuple[_Solved, float]:
     most = float(answer.problem()[0].max(where=np.isfinite(C), initial=0.0))
     f, g = answer.f[0], answer.g[0]
     i, j = (x[x >= 0].astype(np.int64) for x in answer.basis)
-    near = C[i, j] <= most  # not lowered
-    i, j = i[near], j[near]
-    problem = ArcProblem(level.a, level.b)
-    problem.add(i, j, C[i, j])
-    problem.start(f, g, max(most, float(np.abs(C[i, j]).max(initial=0.0)), 1e-300))
-    problem.optimise()
-    return _Solved(f, g, problem, 1), np.inf if capped is None else most
+
+    def problem() -> ArcProblem:
+        """Return the problem on the arcs of the basis, without those that were lowered."""
+        near = C[i, j] <= most
+        own = ArcProblem(level.a, level.b)
+        own.add(i[near], j[near], C[i, j][near])
+        own.start(f, g, max(most, float(np.abs(C[i, j][near]).max(initial=0.0)), 1e-300))
+        own.optimise()
+        return own
+
+    return _Solved(f, g, answer.value.item(), problem, 1), np.inf if capped is None else most

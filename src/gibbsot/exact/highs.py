@@ -124,8 +124,19 @@ class HighsProblem:
         self._artificial *= factor
         return self._artificial
 
-    def optimise(self, tolerance: float = 0.0) -> bool:
-        """Solve linear programs; return False if it is certain that the arcs do not carry all mass, or time is up."""
+    @property
+    def carried(self) -> bool:
+        """Whether the arcs carry all mass, in exact arithmetic."""
+        if self._tree is None:
+            return False
+        every = zip(self._tree.flows, self._tree.arcs.tolist(), strict=True)
+        return all(flow >= 0 and (flow == 0 or arc < len(self._cost)) for flow, arc in every)
+
+    def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
+        """Solve linear programs; return False if it is certain that the arcs do not carry all mass, or time is up.
+
+        A value that would be enough does not end a program early.
+        """
         tail, head, cost, supply = self._network()
         y, unit, grain = self._given(), 0.0, sum(x for x in supply if x > 0)
         reduced, supplied, flows = cost - y[tail] + y[head], np.array([x / grain for x in supply]), np.zeros(len(tail))
@@ -144,7 +155,7 @@ class HighsProblem:
             terms = np.abs(cost) + np.abs(y[tail]) + np.abs(y[head])
             violation = float(-reduced.min(where=reduced < -np.maximum(tolerance, 8 * _ULP * terms), initial=0.0))
             if least >= 0 and violation == 0:
-                return not any(x for x, arc in zip(tree.flows, tree.arcs, strict=True) if arc >= len(self._cost))
+                return self.carried
             # the program for the difference, in units of what is violated
             grain, unit = -least if least < 0 else grain, violation or unit
             supplied, flows = np.zeros(len(supply)), np.zeros(len(tail))

@@ -11,13 +11,14 @@ from ..io.budget import Budget
 from .all_arcs import AllArcs
 from .annealed import Crossover
 from .coarse_to_fine import CoarseToFine
+from .graph import Graph, GridEdges
 from .line import Line
 from .method import Batch, Method
 from .pyramid import CoarseGrids
 from .solution import Solution
 
 # in the order of preference: the first that accepts the cost and whose range has the number of pairs with weight
-METHODS: tuple[Method, ...] = (Line(), CoarseToFine(), CoarseGrids(), AllArcs(), Crossover())
+METHODS: tuple[Method, ...] = (Line(), Graph(), GridEdges(), CoarseToFine(), CoarseGrids(), AllArcs(), Crossover())
 
 KEPT_BYTES = 48  # of a point of each problem: weights as they are given and normalised, potentials, basis, plan
 
@@ -40,7 +41,7 @@ def choose(problem: Problem) -> list[Method]:
     >>> from gibbsot import GridCost, Problem
     >>> ones = np.ones(32 * 32)
     >>> [choose(Problem(ones, ones, GridCost((32, 32), power=power)))[0].name for power in (1, 2)]
-    ['coarse grids', 'coarse to fine']
+    ['grid edges', 'coarse to fine']
     """
     cost, possible = problem.cost, list[Method]()
     every = cost.shape[0] * cost.shape[1]

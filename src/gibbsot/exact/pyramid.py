@@ -1,7 +1,12 @@
 """Exact optima on grids from coarse to fine, for any cost that is a sum over the axes.
 
-Both measures are pooled over cells of two points per axis, the coarse problem is solved exactly, and a c-transform
-carries its potentials to the fine grid. A few hundred sweeps of the sampler refine them before the crossover.
+The levels are those of `coarse_to_fine`, and so is the way that potentials are carried from one to the next; each level
+is a crossover. It differs in two points from costs that k-d trees search:
+
+- A search for violated arcs is a pass over the whole grid, so that starts must be better: a few hundred sweeps of the
+  sampler refine the potentials first. With k-d trees a search takes less time than the sweeps.
+- Points without weight stay in the grid, which without them would be none, and costs may be negative or infinite: the
+  crossover takes care of both.
 """
 
 from __future__ import annotations
@@ -18,13 +23,13 @@ from ..io.budget import Budget
 from ..sampling import sampler
 from ..sampling.schedules import geometric
 from .annealed import crossover
+from .coarse_to_fine import levels_of
 from .method import Batch, Method
 from .solution import Solution
 
 Array = NDArray[np.floating]
 Weights = NDArray[np.float64]
 
-_SMALLEST = 256  # points a side that are solved on all arcs
 _SWEEPS, _NEIGHBOURS = 300, 12
 _FIRST, _LAST = 0.3, 0.003  # temperatures, in units of V / (m1 + m2)
 _COLDEST = 1e-15  # where axes differ in size, the last one is lower, and there are up to twice as many sweeps
@@ -88,14 +93,15 @@ def solve_pyramid(p: Weights, q: Weights, cost: Cost, gap: float = 0.0, budget: 
     >>> answer.status, round(answer.value, 9)
     ('optimal', 468.0)
     """
-    coarser = cost.coarsen(p, q, _SMALLEST)
-    if coarser is None:
-        return crossover(p, q, cost, np.zeros(cost.shape[0]), neighbours=max(cost.shape), budget=budget)
-    answer = solve_pyramid(coarser.p, coarser.q, coarser.cost, budget=budget)
-    U = coarser.between.row_min(-answer.g)
-    if answer.value > 0 and not (budget is not None and budget.spent):
-        U = _sweep(p, q, cost, U, answer.value / sum(cost.shape))
-    return crossover(p, q, cost, U, _NEIGHBOURS, gap=gap, budget=budget)
+    *finer, last = levels_of(cost, p, q)
+    answer = crossover(last.a, last.b, last.cost, np.zeros(last.cost.shape[0]), max(last.cost.shape), budget=budget)
+    for level in reversed(finer):
+        U: Array = level.carried(answer.g)
+        if answer.value > 0 and not (budget is not None and budget.spent):
+            U = _sweep(level.a, level.b, level.cost, U, answer.value / sum(level.cost.shape))
+        wanted = gap if level is finer[0] else 0.0
+        answer = crossover(level.a, level.b, level.cost, U, _NEIGHBOURS, gap=wanted, budget=budget)
+    return answer
 
 
 def _sweep(p: Weights, q: Weights, cost: Cost, U: Array, T: float) -> Array:

@@ -138,6 +138,7 @@ class CostScreen:
             np.arange(m) if some is None else some for m, some in zip(cost.shape, (rows, columns), strict=True)
         )
         self.shape = len(self.rows), len(self.columns)
+        self.share = max(_DOUBLE, 8 * (cost.depth + 1) * 2.0**-52)  # searches may add up in another order
         self._number = np.full(cost.shape[1] + 1, -1, np.int64)  # the last for what was not found
         self._number[self.columns] = np.arange(len(self.columns))
 
@@ -148,7 +149,7 @@ class CostScreen:
 
     def near(self, f: Array, g: Array) -> Near:
         """Return the pairs whose reduced cost is not clearly positive."""
-        share = max(_DOUBLE, 8 * (self.cost.depth + 1) * 2.0**-52)  # searches may add up in another order
+        share = self.share
         high, h = np.full(self.cost.shape[0], -np.inf), np.full(self.cost.shape[1], np.inf)
         high[self.rows], h[self.columns] = _raised(f, share) + 2 * self.cost.rounding(), -_raised(g, share)
 

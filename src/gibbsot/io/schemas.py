@@ -76,6 +76,12 @@ _ORACLE = {
     r"cost_\w+": "", "weights|h": "f/1", "columns|starts|sweep|ids": "iu/1", "penalty_[pq]": "fiu/01",
     "seed|tau|max_sweeps|stride": _COUNT,
 }  # fmt: skip
+_PAIR_ORACLE = {
+    r"cost_\w+": "", "weights": "f/1", "columns|starts": "iu/1", "penalty_[pq]": "fiu/01", "method": _TEXT,
+    "normalize": "b/0", r"option_\w+": _NUMBER.replace("fib", "fiub"), r"state_\w*control_(past|levels)": "fi/1",
+    r"state_(duals_|chains_)?(ids|sweep)": "iu/1", r"state_(duals_|chains_)?[ij]": "iu/2",
+    r"state_(duals_|chains_)?[pqfgh]": "f/2", r"state_\w+": "fiub/0",
+}  # fmt: skip
 _SHARD = {
     "number|first|bits|metadata_(n_rows|n_measures|first_empty|n_columns)": "iu/0", "rows": "iu/1",
     "quantum|value_quantum": _NUMBER, "weights": "f/12", "data_checksum|metadata_dtype": _TEXT,
@@ -95,7 +101,7 @@ _BARYCENTER = _MODEL | {
     "model_(objective|lower_bound|gap|n_iter|n_features_in)_": _NUMBER,
     "fit_(p|weights|descent_(log_p|average|control_past))": _VECTOR, r"fit_level_\w+": "", r"fit_\w+": _NUMBER,
 }  # fmt: skip
-ORACLE = Schema("oracle", entries=_ORACLE)
+ORACLE = Schema("oracle", 2, entries=_PAIR_ORACLE)
 MIXTURE_SHARD = Schema("nmf-shard", entries=_MIXTURE_SHARD)
 NMF = Schema("nmf", entries=_NMF)
 BARYCENTER_SHARD = Schema("barycenter-shard", entries=_SHARD | _POTENTIALS)

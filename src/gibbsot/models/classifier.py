@@ -23,7 +23,7 @@ from ..core import validation
 from ..core.warn import warn
 from ..costs import Cost, Units, as_cost
 from ..oracle import evaluation
-from ..oracle.oracle import Oracle
+from ..oracle.chains import TargetChains
 from ..sampling.annealing.plateau import PlateauCooling, PlateauState, Trend
 from . import _base
 from ._costs import Metric, feature_cost, is_metric, metric_cost
@@ -221,7 +221,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
             )
         seed, Y = _base.seed(self.random_state), self._histograms(y)
         units = costs.in_units(self.cost_).single()
-        oracle = Oracle(units.cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
+        oracle = TargetChains(units.cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
         model, rng = _Linear(X, len(self.classes_), weights), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
             self._pretrain(model, Y, rng)
@@ -411,7 +411,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
 class _Data:
     """The training data, and what the last epoch has shown of each sample."""
 
-    def __init__(self, oracle: Oracle, Y: Array, units: Units) -> None:
+    def __init__(self, oracle: TargetChains, Y: Array, units: Units) -> None:
         self.oracle, self.Y, self.units, self.mean_cost = oracle, Y, units, costs.mean_cost(oracle.cost)
         self.losses, self.values, self.sweeps = np.empty((3, len(oracle)))
 

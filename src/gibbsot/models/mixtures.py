@@ -21,7 +21,7 @@ from ..core.warn import warn
 from ..costs import Cost
 from ..costs.problems import Problem
 from ..distributed import fixed_point
-from ..distributed.shard import precision
+from ..distributed.fixed_point import Fixed, Precision
 from ..exact.certificate import PROVED, Certificate, warning
 from ..exact.method import in_threads
 from ..exact.methods import optima
@@ -29,8 +29,8 @@ from ..exact.programme import linear_programme
 from ..exact.programme.free_measure import FreeMeasure, Optimum
 from ..io.budget import Budget
 from ..oracle import evaluation
+from ..oracle.chains import TargetChains
 from ..oracle.mirror_descent import logarithms, mirror_step
-from ..oracle.oracle import Oracle
 from ..sampling import temperature
 from ..sampling.annealing.staged import CoolingStages, Stage
 from . import _base
@@ -136,7 +136,7 @@ def mixture_coordinates(
 class Factors(NamedTuple):
     """What least squares need of components: an orthogonal basis, quantised, and the components in it."""
 
-    Q: Array
+    Q: Fixed
     R: Array
 
 
@@ -195,7 +195,7 @@ class MembershipSolver:
         for start in range(0, len(full), self.batch_size):
             rows = full[start : start + self.batch_size]
             ids = np.zeros(len(rows), np.int64)  # the same noise for all: results do not depend on the row in X
-            oracle = Oracle(self.cost, X[rows], ids=ids, **self.options)
+            oracle = TargetChains(self.cost, X[rows], ids=ids, **self.options)
             if self.gap is None:
                 W[rows] = self._descend(oracle)
                 continue
@@ -224,7 +224,7 @@ class MembershipSolver:
         with linear_programme.ONE_THREAD():
             return in_threads(work, range(len(solved)), n_jobs)
 
-    def _descend(self, oracle: Oracle) -> Array:
+    def _descend(self, oracle: TargetChains) -> Array:
         """Return the memberships of the oracle's targets."""
         D = self.components
         start = least_squares(oracle.targets, self.factors)
@@ -240,7 +240,7 @@ class MembershipSolver:
 
 
 def descend(
-    oracle: Oracle,
+    oracle: TargetChains,
     D: NDArray[np.int32],
     log_W: Array,
     value: float | Array,
@@ -252,7 +252,7 @@ def descend(
 
     Parameters
     ----------
-    oracle : Oracle
+    oracle : TargetChains
         The measures and their chains.
     D : array of int of shape (K, m)
         Quantised components.
@@ -271,7 +271,7 @@ def descend(
     -------
     array of shape (n, K)
     """
-    of_potentials, growth = precision(oracle.cost, 1), np.ones((len(log_W), 1))
+    of_potentials, growth = Precision.of(oracle.cost, 1), np.ones((len(log_W), 1))
     for steps, factor in stages:
         previous = np.zeros_like(log_W)
         for _ in range(steps):
@@ -287,16 +287,15 @@ def descend(
 
 def factors(D: NDArray[np.int32]) -> Factors:
     """Return the factors of quantised components."""
-    Q, R = np.linalg.qr(D.T * 2.0**-fixed_point.COMPONENT_BITS)
-    return Factors(fixed_point.quantise(Q, 2.0**-fixed_point.COMPONENT_BITS), R)
+    Q, R = np.linalg.qr(Fixed(D.T, fixed_point.COMPONENT_QUANTUM).value)
+    return Factors(Fixed.of(Q, fixed_point.COMPONENT_QUANTUM), R)
 
 
 def least_squares(targets: sparse.csr_array, factors: Factors) -> Array:
     """Return the memberships of nonnegative least squares, slightly smoothed, each measure by itself."""
-    K, bits = factors.R.shape[1], fixed_point.bits(1)
-    quantised = fixed_point.quantise(targets.data, 2.0**-bits)
-    rows = sparse.csr_array((quantised, targets.indices, targets.indptr), shape=targets.shape)
-    projected = rows @ factors.Q * 2.0 ** -(bits + fixed_point.COMPONENT_BITS)
+    K, weights = factors.R.shape[1], Fixed.of(targets.data, 2.0 ** -fixed_point.bits(1))
+    rows = sparse.csr_array((weights.integers, targets.indices, targets.indptr), shape=targets.shape)
+    projected = Fixed(rows @ factors.Q.integers, weights.quantum * factors.Q.quantum).value
     W = np.stack([nnls(factors.R, row)[0] for row in projected]) if len(projected) else np.empty((0, K))
     return _base.smooth(W, np.full(K, 1 / K))
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..sampling import schedules, theory
 from ..sampling.gibbs import Gibbs
 from ..sampling.temperature import INITIAL_BIAS
-from .oracle import Oracle
+from .chains import TargetChains
 
 Array = NDArray[np.float64]
 
@@ -24,14 +24,14 @@ def sample(n: int, most: int = _SAMPLE) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
 
 
-def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[Array, Array]:
+def certified(oracle: TargetChains, P: Array, T: float, indices: ArrayLike) -> tuple[Array, Array]:
     """Return certified lower and upper bounds of the exact costs of models.
 
     They are those of an optimum, so that they differ only by rounding. Weights below the threshold count as zero.
 
     Parameters
     ----------
-    oracle : Oracle
+    oracle : TargetChains
         The targets and their chains.
     P : array of shape (n, m1)
         The models, row b for target ``indices[b]``.
@@ -50,7 +50,7 @@ def certified(oracle: Oracle, P: Array, T: float, indices: ArrayLike) -> tuple[A
     return np.array([optimum.lower for optimum in optima]), np.array([optimum.upper for optimum in optima])
 
 
-def initial_temperatures(oracle: Oracle, P: Any, indices: ArrayLike | None = None) -> tuple[Array, Array]:
+def initial_temperatures(oracle: TargetChains, P: Any, indices: ArrayLike | None = None) -> tuple[Array, Array]:
     """Return estimates of models' costs, and the temperatures at which mixed chains have the initial relative bias."""
     pair, state = oracle.problem(P, indices)
     n_jobs = oracle.n_jobs

@@ -88,6 +88,10 @@ class AcceleratedMirrorDescent:
     ----------
     x : array of shape (n, k)
         The start; rows of weights.
+    ratio : float
+        The step of y relative to s, one by default.
+    period : int
+        If it is positive, rows are restarted after so many steps instead.
 
     Attributes
     ----------
@@ -112,8 +116,8 @@ class AcceleratedMirrorDescent:
     array([[0.3, 0.7]])
     """
 
-    def __init__(self, x: ArrayLike) -> None:
-        self._log_y = logarithms(x)
+    def __init__(self, x: ArrayLike, ratio: float = 1.0, period: int = 0) -> None:
+        self._log_y, self._ratio, self._period = logarithms(x), ratio, period
         self._log_z, self._k = self._log_y.copy(), np.zeros((len(self._log_y), 1))
         self.x = np.exp(self._log_y)
 
@@ -136,11 +140,12 @@ class AcceleratedMirrorDescent:
         g: Any = np.asarray(gradient, np.float64)
         k, before = self._k[rows] + 1, np.exp(self._log_y[rows])
         log_z = mirror_step(self._log_z[rows], g, step * k / 3)
-        self._log_y[rows] = log_y = mirror_step(logarithms(self.x[rows]), g, step)
+        self._log_y[rows] = log_y = mirror_step(logarithms(self.x[rows]), g, self._ratio * step)
         y = np.exp(log_y)
         uphill = (g * (y - before)).sum(axis=-1, keepdims=True) > 0
-        self._k[rows] = np.where(uphill, 0.0, k)
-        self._log_z[rows] = np.where(uphill, log_y, log_z)
+        restarted = k >= self._period if self._period else uphill
+        self._k[rows] = np.where(restarted, 0.0, k)
+        self._log_z[rows] = np.where(restarted, log_y, log_z)
         self._set_point(rows)
 
     def _set_point(self, rows: NDArray[np.intp] | slice) -> None:
@@ -155,7 +160,8 @@ class AcceleratedMirrorDescent:
         -------
         dict of str to array
         """
-        return {"log_y": self._log_y.copy(), "log_z": self._log_z.copy(), "k": self._k.copy()}
+        rule = {"ratio": np.array(self._ratio), "period": np.array(self._period)}
+        return {"log_y": self._log_y.copy(), "log_z": self._log_z.copy(), "k": self._k.copy(), **rule}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> AcceleratedMirrorDescent:
@@ -170,7 +176,8 @@ class AcceleratedMirrorDescent:
         -------
         AcceleratedMirrorDescent
         """
-        descent = cls(np.ones_like(arrays["log_y"]))
+        rule = float(arrays["ratio"].item()), int(arrays["period"].item())
+        descent = cls(np.ones_like(arrays["log_y"]), *rule)
         descent._log_y, descent._log_z, descent._k = (arrays[name].copy() for name in ("log_y", "log_z", "k"))
         descent._set_point(slice(None))
         return descent

@@ -1,12 +1,16 @@
 """Values and gradients of transport costs between two measures that both move, with the warm state of their examples.
 
-`DualOracle` solves exactly and keeps duals while measures move little, `ChainOracle` keeps the paper's chains.
-Both have a `Store` of what they keep, by the examples' ids.
+`DualOracle` solves exactly and keeps duals while measures move little, `ChainOracle` keeps the paper's chains, and
+`AutoOracle` has the rule that chooses between them. Each has a `Store` of what it keeps, by the examples' ids. `Oracle`
+and the losses for PyTorch and JAX all take values and gradients from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,22 +20,90 @@ from ..core import validation
 from ..costs import Cost
 from ..costs.problems import Problem, dual_value, lower_potential
 from ..exact.simplex import Basis
-from ..sampling import sampler
+from ..exact.solution import warn_of_open_gaps
+from ..sampling import mixing, sampler
 from ..sampling import temperature as temperatures
+from ..sampling.annealing.adaptive import AdaptiveCooling, ModelState
 from ..sampling.annealing.tracking import GapTracking
+from ..sampling.temperature import INITIAL_BIAS
 from ..solvers.relaxed import Penalty, marginals
 from . import evaluation
+from .chains import TargetChains
 from .gradients import centred, measures, solved
-from .oracle import Oracle
 from .store import Field, Indices, Store
 
 Array = NDArray[np.float64]
-Values = tuple[Array, Array, Array]  # with the gradients for p and for q
 
 NEW = 2**62  # ids of examples that are used once start here, and those of positions at half of it
 _SPARE_ARCS = 4  # of a basis, for the additional points of mass left over
 _TRACKING = GapTracking()
-_NUMBERS = "cooling", "_follows", "_T", "_fresh"  # attributes that a state has beside the chains
+_NUMBERS = "cooling", "_follows", "_T", "_fresh", "_passes", "_sum", "_count"  # of a state, beside the chains
+_CONTROL = "control_"  # begins the names of the annealer's fields in a state
+_TOLERANCE = 1e-3  # of the annealer: coolings that gain less end
+_NEW_COST = 2.0  # an exact cost that exceeds the best by this factor: the annealer begins anew
+METHODS = ("auto", "gibbs", "kept", "exact")
+MAX_SWEEPS = 100  # of a call: chains continue in the next, and a model moves on meanwhile
+_LEAST_PAIRS = 2**16  # of points with weight: up to here exact duals came down faster (benchmarks/own_losses.py)
+_SHARE_OF_PAIRS = 4  # a sweep that is cheap adds at most the pairs of points divided by this, as on grids
+_ESTIMATE = "estimate"
+_MOST_SWEEPS = 1_000_000  # of a call, whose values are recorded
+
+_exactly: ContextVar[str | None] = ContextVar("exactly", default=None)
+
+
+@contextmanager
+def exact_values(what: str = _ESTIMATE) -> Iterator[None]:
+    """Let all oracles return exact values inside, and change nothing that they keep.
+
+    Parameters
+    ----------
+    what : {"estimate", "lower", "upper"}
+        Certified bounds from below or above, of every problem; or estimates, for which chains solve a sample exactly
+        and correct the bias of the others by it.
+    """
+    token = _exactly.set(what)
+    try:
+        yield
+    finally:
+        _exactly.reset(token)
+
+
+class OracleInfo(NamedTuple):
+    """Diagnostics of a call of an oracle.
+
+    Attributes
+    ----------
+    method : {"gibbs", "exact"}
+        Where values and gradients come from: chains, or exact duals.
+    solved : array of bool, shape (n,)
+        The problems that were solved exactly in this call. Otherwise exact duals are those of an earlier call.
+    sweeps : array of int, shape (n,)
+        The number of sweeps of the chains in this call.
+    mixed : array of bool, shape (n,)
+        Whether the chain ended by its mixing test, `gibbsot.sampler.settled`; True with exact duals.
+    temperature : float or None
+        That of the chains in this call.
+    """
+
+    method: str
+    solved: NDArray[np.bool_]
+    sweeps: NDArray[np.int64]
+    mixed: NDArray[np.bool_]
+    temperature: float | None
+
+    @classmethod
+    def of_duals(cls, solved: NDArray[np.bool_]) -> OracleInfo:
+        """Return the diagnostics of exact duals."""
+        return cls("exact", solved, np.zeros(len(solved), np.int64), np.ones(len(solved), bool), None)
+
+
+class Values(NamedTuple):
+    """Values of some examples, and their gradients."""
+
+    value: Array
+    p: NDArray[Any]
+    q: NDArray[Any]
+    info: OracleInfo
 
 
 class PairOracle:
@@ -69,7 +141,9 @@ class PairOracle:
         self.cost, self.penalty, self.by_position, self.n_jobs = cost, penalty, by_position, n_jobs
         self.marginals, self.store = marginals(cost, penalty), Store(fields, capacity)
 
-    def evaluate(self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float) -> Values:
+    def evaluate(
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool = True
+    ) -> Values:
         """Return values and gradients of some examples; centred where masses are fixed.
 
         Parameters
@@ -82,22 +156,39 @@ class PairOracle:
             Whether the call is a step of a training.
         tolerance : float
             How far the sums of a pair may differ by rounding, relatively, where they have to agree.
+        moves : bool
+            Whether q moves from call to call, as p does.
 
         Returns
         -------
-        value, of_p, of_q : arrays of shape (n,), (n, m1) and (n, m2)
+        Values
         """
         if ids is None and self.by_position:
             ids = [NEW // 2 + b for b in range(len(p))]
-        value, f, g = self._evaluate(p, q, ids, training, tolerance)
+        what = _exactly.get()
+        if what is None:
+            value, f, g, info = self._evaluate(p, q, ids, training, tolerance, moves)
+        else:
+            value, f, g, info = self._checked(p, q, ids, tolerance, what)
         if self.marginals.fixed:
-            return value, centred(f), centred(g)
-        return value, np.asarray(f, np.float64), np.asarray(g, np.float64)
+            return Values(value, centred(f), centred(g), info)
+        return Values(value, np.asarray(f, np.float64), np.asarray(g, np.float64), info)
 
     def _evaluate(
-        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
-    ) -> tuple[Array, NDArray[np.floating], NDArray[np.floating]]:
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool
+    ) -> Values:
         raise NotImplementedError
+
+    def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
+        """Return exact values, or certified bounds, without any change of what is kept."""
+        exact = self.marginals.unrounded
+        pair = exact.problem(*measures(p, q), tolerance)
+        found = exact.with_masses(pair, exact.solve(pair, n_jobs=self.n_jobs))
+        warn_of_open_gaps(found)
+        mass = pair.mass if exact.fixed else 1.0
+        value = mass * np.array([getattr(one, "value" if what == _ESTIMATE else what) for one in found])
+        f, g = np.stack([one.f for one in found]), np.stack([one.g for one in found])
+        return Values(value, f, g, OracleInfo.of_duals(np.ones(len(p), bool)))
 
     def arrays(self) -> dict[str, Any]:
         """Return what is kept, as numbers and arrays."""
@@ -106,6 +197,14 @@ class PairOracle:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Load what `arrays` returned."""
         self.store.load_state(state)
+
+    def snapshot(self) -> Any:
+        """Return a copy of what is kept, for `restore`."""
+        return self.store.snapshot()
+
+    def restore(self, snapshot: Any) -> None:
+        """Return to what was kept when a snapshot was taken."""
+        self.store.restore(snapshot)
 
 
 class _Warm(NamedTuple):
@@ -167,12 +266,12 @@ class DualOracle(PairOracle):
         self.drift, self.n_solved = validation.nonnegative(drift, "drift"), 0
 
     def _evaluate(
-        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
-    ) -> tuple[Array, Array, Array]:
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool
+    ) -> Values:
         pair = self.marginals.problem(*measures(p, q), tolerance)
         if ids is None:
             self.n_solved += len(p)
-            return solved(self.marginals, pair, self.n_jobs)[:3]
+            return Values(*solved(self.marginals, pair, self.n_jobs)[:3], OracleInfo.of_duals(np.ones(len(p), bool)))
         places = self.store.find(ids)
         known = np.flatnonzero(places >= 0)
         old = places[known]
@@ -195,19 +294,31 @@ class DualOracle(PairOracle):
             weights, potentials = {"p": p[own], "q": q[own]}, {"f": f[own], "g": g[own]}
             self.store.keep([ids[b] for b in own.tolist()], **weights, **potentials, i=bases[0][kept], j=bases[1][kept])
             self.store.use(ids)
-        return value, f, g
+        return Values(value, f, g, OracleInfo.of_duals(~stale))
+
+    def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
+        if what != _ESTIMATE or ids is None:
+            return super()._checked(p, q, ids, tolerance, what)
+        pair = self.marginals.problem(*measures(p, q), tolerance)
+        found = solved(self.marginals, pair, self.n_jobs, self._warm(self.store.find(ids)))
+        return Values(*found[:3], OracleInfo.of_duals(np.ones(len(p), bool)))
+
+    def _warm(self, places: Indices) -> list[_Warm]:
+        """Return the arcs of the last time, none for new examples."""
+        found = [_Warm((np.empty(0, np.int32), np.empty(0, np.int32)))] * len(places)
+        known = np.flatnonzero(places >= 0)
+        i, j = self.store.read("i", places[known]), self.store.read("j", places[known])
+        for b, rows, columns in zip(known.tolist(), i, j, strict=True):
+            found[b] = _Warm((rows[rows >= 0], columns[rows >= 0]))
+        return found
 
     def _solved(self, pair: Problem, places: Indices) -> tuple[Array, Array, Array, Basis]:
         """Solve exactly, from the bases of the last time; return values, potentials and bases, filled up with -1."""
         i, j = (np.full((len(pair), sum(self.cost.shape) + _SPARE_ARCS), -1, np.int32) for _ in range(2))
-        known = places >= 0
-        i[known], j[known] = self.store.read("i", places[known]), self.store.read("j", places[known])
-        warm = [_Warm((rows[rows >= 0], columns[rows >= 0])) for rows, columns in zip(i, j, strict=True)]
-        found = solved(self.marginals, pair, self.n_jobs, warm)
+        found = solved(self.marginals, pair, self.n_jobs, self._warm(places))
         self.n_solved += len(pair)
         for b, one in enumerate(found.solutions):
             rows, columns = (x[one.basis[0] >= 0][: i.shape[1]] for x in one.basis)
-            i[b], j[b] = -1, -1
             i[b, : len(rows)], j[b, : len(rows)] = rows, columns
         return found.value, found.p, found.q, (i, j)
 
@@ -215,18 +326,28 @@ class DualOracle(PairOracle):
 class ChainOracle(PairOracle):
     """Chains of examples that continue from call to call, at a temperature that follows their values.
 
+    A temperature of its own starts as those of the models do. From then on it rises where V(z) and the lower bound of W
+    by its potentials are close, and falls where they are far apart (`GapTracking`). At intervals some examples are
+    solved exactly, and the annealer of `WassersteinNMF` lowers the gap that is kept when the exact cost has stalled.
+
     Parameters
     ----------
     cost, penalty, capacity, by_position, n_jobs
         As for `PairOracle`. The capacity should be at least the number of examples: with more of them taking turns,
         each chain is dropped before its example returns.
-    temperature, tau, max_sweeps, seed
-        As for `gibbsot.torch.WassersteinLoss`.
+    temperature : "auto", float or AdaptiveCooling
+        As for `Oracle`.
+    max_sweeps, seed
+        As for `Oracle`.
 
     Attributes
     ----------
-    tau, max_sweeps, seed
+    max_sweeps, seed
         The parameters.
+    policy : AdaptiveCooling
+        The annealer.
+    control : ModelState or None
+        Its state; None before the first call, and where the temperature is given.
     cooling : float
         The factor by which a scheduler has lowered a given temperature, or the gap that "auto" keeps; 1 at first.
     """
@@ -236,9 +357,8 @@ class ChainOracle(PairOracle):
         cost: Cost,
         penalty: Penalty | None = None,
         *,
-        temperature: float | str = "auto",
-        tau: int = 40,
-        max_sweeps: int | None = None,
+        temperature: float | str | AdaptiveCooling = "auto",
+        max_sweeps: int = MAX_SWEEPS,
         capacity: int = 50_000,
         by_position: bool = False,
         seed: int = 0,
@@ -248,12 +368,15 @@ class ChainOracle(PairOracle):
         super().__init__(
             cost, penalty, {"h": Field(cost.dtype, size), "sweep": Field(np.int64)}, capacity, by_position, n_jobs
         )
-        self._T = validation.initial_temperature(temperature)
+        given = isinstance(temperature, AdaptiveCooling)
+        self.policy = temperature if isinstance(temperature, AdaptiveCooling) else AdaptiveCooling()
+        self._T = None if given else validation.initial_temperature(temperature)  # type: ignore[arg-type]
         self.cooling, self._follows = 1.0, self._T is None
+        self.control: ModelState | None = None
         self._least, self._T_min = self.marginals.least, temperatures.minimum(self.marginals.chain_cost)
-        self.tau = validation.count(tau, "tau")
-        self.max_sweeps = 10 * self.tau if max_sweeps is None else validation.count(max_sweeps, "max_sweeps")
+        self.max_sweeps = validation.count(max_sweeps, "max_sweeps", _MOST_SWEEPS)
         self.seed, self._fresh = validation.seed(seed), NEW
+        self._passes, self._sum, self._count = 0.0, 0.0, 0  # over the examples; V(z) since the last exact evaluation
 
     @property
     def temperature(self) -> float | None:
@@ -263,32 +386,72 @@ class ChainOracle(PairOracle):
     @temperature.setter
     def temperature(self, T: float) -> None:
         self._T, self._follows, self.cooling = validation.positive(T, "temperature"), False, 1.0
+        self.control = None
 
     def arrays(self) -> dict[str, Any]:
-        return {**{name: getattr(self, name) for name in _NUMBERS}, **super().arrays()}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        numbers["_T"] = np.nan if self._T is None else self._T
+        fields = {} if self.control is None else self.control.to_arrays()
+        control = {_CONTROL + name: np.asarray(x) if isinstance(x, tuple) else x for name, x in fields.items()}
+        return {**numbers, **control, **super().arrays()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         for name in _NUMBERS:
-            setattr(self, name, state[name])
+            setattr(self, name, np.asarray(state[name]).item())
+        self._T = None if np.isnan(float(np.asarray(state["_T"]))) else self._T
+        control = {name.removeprefix(_CONTROL): x for name, x in state.items() if name.startswith(_CONTROL)}
+        self.control = ModelState.from_arrays(control) if control else None
+
+    def snapshot(self) -> Any:
+        return super().snapshot(), {name: getattr(self, name) for name in (*_NUMBERS, "control")}
+
+    def restore(self, snapshot: Any) -> None:
+        kept, numbers = snapshot
+        super().restore(kept)
+        vars(self).update(numbers)
 
     def _evaluate(
-        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
-    ) -> tuple[Array, NDArray[np.floating], NDArray[np.floating]]:
-        # chains and temperature change only after nothing can fail any more
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool
+    ) -> Values:
+        # chains, temperature and annealer change only after nothing can fail any more
         pair = self.marginals.chains(*measures(p, q), tolerance)
-        once = [self._fresh + b for b in range(len(p))]
-        T = self._initial_temperature(pair) if self.temperature is None else self.temperature
-        state = self.state(once if ids is None else ids, pair)
-        after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=self.tau, n_jobs=self.n_jobs)
+        T, control = (self.temperature, self.control) if self.temperature is not None else self._first(pair)
+        after, info, mixed = self._run(ids, pair, T)
         value, U, L = self.marginals.of_chains(pair, info)
         if self._follows:
-            self._T = self._next_temperature(T, pair, info) if training else T
+            changes: dict[str, Any] = {"_T": T, "control": control}
+            if training:
+                changes |= self._annealed(p, q, value, tolerance, control)
+                changes["_T"] = self._next_temperature(T, pair, info, changes["control"])
+            vars(self).update(changes)
         if ids is None:
             self._fresh += len(p)
         else:
             self.store.keep(ids, h=after.h, sweep=after.sweep)
-        return value, U, -L
+        sweeps = (~np.isnan(info.history)).sum(axis=1)
+        return Values(value, U, -L, OracleInfo("gibbs", np.zeros(len(p), bool), sweeps, mixed, T))
+
+    def _run(
+        self, ids: list[int] | None, pair: Problem, T: float
+    ) -> tuple[sampler.State, sampler.Info, NDArray[np.bool_]]:
+        """Advance copies of the chains."""
+        once = [self._fresh + b for b in range(len(pair))]
+        state = self.state(once if ids is None else ids, pair)
+        return mixing.run_until_settled(state, pair, T, self.max_sweeps, self._least, self.n_jobs)
+
+    def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
+        rows = evaluation.sample(len(p))
+        if what != _ESTIMATE or len(rows) == len(p):
+            return super()._checked(p, q, ids, tolerance, what)
+        pair = self.marginals.chains(*measures(p, q), tolerance)
+        T = self._first(pair)[0] if self.temperature is None else self.temperature
+        value, U, L = self.marginals.of_chains(pair, self._run(ids, pair, T)[1])
+        exact = super()._checked(p[rows], q[rows], None, tolerance, what).value
+        value = value + (exact.mean() - value[rows].mean())  # the bias is about the same for all
+        value[rows] = exact
+        solved = np.isin(np.arange(len(p)), rows)
+        return Values(value, U, -L, OracleInfo.of_duals(solved))
 
     def state(self, ids: Sequence[int], pair: Problem) -> sampler.State:
         """Return the state of the chains of some examples, for the measures that they have now.
@@ -316,13 +479,188 @@ class ChainOracle(PairOracle):
             state.sweep[known] = self.store.read("sweep", places[known])
         return state
 
-    def _initial_temperature(self, pair: Problem) -> float:
+    def _first(self, pair: Problem) -> tuple[float, ModelState]:
+        """Return the first temperature, and the annealer's first state."""
         p, q = self.marginals.measures(pair[evaluation.sample(len(pair))])
-        oracle = Oracle(self.cost, q, seed=self.seed, n_jobs=self.n_jobs, penalty=self.penalty)
-        _, T = evaluation.initial_temperatures(oracle, p)
-        return max(float(T.mean()), self._T_min)
+        chains = TargetChains(self.cost, q, seed=self.seed, n_jobs=self.n_jobs, penalty=self.penalty)
+        value, T = evaluation.initial_temperatures(chains, p)
+        first = max(float(T.mean()), self._T_min)
+        return first, self.policy.init(max(float(value.mean()) - self._least, 0.0), first, self._T_min)
 
-    def _next_temperature(self, T: float, pair: Problem, info: sampler.Info) -> float:
+    def _next_temperature(self, T: float, pair: Problem, info: sampler.Info, control: ModelState | None) -> float:
         L = lower_potential(pair, info.U, self.n_jobs)
         V, lower = float(info.value.mean()), float(dual_value(pair, info.U, L).mean())
-        return _TRACKING.update(T, V - self._least, lower - self._least, self._T_min, self.cooling)
+        scale = 1.0 if control is None else min(1.0, control.bias / INITIAL_BIAS)
+        return _TRACKING.update(T, V - self._least, lower - self._least, self._T_min, scale * self.cooling)
+
+    def _annealed(
+        self, p: Array, q: Array, value: Array, tolerance: float, control: ModelState | None
+    ) -> dict[str, Any]:
+        """Return what changes of the annealer, after an exact evaluation of a sample if one is due."""
+        passes = self._passes + len(p) / max(len(p), len(self.store))
+        total, count = self._sum + float(value.sum()), self._count + len(p)
+        if control is not None and self.policy.due(control, int(passes)):
+            rows = evaluation.sample(len(p))
+            exact = super()._checked(p[rows], q[rows], None, tolerance, _ESTIMATE).value
+            level = total / count
+            cost = max(level + float(exact.mean() - value[rows].mean()) - self._least, 0.0)
+            if cost > _NEW_COST * control.best and control.past:  # another model, or another loss
+                control = self.policy.init(cost, 0.0, self._T_min)
+            control, _ = self.policy.record(replace(control, evaluated=int(passes)), cost)
+            if level - self._least > cost:
+                control = self.policy.update(control, cost, level - self._least, _TOLERANCE)
+            else:  # the chains lag behind: colder ones would do so more
+                control = replace(control, past=(cost,))
+            total, count = 0.0, 0
+        return {"_passes": passes, "_sum": total, "_count": count, "control": control}
+
+
+def favours_chains(cost: Cost, p: Array, q: Array) -> bool:
+    """Tell whether chains are to be used for models p whose targets q stay.
+
+    They are where a sweep is cheap beside the number of pairs of points, as on grids, and the problems are large.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost of the chains.
+    p, q : arrays of shape (n, m1) and (n, m2)
+        Weights.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import GridCost
+    >>> [favours_chains(GridCost((side, side)), *np.ones((2, 1, side**2))) for side in (8, 28)]
+    [False, True]
+    """
+    pairs = (p > 0).sum(axis=1).mean() * (q > 0).sum(axis=1).mean()
+    return bool(pairs >= _LEAST_PAIRS and _SHARE_OF_PAIRS * cost.work <= cost.shape[0] * cost.shape[1])
+
+
+class AutoOracle(PairOracle):
+    """Chains or exact duals, by rules that depend on the problems and never on a clock.
+
+    - Where both measures move, exact duals are kept: a chain would follow two measures at once, and each parameter of
+      such a loss sees the noise of few chains.
+    - Where targets stay, chains are used if `favours_chains` says so in the first call, until their annealer ends.
+      Then, and for all other problems, exact duals are kept.
+    - Examples without an id are solved exactly, and nothing is kept of them.
+
+    Parameters
+    ----------
+    cost, penalty, by_position, n_jobs
+        As for `PairOracle`.
+    capacity : int, optional
+        As for `PairOracle`; the default of each.
+    drift
+        As for `DualOracle`.
+    temperature, max_sweeps, seed
+        As for `ChainOracle`.
+
+    Attributes
+    ----------
+    duals : DualOracle
+    chains : ChainOracle
+    """
+
+    def __init__(
+        self,
+        cost: Cost,
+        penalty: Penalty | None = None,
+        *,
+        drift: float = 0.01,
+        temperature: float | str | AdaptiveCooling = "auto",
+        max_sweeps: int = MAX_SWEEPS,
+        capacity: int | None = None,
+        by_position: bool = False,
+        seed: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        common: dict[str, Any] = {"by_position": by_position, "n_jobs": n_jobs}
+        common |= {} if capacity is None else {"capacity": capacity}
+        self.duals = DualOracle(cost, penalty, drift=drift, **common)
+        self.chains = ChainOracle(cost, penalty, temperature=temperature, max_sweeps=max_sweeps, seed=seed, **common)
+        super().__init__(cost, penalty, {"none": Field(np.int8)}, 1, by_position, n_jobs)
+        self._uses_chains: bool | None = None  # None before the first call
+
+    @property
+    def current(self) -> ChainOracle | DualOracle:
+        """The oracle of the last call."""
+        return self.chains if self._uses_chains else self.duals
+
+    def _evaluate(
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool
+    ) -> Values:
+        uses = self._uses_chains
+        if moves or ids is None:
+            uses = False
+        elif uses is None:
+            uses = favours_chains(self.chains.marginals.chain_cost, p, q)
+        elif self.chains.control is not None and self.chains.control.finished:
+            uses = False
+        found = (self.chains if uses else self.duals)._evaluate(p, q, ids, training, tolerance, moves)
+        if ids is not None:
+            self._uses_chains = uses
+        return found
+
+    def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
+        return self.current._checked(p, q, ids, tolerance, what)
+
+    def arrays(self) -> dict[str, Any]:
+        parts = {"duals_": self.duals, "chains_": self.chains}
+        found = {prefix + name: x for prefix, part in parts.items() for name, x in part.arrays().items()}
+        return {"uses_chains": -1 if self._uses_chains is None else int(self._uses_chains), **found}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        for prefix, part in (("duals_", self.duals), ("chains_", self.chains)):
+            own = {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(prefix)}
+            part.load_state(own)
+        uses = int(np.asarray(state["uses_chains"]).item())
+        self._uses_chains = None if uses < 0 else bool(uses)
+
+    def snapshot(self) -> Any:
+        return self.duals.snapshot(), self.chains.snapshot(), self._uses_chains
+
+    def restore(self, snapshot: Any) -> None:
+        duals, chains, self._uses_chains = snapshot
+        self.duals.restore(duals)
+        self.chains.restore(chains)
+
+
+def pair_oracle(cost: Cost, penalty: Penalty | None, method: str, **options: Any) -> PairOracle:
+    """Return the oracle of a method, with those of the options that it has.
+
+    Parameters
+    ----------
+    cost, penalty
+        As for `PairOracle`.
+    method : {"auto", "gibbs", "kept", "exact"}
+        The method.
+    **options
+        Options that differ from their defaults.
+
+    Returns
+    -------
+    PairOracle
+
+    Raises
+    ------
+    ValueError
+        If the method is not known, or has not one of the options.
+    """
+    validation.choice(method, "method", METHODS)
+    for name in ("temperature", "max_sweeps", "seed"):
+        if name in options and method in ("kept", "exact"):
+            raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' or 'auto' with it")
+    if "drift" in options and method in ("gibbs", "exact"):
+        raise ValueError(f"drift: is an option of kept duals; expected method='kept' or 'auto', got {method!r}")
+    if method == "auto":
+        return AutoOracle(cost, penalty, **options)
+    if method == "gibbs":
+        return ChainOracle(cost, penalty, **options)
+    return DualOracle(cost, penalty, **(options | ({"drift": 0.0} if method == "exact" else {})))

@@ -16,6 +16,9 @@ GREEN, PALE_GREEN = "#2a7f4f", "#7fd6a3"
 DARK_GREY, GREY, PALE_GREY = "#5c5c5c", "#9a9a9a", "#d9d9d9"
 
 
+_LETTERS = 11  # of a legend, in an inch
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure without a window.
 
@@ -65,9 +68,10 @@ def legend_below(figure: Figure) -> None:
     for ax in figure.axes:
         for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(text, handle)
-    figure.legend(
-        list(found.values()), list(found), loc="outside lower center", frameon=False, ncols=min(5, len(found))
-    )
+    longest = max(map(len, found), default=0) + 6  # with its line
+    fit = max(1, int(_LETTERS * figure.get_figwidth()) // longest)
+    columns = min(5, len(found), fit)
+    figure.legend(list(found.values()), list(found), loc="outside lower center", frameon=False, ncols=columns)
 
 
 def label(name: str) -> str:

@@ -142,7 +142,12 @@ def draw(state: State, problem: Problem) -> tuple[Array, Array]:
 
 
 def step(
-    state: State, problem: Problem, temperature: float | Array, noise: tuple[Array, Array], pinned: bool = False
+    state: State,
+    problem: Problem,
+    temperature: float | Array,
+    noise: tuple[Array, Array],
+    pinned: bool = False,
+    temperature_h: float | Array | None = None,
 ) -> tuple[State, Info]:
     r"""Do one sweep of Algorithm 1 with the given noise.
 
@@ -166,6 +171,8 @@ def step(
         Standard exponential variates, as `draw` returns.
     pinned : bool
         Keep g = 0 at the first point of p that has weight, the paper's Omega_0, instead of sampling it.
+    temperature_h : float or array of shape (n,), optional
+        The temperature of the half step of h, if it is not that of g: the paper has one for each half step.
 
     Returns
     -------
@@ -186,9 +193,14 @@ def step(
     """
     _check_state(state, problem)
     cost = problem.cost
-    T = validation.temperatures(temperature, "temperature", cost.dtype)
+    T, T_h = (
+        np.broadcast_to(validation.temperatures(x, name, cost.dtype).astype(cost.dtype), (len(problem),))[:, None]
+        for x, name in (
+            (temperature, "temperature"),
+            (temperature if temperature_h is None else temperature_h, "temperature_h"),
+        )
+    )
     p, q = problem.p.astype(cost.dtype), problem.q.astype(cost.dtype)
-    T = np.broadcast_to(T.astype(cost.dtype), (len(problem),))[:, None]
     theta_g, theta_h = noise
     U = cost.row_min(state.h)
     if not pinned:
@@ -198,7 +210,7 @@ def step(
         if pinned:
             g[np.arange(len(p)), (p > 0).argmax(axis=1)] = 0
         L = cost.col_max(g)
-        h = np.where(q > 0, L + theta_h * (T / q), np.inf).astype(cost.dtype)
+        h = np.where(q > 0, L + theta_h * (T_h / q), np.inf).astype(cost.dtype)
     value = inner(p, U) - inner(q, L)
     energy = inner(p, g) - inner(q, h)
     return replace(state, h=h, sweep=state.sweep + 1), Info(U, L, g, value, energy, value[:, None])
@@ -212,6 +224,7 @@ def run(
     tau: int = 0,
     stride: int = 1,
     pinned: bool = False,
+    temperatures_h: NDArray[np.float64] | None = None,
     n_jobs: int | None = None,
     progress: Callable[[float], None] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -234,6 +247,9 @@ def run(
         The number of sweeps from one test to the next. The paper tests every tau sweeps.
     pinned : bool
         See `step`.
+    temperatures_h : array of the same shape, optional
+        Those of the half steps of h, if they are not those of g: the paper's T of 2t - 1, where ``temperatures`` are
+        those of 2t. Such chains run in NumPy. The mixing test takes the temperature of g.
     n_jobs : int, optional
         Threads over the problems; the result is bit-identical for every number.
     progress : callable, optional
@@ -264,6 +280,11 @@ def run(
     if temperatures.ndim != 2 or len(temperatures) not in (1, n) or sweeps == 0:
         raise ValueError(f"temperatures: expected shape (sweeps,) or ({n}, sweeps), got {temperatures.shape}")
     check_sweeps(state.sweep, sweeps)
+    own = temperatures
+    if temperatures_h is not None:
+        own = np.atleast_2d(validation.temperatures(temperatures_h, "temperatures_h", problem.cost.dtype))
+        if own.shape != temperatures.shape:
+            raise ValueError(f"temperatures_h: expected the shape of temperatures, got {own.shape}")
     threads = native.threads(n_jobs)
     # a chain under the mixing test runs in one call, as the test needs earlier values
     length = sweeps if tau else max(1, min(sweeps, _CALL // problem.cost.work))
@@ -273,8 +294,12 @@ def run(
         rows = slice(b, b + width)
         chains, history = state[rows], []
         for s in range(0, sweeps, length):
-            temps = temperatures[rows if len(temperatures) > 1 else slice(None), s : s + length]
-            chains, info = _sweeps(chains, problem[rows], np.ascontiguousarray(temps), tau, stride, pinned, threads)
+            part = rows if len(temperatures) > 1 else slice(None), slice(s, s + length)
+            temps = temperatures[part]
+            if temperatures_h is None:
+                chains, info = _sweeps(chains, problem[rows], np.ascontiguousarray(temps), tau, stride, pinned, threads)
+            else:
+                chains, info = _steps(chains, problem[rows], temps, tau, stride, pinned, own[part])
             history.append(info.history)
             if progress is not None:
                 progress(len(chains.h) * temps.shape[1] / (n * sweeps))
@@ -290,7 +315,7 @@ def run(
     return _join(states, infos)
 
 
-def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: int = 5) -> NDArray[np.bool_]:
+def mixed(history: NDArray[np.float64], temperature: NDArray[np.float64], tau: int) -> NDArray[np.bool_]:
     r"""Tell whether V(z) has (almost) stopped increasing: the paper's mixing test.
 
     .. math:: V(z^{2t}) - V(z^{2(t - \tau)}) < 0.01 \, \tau \, T
@@ -362,14 +387,21 @@ def _sweeps(
 
 
 def _steps(
-    state: State, problem: Problem, temperatures: NDArray[np.float64], tau: int, stride: int, pinned: bool
+    state: State,
+    problem: Problem,
+    temperatures: NDArray[np.float64],
+    tau: int,
+    stride: int,
+    pinned: bool,
+    temperatures_h: NDArray[np.float64] | None = None,
 ) -> tuple[State, Info]:
     states, infos = [], []
-    for b, row in enumerate(np.broadcast_to(temperatures, (len(problem), temperatures.shape[1]))):
+    both = np.stack([temperatures, temperatures if temperatures_h is None else temperatures_h], axis=-1)
+    for b, row in enumerate(np.broadcast_to(both, (len(problem), *both.shape[1:]))):
         one, chain = problem[b : b + 1], state[b : b + 1]
         history = np.full((1, len(row)), np.nan)
-        for s, T in enumerate(row):
-            chain, info = step(chain, one, T, draw(chain, one), pinned)
+        for s, (T, T_h) in enumerate(row):
+            chain, info = step(chain, one, T, draw(chain, one), pinned, T_h)
             history[0, s] = info.value[0]
             if tau and (s + 1) % stride == 0 and mixed(history[:, : s + 1], np.array([T]), tau)[0]:
                 break

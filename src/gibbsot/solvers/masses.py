@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..costs.problems import Problem
-from ..exact.certificate import rounded_down, rounded_up
+from ..exact.certificate import quotient_down
 from ..exact.solution import Solution
 
 
@@ -52,5 +51,6 @@ def _product(total: tuple[float, float], bound: float, towards: float) -> float:
         return bound
     away = math.copysign(math.inf, bound if towards > 0 else -bound)
     rest = math.nextafter(total[1], away) if total[1] else 0.0  # the second double is rounded, too
-    exact = (Fraction(total[0]) + Fraction(rest)) * Fraction(bound)
-    return rounded_up(exact) if towards > 0 else rounded_down(exact)
+    (a, b), (c, d), (n, m) = total[0].as_integer_ratio(), rest.as_integer_ratio(), bound.as_integer_ratio()
+    numerator, denominator = (a * d + c * b) * n, b * d * m
+    return -quotient_down(-numerator, denominator) if towards > 0 else quotient_down(numerator, denominator)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ..core import native, validation
 from ..sampling.gibbs import Gibbs
-from .relaxed import Penalty
+from .relaxed import Penalty, check_normalize
 from .result import OTResult
 
 
@@ -68,10 +68,8 @@ class Options:
             validation.positive(self.max_seconds, "max_seconds")
         if self.max_memory is not None:
             validation.positive(self.max_memory, "max_memory")
-        if self.normalize and self.partial:
-            raise ValueError(
-                "normalize: masses matter where some may be left over; expected False with penalty or mass"
-            )
+        if self.normalize:
+            check_normalize(self.normalize, self.penalty, self.mass)
 
     @property
     def partial(self) -> bool:

@@ -27,9 +27,7 @@ from ..core import validation
 from ..core.backend import backend
 from ..costs import BorderedCost, Cost, DenseCost
 from ..costs.problems import Problem, check_sums
-from ..exact.all_arcs import AllArcs
 from ..exact.certificate import Certificate, lower_bound
-from ..exact.coarse_to_fine import CoarseToFine
 from ..exact.methods import optima
 from ..exact.solution import Solution
 from ..sampling.sampler import Info
@@ -295,13 +293,13 @@ class LeftOver(Marginals):
         return min(self.cost.least() / 2, *(float(np.min(x)) for x in self._outer))
 
     def memory(self, exact: bool) -> float:
-        """Return the bytes of the matrix that a solver needs, exact or not, and copies; 0 if k-d trees do without."""
-        (m1, m2), first = self.cost.shape, self._outer[0][0]
-        pairs, needed = m1 * m2, 24.0 * (m1 + 1) * (m2 + 1)
-        if exact and pairs > CoarseToFine.least and self.cost.searchable:
-            most = CoarseToFine.least if all((x == first).all() for x in self._outer) else AllArcs.most
-            needed = 0.0 if pairs > most else needed
-        return needed
+        """Return the bytes that `problem` takes for a matrix and its copies; 0 if it makes none."""
+        m1, m2 = self.cost.shape
+        return 0.0 if self._borders(exact) else (16.0 if self.cost.has_matrix else 24.0) * (m1 + 1) * (m2 + 1)
+
+    def _borders(self, exact: bool) -> bool:
+        """Tell whether problems have the cost itself inside: a matrix would round its entries, and bounds are its."""
+        return exact and backend().has_simplex and not self.cost.has_matrix
 
     def problem(
         self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q"), exact: bool = True
@@ -329,8 +327,7 @@ class LeftOver(Marginals):
         """
         rows, columns = (_padded(list(side)) for side in zip(*self._spare(p, q), strict=True))
         extra, cost = (rows.shape[1], columns.shape[1]), self.cost.astype(np.float64) if exact else self.cost
-        # a matrix would round the entries of other costs, and bounds are those of the cost
-        bordered = exact and backend().has_simplex and not cost.has_matrix
+        bordered = self._borders(exact)
         more = BorderedCost(cost, self._outer, self._corner, extra) if bordered else self._matrix(cost, extra)
         return PartialProblem.of(np.column_stack([p[0], rows]), np.column_stack([q[0], columns]), more, cost.shape)
 
@@ -359,7 +356,7 @@ class LeftOver(Marginals):
         """Return a cost with more points on either side."""
         m1, m2 = cost.shape
         C = np.full((m1 + extra[0], m2 + extra[1]), self._corner)
-        C[:m1, :m2], C[:m1, m2:], C[m1:, :m2] = cost.matrix(), self._outer[0][:, None], self._outer[1]
+        C[:m1, :m2], C[:m1, m2:], C[m1:, :m2] = cost.stored(), self._outer[0][:, None], self._outer[1]
         return DenseCost(C, cost.dtype)
 
     def solve(
@@ -395,6 +392,12 @@ class LeftOver(Marginals):
 
     def chain_potentials(self, L: Array) -> Array:
         return np.column_stack([L, np.zeros_like(L, shape=len(L))])
+
+
+def check_normalize(normalize: bool, penalty: Any, mass: float | None = None) -> None:
+    """Refuse to normalise measures of which some mass may be left over."""
+    if normalize and (penalty is not None or mass is not None):
+        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty or mass")
 
 
 def marginals(cost: Cost, penalty: Any = None) -> Marginals:
@@ -644,6 +647,25 @@ def transported_plans(problem: Problem, solutions: Sequence[Solution]) -> list[A
     for plan in plans if isinstance(problem, PartialProblem) else ():
         plan.eliminate_zeros()  # masses that are below the range of doubles
     return plans
+
+
+def flows(problem: Problem, balanced: Sequence[Solution]) -> list[Any]:
+    """Return what moves along the edges of a graph or grid, of the masses given, from solutions of balanced problems.
+
+    Raises
+    ------
+    AttributeError
+        If the cost is no shortest path.
+    """
+    network = problem.cost.network()
+    if network is None:
+        raise AttributeError(f"flow: {problem.cost!r} is no shortest path along the edges of a graph or grid")
+    found = [getattr(one, "flow", None) for one in balanced]
+    every = [network.routed(one.plan) if flow is None else flow for flow, one in zip(found, balanced, strict=True)]
+    if isinstance(problem, PartialProblem):  # the nodes of the graph come first
+        inner = network.nodes - sum(problem.size) - 2
+        every = [flow[:inner, :inner] for flow in every]
+    return masses.plans(problem, every)
 
 
 def multipliers(problem: Problem, solutions: Sequence[Solution]) -> list[float]:

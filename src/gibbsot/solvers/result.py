@@ -22,7 +22,7 @@ from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
 from . import masses
 from .displacement import interpolated
-from .relaxed import multipliers, potentials_without_points, transported_plans, without_points
+from .relaxed import flows, multipliers, potentials_without_points, transported_plans, without_points
 
 Array = NDArray[np.float64]
 
@@ -148,6 +148,11 @@ class Part:
         return transported_plans(self.problem, self.solutions)
 
     @property
+    def flow(self) -> list[Any]:
+        """What moves along the edges of a graph or grid."""
+        return flows(self.problem, self.balanced)
+
+    @property
     def transported(self) -> list[float]:
         """The masses of the plans."""
         return [math.fsum(plan.data.tolist()) for plan in self.plan]
@@ -177,12 +182,18 @@ class Part:
     @property
     def U(self) -> NDArray[np.floating]:  # noqa: N802
         """The paper's potentials of the first measures."""
-        return potentials_without_points(self.problem, *self._chain_potentials)[0]
+        return self.without_points(*self._chain_potentials)[0]
 
     @property
     def L(self) -> NDArray[np.floating]:  # noqa: N802
         """The paper's potentials of the second measures."""
-        return potentials_without_points(self.problem, *self._chain_potentials)[1]
+        return self.without_points(*self._chain_potentials)[1]
+
+    def without_points(
+        self, U: NDArray[np.floating], L: NDArray[np.floating]
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return U and L, or g and h, of the points of the measures."""
+        return potentials_without_points(self.problem, U, L)
 
     @property
     def recovered_plan(self) -> list[Any]:
@@ -221,6 +232,10 @@ class OTResult:
         spent before there was a coupling that avoids infinite costs; this then is a part of one, of less mass. With
         ``penalty`` or ``mass``: what is transported, whose marginals are at most p and q; nothing where the upper bound
         is infinite.
+    flow : scipy.sparse.csr_array of shape (nodes, nodes)
+        Of a `GraphCost`, and of a grid with the L1 distance: the mass that moves from node to node, with a stored entry
+        for every edge in every direction that it leads. Of a `SparseCost` the nodes are its rows and then its columns.
+        A list for a batch. Other costs have none: AttributeError.
     transported : float
         The mass of the plan.
     potentials : pair of arrays of shape (m1,) and (m2,)
@@ -233,6 +248,9 @@ class OTResult:
         The cost of one more unit of mass, with ``mass=s``; otherwise 0.
     U, L : arrays of shape (m1,) and (m2,)
         The paper's potentials: f and -g, or with ``method="gibbs"`` those of the last sweep, whose dual value is V(z).
+    g, h : arrays of shape (m1,) and (m2,)
+        The samples of the last sweep, which lie below U and above L; of the sampler's chains only. This g is the
+        paper's and not that of ``potentials``.
     recovered_plan : scipy.sparse.csr_array of shape (m1, m2)
         The paper's sparse plan of U and L. Its marginals are p and q only in the limit. A list for a batch.
     seconds : float
@@ -375,6 +393,11 @@ class OTResult:
         return self._each("plan")
 
     @property
+    def flow(self) -> Any:
+        """The mass on every edge, of costs that are shortest paths in a graph or on a grid."""
+        return self._each("flow")
+
+    @property
     def transported(self) -> Any:
         """The mass of the plan."""
         return self._number("transported")
@@ -444,6 +467,16 @@ class OTResult:
         return self._array([part.L for part in self.parts])
 
     @property
+    def g(self) -> Any:
+        """The sample g of the last sweep."""
+        return self._array([g for g, _ in self._sampled("g")])
+
+    @property
+    def h(self) -> Any:
+        """The sample h of the last sweep."""
+        return self._array([h for _, h in self._sampled("h")])
+
+    @property
     def recovered_plan(self) -> Any:
         """The paper's sparse plan."""
         return self._each("recovered_plan")
@@ -454,6 +487,11 @@ class OTResult:
         if not found:
             raise AttributeError(f"{name} belongs to the sampler's chains, which an exact solve does not have")
         return found
+
+    def _sampled(self, name: str) -> list[tuple[NDArray[np.floating], NDArray[np.floating]]]:
+        """Return the samples g and h of all parts, for a property of this name."""
+        pairs = zip(self.parts, self._samples(name), strict=True)
+        return [part.without_points(sample.info.g, sample.state.h) for part, sample in pairs]
 
     @property
     def mixed(self) -> Any:

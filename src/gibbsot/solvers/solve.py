@@ -57,7 +57,9 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
         Exactly this much is transported, at least cost.
     max_seconds : float, optional
         The time after which the solve ends with what it has proved: valid bounds, a coupling and the status "budget
-        spent". The last bounds take some time of their own.
+        spent". Where infinite costs forbid every coupling found so far, ``reason`` says that there is none yet: value
+        and upper bound are infinite, and the plan has only a part of the mass. The last bounds take some time of
+        their own.
     max_memory : float, optional
         The bytes that the solve may take beyond its arguments. A problem that is estimated to need more is refused.
     warm_start : OTResult, optional

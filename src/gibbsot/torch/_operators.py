@@ -28,9 +28,9 @@ class Evaluator(Protocol):
     """Computes values and gradients of transport costs between rows of weights."""
 
     def evaluate(
-        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
-    ) -> tuple[Array, Array, Array]:
-        """Return values and gradients."""
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool
+    ) -> tuple[Any, ...]:
+        """Return values, gradients for p and for q, and perhaps more."""
 
 
 _evaluators: weakref.WeakValueDictionary[int, Evaluator] = weakref.WeakValueDictionary()
@@ -111,7 +111,7 @@ class _Gradient(torch.autograd.Function):
 
 @torch.library.custom_op("gibbsot::transport", mutates_args=())
 def _transport(
-    p: Tensor, q: Tensor, index: Tensor | None, handle: int, normalize: bool, training: bool
+    p: Tensor, q: Tensor, index: Tensor | None, handle: int, normalize: bool, training: bool, moves: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     if len(p) == 0:
         return _fake_transport(p, q)
@@ -119,12 +119,12 @@ def _transport(
     try:
         weights = [Weights(x, name, normalize) for x, name in zip(_arrays(p, q), "pq", strict=True)]
         x, y = (one.rows for one in weights)
-        found = _evaluators[handle].evaluate(x, y, ids, training, _tolerance(p.dtype, q.dtype))
+        found = _evaluators[handle].evaluate(x, y, ids, training, _tolerance(p.dtype, q.dtype), moves)
     except ValueError as error:
         if "p: has negative" in str(error):
             raise ValueError(f"{error}; logits need from_logits=True, or a softmax") from None
         raise
-    gradients = [one.gradient(x) for one, x in zip(weights, found[1:], strict=True)]
+    gradients = [one.gradient(x) for one, x in zip(weights, found[1:3], strict=True)]
     value, of_p, of_q = _tensors([found[0], *gradients], [p, p, q])
     return value.to(computed(p.dtype, q.dtype)), of_p, of_q
 
@@ -139,8 +139,9 @@ def _checked_ids(index: Tensor) -> list[int]:
 
 @_transport.register_fake
 def _fake_transport(
-    p: Tensor, q: Tensor, index: Tensor | None = None, handle: int = 0, normalize: bool = False, training: bool = True
-) -> tuple[Tensor, Tensor, Tensor]:
+    p: Tensor, q: Tensor, index: Tensor | None = None, handle: int = 0, normalize: bool = False, training: bool = True,
+    moves: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     value = p.new_empty(p.shape[0], dtype=computed(p.dtype, q.dtype))
     of_p, of_q = (x.new_empty(x.shape, dtype=computed(x.dtype)) for x in (p, q))
     return value, of_p, of_q
@@ -152,7 +153,7 @@ def _keep_transport(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _transport_gradients(ctx: Any, of_value: Tensor, *_: Any) -> Any:
     p, q, of_p, of_q = ctx.saved_tensors
-    return _product(of_value, of_p, p), _product(of_value, of_q, q), None, None, None, None
+    return _product(of_value, of_p, p), _product(of_value, of_q, q), None, None, None, None, None
 
 
 _transport.register_autograd(_transport_gradients, setup_context=_keep_transport)
@@ -173,7 +174,7 @@ class _Transport(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, of_value: Tensor, *_: Any) -> Any:
         p, q, of_p, of_q = ctx.saved_tensors
-        return _Gradient.apply(of_value, of_p, p), _Gradient.apply(of_value, of_q, q), None, None, None, None
+        return _Gradient.apply(of_value, of_p, p), _Gradient.apply(of_value, of_q, q), None, None, None, None, None
 
     @staticmethod
     def vmap(
@@ -190,7 +191,8 @@ def transport(
     p: Tensor, q: Tensor, handle: int, normalize: bool, index: Tensor | None = None, training: bool = False
 ) -> Tensor:
     """Return the values of rows of weights, differentiable in both measures."""
-    inputs = p, q, index, handle, normalize, training
+    # a target that needs no gradient stays; under torch.func none seems to need one, and exact duals are right for both
+    inputs = p, q, index, handle, normalize, training, bool(q.requires_grad)
     if torch.compiler.is_compiling():
         return torch.ops.gibbsot.transport(*inputs)[0]
     return _Transport.apply(*inputs)[0]

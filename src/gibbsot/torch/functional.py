@@ -12,7 +12,7 @@ from torch import Tensor
 from ..core import native, validation
 from ..costs import Cost, as_cost
 from ..oracle.gradients import centred, weight_gradients
-from ..solvers.relaxed import Penalty, constant, marginals, penalties_of_clouds
+from ..solvers.relaxed import Penalty, check_normalize, constant, marginals, penalties_of_clouds
 from ..solvers.solve import solve_batch
 from . import _operators
 from ._operators import computed, register
@@ -98,8 +98,7 @@ def wasserstein(
     tensor([[-3., -2.]])
     """
     validation.choice(method, "method", ("exact", "gibbs"))
-    if normalize and penalty is not None:
-        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
+    check_normalize(normalize, penalty)
     if isinstance(cost, tuple):
         if method != "exact":
             raise ValueError("method: expected 'exact' with points, got 'gibbs'")
@@ -166,7 +165,7 @@ class Function:
         self.handle = register(self)
 
     def evaluate(
-        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float
+        self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool
     ) -> tuple[Array, Array, Array]:
         """Return values and gradients."""
         if self.method == "exact":

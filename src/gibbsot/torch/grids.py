@@ -116,7 +116,7 @@ class ImagesLoss(_GridLoss):
         Images keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
         ``method``, ``from_logits``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and, with
-        ``method="gibbs"``, ``temperature``, ``tau``, ``max_sweeps`` and ``seed``, as for `WassersteinLoss`.
+        ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``seed``, as for `WassersteinLoss`.
 
     Attributes
     ----------
@@ -128,10 +128,9 @@ class ImagesLoss(_GridLoss):
 
     Notes
     -----
-    ``method="auto"`` follows these rules. In ``eval`` mode, and where neither ``index`` nor ``by_position`` is given,
-    every pair is solved exactly. In training, a pair that was solved before keeps its duals as long as at most the
-    share ``drift`` of its mass has moved; otherwise it is solved exactly, from its last basis. Chains are used with
-    ``method="gibbs"`` only.
+    In ``eval`` mode, and where neither ``index`` nor ``by_position`` is given, every pair is solved exactly. In
+    training ``method="auto"`` follows the rules of `gibbsot.Oracle`: small images, and pairs that both need gradients,
+    keep their exact duals as long as at most the share ``drift`` of their mass has moved; larger ones have chains.
 
     GeomLoss's ``p=2`` stands for half the squared distance, and its ``p=1`` for the Euclidean distance; a
     `GridCost` with ``power=1`` is the sum of the absolute differences of coordinates. GeomLoss's losses are entropic

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from ..core import validation
 from ..costs import Cost, as_cost
-from ..oracle.pairs import ChainOracle, DualOracle
+from ..oracle.pairs import METHODS, AutoOracle, ChainOracle, DualOracle, PairOracle, pair_oracle
 from ..oracle.store import Store
-from ..solvers.relaxed import Penalty
+from ..sampling.annealing.adaptive import AdaptiveCooling
+from ..solvers.relaxed import Penalty, check_normalize
 from ._operators import register, transport
 from .functional import Function, rows
 
 Array = NDArray[np.float64]
 
-_METHODS = ("auto", "exact", "gibbs")
 _REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -30,10 +30,11 @@ class WassersteinLoss(torch.nn.Module):
 
     Both gradients are centred, so that their entries sum to zero and a step along them stays on the simplex.
 
-    With ``method="auto"`` an example that was solved before keeps its potentials f and g until its measures have moved
+    With ``method="kept"`` an example that was solved before keeps its potentials f and g until its measures have moved
     by the share ``drift`` of their mass; its value is then a certified lower bound of W. Otherwise, and in ``eval``
     mode always, the example is solved exactly: in training from its last basis, in ``eval`` mode from nothing, so that
-    the same input gives the same value and gradient.
+    the same input gives the same value and gradient. ``method="auto"`` chooses between chains and kept duals, by the
+    rules of `gibbsot.Oracle`; a q that needs no gradient is a target that stays.
 
     With a penalty, mass may be left over and costs this much for each unit, as in `solve` with ``penalty=``: weights
     may have any sums, and gradients are not centred, as they tell what more mass costs.
@@ -42,9 +43,9 @@ class WassersteinLoss(torch.nn.Module):
     ----------
     cost : Cost or array of shape (m1, m2)
         The cost. Values and gradients have the dtype of the input, float32 for half precisions.
-    method : {"auto", "exact", "gibbs"}
-        "auto": exact duals, kept while the measures move little. "exact": solved exactly in every call. "gibbs": in
-        training the paper's chains, whose values are estimates; see Notes.
+    method : {"auto", "gibbs", "kept", "exact"}
+        As of `gibbsot.Oracle`. "kept": exact duals, kept while the measures move little. "exact": solved exactly in
+        every call. "gibbs": in training the paper's chains, whose values are estimates; see Notes.
     from_logits : bool
         Whether p comes as logits, of which the softmax is taken.
     normalize : bool
@@ -55,7 +56,7 @@ class WassersteinLoss(torch.nn.Module):
     reduction : {"mean", "sum", "none"}
         What the values are reduced to.
     drift : float, optional
-        With "auto": the share of the mass that may have moved since an example was solved, 0.01 by default.
+        Of kept duals: the share of the mass that may have moved since an example was solved, 0.01 by default.
     capacity : int, optional
         The number of examples that are kept; the least recently used are dropped. By default 10,000, and 50,000 chains.
         An example takes about 20 bytes a point of both measures, with "gibbs" 8 bytes a point of q.
@@ -63,29 +64,26 @@ class WassersteinLoss(torch.nn.Module):
         Whether examples without an index belong to their position in the batch; otherwise they are not kept.
     n_jobs : int, optional
         Threads over the rows; results are bit-identical for every number.
-    temperature : "auto" or float, optional
-        With "gibbs": "auto", the default, follows the loss: it is chosen at the first call, as for the models. From
-        then on it rises where V(z) and the lower bound of W by its potentials are close, and falls where they are far
-        apart, so that V(z) stays somewhat above W. A number is the temperature itself, which stays constant.
-    tau : int, optional
-        With "gibbs": the lag of the chains' mixing test in sweeps, 40 by default; with a larger one chains follow the
-        model more closely.
+    temperature : "auto", float or AdaptiveCooling, optional
+        Of chains, as of `gibbsot.Oracle`: "auto", the default, follows the loss, and falls when exact evaluations of
+        some examples show that it has stalled. A number is the temperature itself, which stays constant.
     max_sweeps : int, optional
-        With "gibbs": the largest number of sweeps of a chain in one call; ten times tau by default.
+        Of chains: the largest number of sweeps in one call, 100 by default; with more chains follow the model more
+        closely.
     seed : int, optional
-        With "gibbs": the seed of the chains' noise, 0 by default.
+        Of chains: the seed of their noise, 0 by default.
 
     Attributes
     ----------
     store : Store
-        What is kept of the examples, by their ids: exact duals, or chains with "gibbs".
+        What is kept of the examples, by their ids: exact duals, or chains.
     n_solved : int
-        How many problems have been solved exactly in training so far; 0 with "gibbs".
+        How many problems have been solved for exact duals in training so far.
     temperature : float or None
-        With "gibbs": the temperature of the next call; None before the first one if it is "auto". After it is set to a
+        Of chains: the temperature of the next call; None before the first one if it is "auto". After it is set to a
         number, it no longer follows the loss.
     cooling : float
-        With "gibbs": the factor by which a scheduler has lowered a given temperature, or the gap that "auto" keeps.
+        Of chains: the factor by which a scheduler has lowered a given temperature, or the gap that "auto" keeps.
     cost, method, from_logits, normalize, penalty, reduction, n_jobs
         The parameters.
 
@@ -93,11 +91,11 @@ class WassersteinLoss(torch.nn.Module):
     -----
     Which method: where an example moves by less than a per cent between two calls, as with many small steps or near
     the end of a training, kept duals cost next to nothing. Where every call moves every example by more, each is
-    solved from its last basis. The chains of "gibbs" cost a few dozen sweeps whatever the measures do. Their gradients
-    are off by a quarter or more at the automatic temperature (``python benchmarks/losses.py``), and yet a training
-    with large steps comes down faster with them than with exact duals. Use them first, and a second loss with "auto"
-    for the last epochs, which end where exact duals alone do, whatever the seed (``python benchmarks/torch_loss.py``).
-    A larger ``drift`` saves little time: outdated duals mislead more than noise does.
+    solved from its last basis. Chains cost a few dozen sweeps whatever the measures do. Their gradients are off by a
+    quarter or more at the automatic temperature (``python benchmarks/losses.py``), and yet a training with large steps
+    comes down faster with them than with exact duals. Use them first, and a second loss with "kept" for the last
+    epochs, which end where exact duals alone do, whatever the seed (``python benchmarks/torch_loss.py``). A larger
+    ``drift`` saves little time: outdated duals mislead more than noise does.
 
     With "gibbs", value and gradient are V(z), U and -L of the paper. The chain of every example continues from its
     state in the last call with that example. Without gradients (``torch.no_grad``) the temperature does not change,
@@ -137,39 +135,26 @@ class WassersteinLoss(torch.nn.Module):
         capacity: int | None = None,
         by_position: bool = False,
         n_jobs: int | None = None,
-        temperature: float | str | None = None,
-        tau: int | None = None,
+        temperature: float | str | AdaptiveCooling | None = None,
         max_sweeps: int | None = None,
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        self.method = validation.choice(method, "method", _METHODS)
+        self.method = validation.choice(method, "method", METHODS)
         self.reduction = validation.choice(reduction, "reduction", _REDUCTIONS)
         self.from_logits, self.penalty, self.n_jobs = from_logits, penalty, n_jobs
         self.normalize = validation.flag(normalize, "normalize")
-        if normalize and penalty is not None:
-            raise ValueError("normalize: masses matter where some may be left over; expected False with penalty")
-        options: dict[str, Any] = {"temperature": temperature, "tau": tau, "max_sweeps": max_sweeps, "seed": seed}
+        check_normalize(normalize, penalty)
+        options: dict[str, Any] = {"temperature": temperature, "max_sweeps": max_sweeps, "seed": seed, "drift": drift}
+        options["capacity"] = capacity
         self._options = {name: x for name, x in options.items() if x is not None}
-        if self._options and method != "gibbs":
-            name = next(iter(self._options))
-            raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' with it")
-        if drift is not None and method != "auto":
-            raise ValueError(f"drift: is an option of method='auto', got method={method!r}")
-        if method != "gibbs":
-            self._options["drift"] = 0.01 if drift is None else drift
-            if method == "exact":
-                self._options["drift"] = 0.0
-        if capacity is not None:
-            self._options["capacity"] = capacity
         self._options |= {"by_position": by_position, "n_jobs": n_jobs}
         self._set_cost(as_cost(cost))
 
     def _set_cost(self, cost: Cost) -> None:
         """Start with a cost, and nothing kept."""
         self.cost = cost
-        make: Any = ChainOracle if self.method == "gibbs" else DualOracle
-        self._kept: ChainOracle | DualOracle = make(cost, self.penalty, **self._options)
+        self._kept: PairOracle = pair_oracle(cost, self.penalty, self.method, **self._options)
         self._exact = Function(cost, "exact", self.penalty, self.n_jobs)  # of eval mode
         self._handles = register(self._exact), register(self._kept)
 
@@ -180,18 +165,25 @@ class WassersteinLoss(torch.nn.Module):
     @property
     def store(self) -> Store:
         """What is kept of the examples."""
-        return self._kept.store
+        return self._current.store
+
+    @property
+    def _current(self) -> PairOracle:
+        """What the last call has used."""
+        return self._kept.current if isinstance(self._kept, AutoOracle) else self._kept
 
     @property
     def n_solved(self) -> int:
-        """How many problems have been solved exactly in training."""
-        return self._kept.n_solved if isinstance(self._kept, DualOracle) else 0
+        """How many problems have been solved for exact duals in training."""
+        duals = self._kept.duals if isinstance(self._kept, AutoOracle) else self._kept
+        return duals.n_solved if isinstance(duals, DualOracle) else 0
 
     def _sampler(self) -> ChainOracle:
-        """Return the chains of "gibbs"."""
-        if not isinstance(self._kept, ChainOracle):
-            raise ValueError(f"temperature: belongs to method='gibbs', this loss has method={self.method!r}")
-        return self._kept
+        """Return the chains."""
+        chains = self._kept.chains if isinstance(self._kept, AutoOracle) else self._kept
+        if not isinstance(chains, ChainOracle):
+            raise ValueError(f"temperature: belongs to chains, this loss has method={self.method!r}")
+        return chains
 
     @property
     def temperature(self) -> float | None:
@@ -213,7 +205,7 @@ class WassersteinLoss(torch.nn.Module):
 
     def extra_repr(self) -> str:
         m1, m2 = self.cost.shape
-        more = f", temperature={self.temperature}" if self.method == "gibbs" else ""
+        more = f", temperature={self.temperature}" if isinstance(self._current, ChainOracle) else ""
         return f"{m1} x {m2}, method={self.method!r}{more}, examples={len(self.store)}"
 
     def forward(self, p: Tensor, q: Tensor, index: Tensor | None = None) -> Tensor:

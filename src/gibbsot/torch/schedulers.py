@@ -16,7 +16,7 @@ class GibbsTemperature:
 
     A temperature that follows the loss needs no scheduler; for it, this lowers the gap between V(z) and W that it
     keeps. Chains mix slowly at low temperatures: a network that changes faster uses outdated gradients. So the learning
-    rate should fall with the temperature, for example by ``CosineAnnealingLR``, or ``tau`` be larger.
+    rate should fall with the temperature, for example by ``CosineAnnealingLR``, or ``max_sweeps`` be larger.
 
     Parameters
     ----------

@@ -19,19 +19,18 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fits import same_nmf
-from gibbsot import DenseCost, GridCost, datasets, solve_batch
+from gibbsot import DenseCost, GridCost, Oracle, datasets, solve_batch
 from gibbsot.core import native
 from gibbsot.distributed import fixed_point
-from gibbsot.distributed.shard import precision
 from gibbsot.distributed.shards import LocalShards
 from gibbsot.exact.programme import free_measure
 from gibbsot.models._loop import Epoch
 from gibbsot.models.nmf.estimator import WassersteinNMF
 from gibbsot.models.nmf.fit import _deviation
 from gibbsot.models.nmf.start import initial_factors
-from gibbsot.oracle import oracle
+from gibbsot.oracle import chains
+from gibbsot.oracle.chains import TargetChains
 from gibbsot.oracle.mirror_descent import AcceleratedMirrorDescent
-from gibbsot.oracle.oracle import Oracle
 from gibbsot.sampling import sampler, schedules
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
@@ -63,7 +62,7 @@ def costs(P: np.ndarray, X: np.ndarray, matrix: np.ndarray = M) -> np.ndarray:
 def estimator(**options) -> WassersteinNMF:
     """A short run from a random start, from which there is much to gain."""
     defaults = {"cost": "line", "max_epochs": 8, "batch_size": 4, "init": "random", "random_state": 0}
-    if options.get("algorithm") != "paper":
+    if options.get("algorithm", "adaptive") == "adaptive":
         defaults["tau"] = 3
     return WassersteinNMF(**{"n_components": 3} | defaults | options)
 
@@ -90,6 +89,7 @@ ON_AVERAGE = {
     [
         WassersteinNMF(n_components=2, cost="line", max_epochs=1, tau=3),
         WassersteinNMF(n_components=2, cost="line", max_epochs=1, algorithm="paper"),
+        WassersteinNMF(n_components=2, cost="line", max_epochs=1, algorithm="d2suite"),
     ],
     expected_failed_checks=lambda _: ON_AVERAGE,
 )
@@ -288,7 +288,7 @@ def test_killed_and_resumed_it_comes_to_the_same(tmp_path, options, epoch):
 
 def interrupt_chains(patch, now):
     """Raise KeyboardInterrupt in a call that advances chains, if ``now()``."""
-    for module in (sampler, oracle.mixtures):
+    for module in (sampler, chains.mixtures):
 
         def interrupted(*args, run=module.run, **options):
             if now():
@@ -518,7 +518,7 @@ def test_damaged_and_foreign_files(tmp_path, fitted):
         with pytest.raises(ValueError, match=r"path: .*other\.npz is incomplete"):
             WassersteinNMF.load(tmp_path / "other.npz")
     Oracle(GridCost(3), np.eye(3)).save(path)
-    with pytest.raises(ValueError, match="holds 'gibbsot oracle 1'; expected 'gibbsot nmf 1'"):
+    with pytest.raises(ValueError, match="holds 'gibbsot oracle 2'; expected 'gibbsot nmf 1'"):
         WassersteinNMF.load(path)
     with pytest.raises(FileNotFoundError):
         WassersteinNMF.load(tmp_path / "nowhere.npz")
@@ -737,30 +737,50 @@ def test_the_papers_cooling_ends_at_the_lowest_temperature():
     assert model.history_[-1].temperature == model.history_[-2].temperature == model._run.control.T_min
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"init": "nmf"}, "init: algorithm='paper' sets it to 'random'; expected None, got 'nmf'"),
-        ({"init": (BUMPS, BUMPS)}, "init: algorithm='paper' sets it to 'random'; expected None, got a pair$"),
-        ({"step_size": (20.0, 2.0)}, "step_size: algorithm='paper' sets it to 2.0"),
-        ({"step_size": 3}, "step_size: algorithm='paper' sets it to 2.0; expected None, got 3"),
-    ],
-)
-def test_what_the_papers_algorithm_sets_cannot_be_set(options, message):
-    with pytest.raises(ValueError, match=message):
-        WassersteinNMF(3, cost="line", algorithm="paper", **options).fit(counts())
+@pytest.mark.parametrize("algorithm", ["paper", "d2suite"])
+def test_start_and_steps_of_the_papers_algorithm(algorithm):
+    """Steps next to zero leave the start that is given, and each of the two steps has a factor of its own."""
+    X, memberships = mixtures(6)
+    start = np.roll(BUMPS, 1, axis=1), memberships
+    still = estimator(algorithm=algorithm, init=start, step_size=1e-12, max_epochs=2).fit(X)
+    np.testing.assert_allclose(still.components_, start[0], atol=0.02)  # the smoothing of the start
+    np.testing.assert_allclose(still.memberships_, memberships, atol=0.02)
+    moved = estimator(algorithm=algorithm, init=start, step_size=(1e-12, 2.0), max_epochs=2).fit(X)._run
+    np.testing.assert_allclose(np.exp(moved.log_components), start[0], atol=0.02)
+    assert np.abs(np.exp(moved.shards.shards[0].log_memberships) - memberships).max() > 0.03
+    plain, random = (
+        WassersteinNMF(3, cost="line", algorithm=algorithm, init=init, max_epochs=1, step_size=1e-12, random_state=0)
+        for init in ("nmf", None)
+    )
+    assert plain.fit(X).reconstruction_err_ < random.fit(X).reconstruction_err_ / 2
 
 
-def test_the_papers_algorithm_and_the_other_entrances():
+@pytest.mark.parametrize("algorithm", ["paper", "d2suite"])
+def test_the_papers_algorithm_and_the_other_entrances(algorithm):
     """Its own values may be given; streams and a change of the algorithm are refused."""
     X = counts()
     given = {"init": "random", "step_size": 2, "tau": 5}
-    same_nmf(*(estimator(algorithm="paper", **options).fit(X) for options in ({}, given)))
+    same_nmf(*(estimator(algorithm=algorithm, **options).fit(X) for options in ({}, given)))
     with pytest.raises(AttributeError) as refused:
-        estimator(algorithm="paper").partial_fit(X)
-    assert "algorithm: 'paper' needs all measures at once" in str(refused.value.__cause__)
-    with pytest.raises(ValueError, match="algorithm: expected that of the fit, 'adaptive', got 'paper'"):
-        estimator(init=None).fit(X).set_params(algorithm="paper", tau=None).resume(X)
+        estimator(algorithm=algorithm).partial_fit(X)
+    assert f"algorithm: '{algorithm}' needs all measures at once" in str(refused.value.__cause__)
+    with pytest.raises(ValueError, match=f"algorithm: expected that of the fit, 'adaptive', got '{algorithm}'"):
+        estimator(init=None).fit(X).set_params(algorithm=algorithm, tau=None).resume(X)
+
+
+def test_a_fit_that_became_worse_says_so():
+    """The paper's cooling runs on until its chains cannot follow."""
+    X = counts()
+    with pytest.warns(
+        ConvergenceWarning, match="max_epochs: the cost was .* whose model is returned, and rose"
+    ) as seen:
+        model = estimator(algorithm="paper", max_epochs=60).fit(X)
+    costs = [epoch.upper for epoch in model.history_]
+    best = 1 + int(np.nanargmin(costs))
+    (text,) = [str(one.message) for one in seen if "rose" in str(one.message)]
+    assert f"the cost was {np.nanmin(costs):.3g} after {best} epochs" in text
+    assert text.endswith(f"and rose to {costs[-1]:.3g} after 60")
+    assert costs[-1] > 1.05 * np.nanmin(costs)
 
 
 @pytest.mark.parametrize("weights", [None, np.array([2.0, 1.0, 3.0, 0.0])], ids=["plain", "weights"])
@@ -775,13 +795,13 @@ def test_an_epoch_of_the_paper_is_what_is_printed(weights):
     model.fit(X, sample_weight=weights)
     share = weights if weights is None else weights / weights.max()
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X), share)
-    chains = Oracle(cost, X, tau=5, stride=5, seed=model.seed_)
-    gamma, quantum = 2 / M.mean(), precision(cost, len(X)).potential
+    chains = TargetChains(cost, X, tau=5, stride=5, seed=model.seed_)
+    gamma, quantum = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential
     descents = [AcceleratedMirrorDescent(row[None]) for row in W]
     for i, descent in enumerate(descents):
         beta = descent.x.copy()
         _, U, _ = chains(fixed_point.mixtures(beta, fixed_point.components(D)), T, [i])
-        U = fixed_point.quantise(U, quantum) * quantum
+        U = fixed_point.Fixed.of(U, quantum).value
         descent.step(U @ D.T, gamma)
         D = D * np.exp(-gamma * (1 if weights is None else weights[i]) * beta.T * U)
         D /= D.sum(axis=1, keepdims=True)
@@ -791,6 +811,60 @@ def test_an_epoch_of_the_paper_is_what_is_printed(weights):
     memberships = np.exp(run.shards.shards[0].log_memberships)
     np.testing.assert_allclose(memberships, np.concatenate([descent.x for descent in descents]), rtol=1e-3, atol=1e-6)
     assert run.control.T * run.units.unit == pytest.approx(T)
+
+
+def test_an_epoch_of_the_authors_program():
+    """Chains of a batch that stop together, and steps of three times the length, written down again."""
+    X, K, T = counts(4), 3, 2e-3
+    cost = GridCost(SIZE, dtype=np.float32)
+    model = estimator(algorithm="d2suite", cost=cost, temperature=T, batch_size=2, max_epochs=1).fit(X)
+    D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X))
+    chains = Oracle(cost, X, tau=5, max_sweeps=5, seed=model.seed_)
+    gamma, quantum, sweeps = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential, 0
+    found = []
+    for rows in ([0, 1], [2, 3]):
+        beta, V = W[rows] / W[rows].sum(axis=1, keepdims=True), [0.0]
+        while len(V) < 2 or V[-1] - V[-2] > 1e-3 * V[-1]:
+            values, U, _ = chains(fixed_point.mixtures(beta, fixed_point.components(D)), T, rows)
+            V.append(values.sum())
+            sweeps += 10
+        U = fixed_point.Fixed.of(U, quantum).value
+        y, z = (beta * np.exp(-step * gamma * U @ D.T) for step in (3, 1 / 3))
+        y, z = (x / x.sum(axis=1, keepdims=True) for x in (y, z))
+        found.append(3 / 4 * z + 1 / 4 * y)
+        D = D * np.exp(-gamma * beta.T @ U)
+        D /= D.sum(axis=1, keepdims=True)
+    assert model.history_[0].sweeps == sweeps / len(X) > 5
+    np.testing.assert_allclose(np.exp(model._run.log_components), D, rtol=1e-3, atol=1e-6)
+    memberships = np.exp(model._run.shards.shards[0].log_memberships)
+    np.testing.assert_allclose(memberships, np.concatenate(found), rtol=1e-3, atol=1e-6)
+
+
+def test_the_authors_program_with_batches_across_shards():
+    """Chains of a batch are tested together wherever they are; a fit that is saved continues as one that is not."""
+    X, options = counts(), {"algorithm": "d2suite", "tau": 3, "batch_size": 4}
+    one = estimator(**options, max_epochs=30).fit(X)
+    same_nmf(one, estimator(**options, max_epochs=30, n_jobs=2).fit([X[:3], X[3:5], X[5:]]))
+    half = pickle.loads(pickle.dumps(estimator(**options, max_epochs=22).fit(X)))
+    same_nmf(one, half.set_params(max_epochs=30).resume(X))
+    evaluated = [k for k, epoch in enumerate(one.history_, 1) if np.isfinite(epoch.upper)]
+    assert evaluated == [1, 21, 30]
+
+
+@pytest.mark.parametrize(("T", "step"), [(1e-6, 2.0), (1e-2, 0.1)], ids=["lagging", "following"])
+def test_the_temperature_of_the_authors_program_waits_for_the_chains(T, step):
+    """It falls after epochs whose V(z) exceeds 0.9 of the last exact cost: here the sample is all of the data."""
+    X = counts()
+    model = estimator(algorithm="d2suite", max_epochs=40, temperature=T, step_size=step).fit(X)
+    factor, objective, cooled = 1 - np.sqrt(1 / (SIZE + (X > 0).sum() / len(X))), 0.0, []
+    for before, after in itertools.pairwise(model.history_):
+        cooled.append(after.temperature < before.temperature)
+        assert after.temperature == pytest.approx(before.temperature * (factor if cooled[-1] else 1))
+        assert cooled[-1] == (before.estimate > 0.9 * objective)
+        objective = before.upper if np.isfinite(before.upper) else objective
+    # chains that lag cool once, before the first evaluation
+    assert cooled[0]
+    assert sum(cooled) == 1 if T == 1e-6 else 5 < sum(cooled) < 35
 
 
 def test_deviation():

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from ...core.double_double import DoubleDouble
-from ...costs import Cost
+from ...costs import Cost, DenseCost
 from ...costs.problems import Problem
 from .. import certificate
 from ..certificate import PROGRAMME_GAP, ROUNDING, ROUNDS, SPENT, Certificate
 from ..methods import optima
+from ..refinement import CostScreen
 from ..solution import Solution
 
 Array = NDArray[np.float64]
+Numbers = NDArray[Any]  # of Python integers, which stand for numbers with so many binary digits behind the point
 
 _UNIT = Fraction(1, 2**53)
 _ALL_ARCS = 100_000  # up to so many the linear programme has all arcs; for mixtures a fifth of it
 _ASCENT = 4  # rounds that improve a lower bound
 _ROUNDED = 8  # units in the last place within which weights agree
 _EPS = 2.0**-52
+_ALL_BITS = 1074  # binary digits behind the point of any double
+_SPLIT = 1_000_000  # entries of a cost up to which the rounding errors of a mixture are points of their own
 _OFF, _MORE = 2, 1 + 2.0**-40  # units in the last place of a share; what covers the rounding of a bound of an error
 
 REASONS = {
@@ -161,16 +167,69 @@ class FreeMeasure:
         The weights are as given, in double or in single precision; their shares are meant.
         """
         w = np.asarray(w)
-        model, moved = w.astype(np.float64), Fraction(0)
-        if self.components is not None:
-            model, moved = _mixture(model, self.components)
+        model = w.astype(np.float64)
+        if self.components is None:
+            return self._upper(model, self.cost, Fraction(0), near)
+        mixture = _mixture(model, self.components)
+        found, solutions = self._upper(mixture.high, self.cost, mixture.moved, near)
+        more = float(mixture.moved) * self.cost.spread()
+        if more > PROGRAMME_GAP / 100 * found.scale and self._splits:
+            # what rounding leaves over is at points of its own: twice the rows of the cost
+            both = np.concatenate([mixture.high, mixture.low])
+            exact = self._upper(both, self._twice(), mixture.rest, None)[0]
+            exact = exact.widened(self.cost.accuracy(), above=self.cost.underflow())
+            found = min(found, exact, key=lambda each: each.upper)
+        return found, solutions
+
+    def _upper(
+        self, model: Array, cost: Cost, moved: Fraction, near: list[Solution] | None
+    ) -> tuple[Certificate, list[Solution]]:
+        """Return the exact objective of a measure of which some of the mass may be at another place."""
         P = np.tile(model, (len(self.X), 1))
-        found = optima(Problem.checked(P, self.given, self.cost, np.ones(len(P))), n_jobs=self.n_jobs, warm_start=near)
+        found = optima(Problem.checked(P, self.given, cost, np.ones(len(P))), n_jobs=self.n_jobs, warm_start=near)
         if not all(math.isfinite(each.upper) for each in found):
             return Certificate(-math.inf, math.inf, math.inf, math.inf, found[0].reason), found
         values, scales = (self._mean([Fraction(getattr(each, name)) for each in found]) for name in ("upper", "scale"))
         upper = certificate.rounded_up(values + moved * Fraction(self.cost.spread()))
         return Certificate(-math.inf, upper, upper, max(float(scales), abs(upper))), found
+
+    @property
+    def _splits(self) -> bool:
+        """Whether a cost with twice the rows has exact costs, or those whose errors are relative, and fits."""
+        return self.cost.rounding() == 0 and self.cost.shape[0] * self.cost.shape[1] <= _SPLIT
+
+    def _twice(self) -> DenseCost:
+        """Return the cost with all rows twice."""
+        return DenseCost(np.tile(self.cost.matrix(), (2, 1)))
+
+    def doubles(self, w: Numbers) -> Iterator[Array]:
+        """Return doubles next to weights that are integers, up to a factor.
+
+        The share of a bin far away needs more digits than others: the weights of a target are divided by their sum, so
+        that the share of a bin is exactly that of the target if the weight and the sum are. What rounding leaves over
+        goes to bins that are near the one of most weight, where it costs least.
+        """
+        total = int(w.sum())
+        rounded = np.array([float(Fraction(x, total)) for x in w.tolist()])
+        yield rounded
+        if self.components is not None:
+            return
+        order = np.argsort(self.cost.at(np.arange(len(w)), np.full(len(w), rounded.argmax())), kind="stable")
+        far = [a for a in order.tolist() if rounded[a] > 0][-1]
+        for i, x in enumerate(self.given):
+            mass = self._masses[i]
+            if x[far] > 0 and abs(Fraction(int(w[far]), total) / self.share(i, far) - 1) <= Fraction(2) ** -80:
+                found = np.array([float(Fraction(x, total) * mass) for x in w.tolist()])
+                yield _with_sum(found, mass, order)
+
+    def share(self, i: int, j: int) -> Fraction:
+        """Return the share of a bin in a target."""
+        return Fraction(float(self.given[i, j])) / self._masses[i]
+
+    @cached_property
+    def _masses(self) -> list[Fraction]:
+        """The sums of the targets."""
+        return [sum(map(Fraction, x.tolist()), Fraction(0)) for x in self.given]
 
     def snapped(self, w: Array) -> Array:
         """Return weights without the rounding of the solver, where they agree with a target, or with one component.
@@ -219,6 +278,57 @@ class FreeMeasure:
         value = Fraction(float((rows - size).min())) + Fraction(float(targets)) - Fraction(float(error))
         return Bound(max(certificate.rounded_down(value), self.least), *own)
 
+    def exact_bound(self, g: Numbers, bits: int) -> float:
+        """Return the lower bound that potentials of the targets prove, without rounding.
+
+        Only pairs whose reduced cost is near zero in double precision are looked at, in integers.
+
+        Parameters
+        ----------
+        g : array of int of shape (n, m)
+            The potentials; those of targets without weight are ignored.
+        bits : int
+            Binary digits behind the point.
+
+        Returns
+        -------
+        float
+        """
+        lambdas = fixed(np.array([float(x) for x in self.lambdas]), _ALL_BITS)
+        means, total = np.zeros(self.cost.shape[0], object), Fraction(0)
+        for x, own, j, weight in zip(self.given, g, self.supports, lambdas, strict=True):
+            if not np.array_equal(np.flatnonzero(x), j):
+                return -math.inf  # a share that has vanished
+            mass = fixed(x[j], _ALL_BITS)
+            middle = certificate.weighted_median(floats(own[j], bits), x[j])
+            own = own[j] - fixed(np.array([middle]), bits)[0]
+            means += weight * self._rows(own, j, bits)
+            total += weight * Fraction(int(mass @ own), int(mass.sum()))
+        if self.components is None:
+            least = Fraction(int(means.min()))
+        else:
+            rows = fixed(self.components, _ALL_BITS)
+            least = min(Fraction(int(row @ means), int(row.sum())) for row in rows)
+        value = certificate.rounded_down((least + total) / int(lambdas.sum()) / Fraction(2) ** bits)
+        found = Certificate(value, math.inf, math.inf, math.inf)
+        return max(found.widened(self.cost.accuracy(), below=self.cost.underflow()).lower, self.least)
+
+    def _rows(self, g: Numbers, columns: NDArray[np.intp], bits: int) -> Numbers:
+        """Return lower bounds of the c-transform of the potentials of some columns: integers as these are."""
+        rounded, h = floats(g, bits), np.full(self.cost.shape[1], np.inf)
+        rounded += _EPS * np.abs(rounded)
+        h[columns] = -rounded
+        f = np.asarray(self.cost.row_min(h), np.float64)
+        screen = CostScreen(self.cost, columns=columns)
+        # pairs that are not listed have reduced costs above what double precision leaves open
+        f += screen.share * (np.abs(f) + 2 * np.abs(rounded).max())
+        near = screen.near(f, rounded)
+        costs, size = screen.exact(near.i, near.j)
+        error = fixed(2.0**-98 * size, bits) + 1 if costs.low.any() else 0
+        U = fixed(np.minimum(f, near.limit), bits)
+        np.minimum.at(U, near.i, fixed(costs.high, bits) + fixed(costs.low, bits) - error - g[near.j])
+        return U
+
     def _of_targets(self, g: Array) -> Array:
         """Return lower bounds of ``<x, g>`` for each target."""
         rows = zip(self.given, g, self.supports, strict=True)
@@ -230,23 +340,81 @@ class FreeMeasure:
         return self.cost.shape[0] * self.targets.nnz <= (_ALL_ARCS if self.components is None else _ALL_ARCS // 5)
 
 
+def _with_sum(w: Array, total: Fraction, order: NDArray[np.intp]) -> Array:
+    """Return weights with a sum that is exactly the one given, if possible: the first of an order change."""
+    w = w.copy()
+    left = total - sum(map(Fraction, w.tolist()), Fraction(0))
+    for a in order.tolist():
+        if left == 0:
+            break
+        wanted = max(Fraction(float(w[a])) + left, Fraction(0))
+        new = certificate.rounded_down(wanted)
+        left -= Fraction(new) - Fraction(float(w[a]))
+        w[a] = new
+    return w
+
+
 def _shares(rows: Array) -> Array:
     """Return rows divided by their sums, each of which is rounded once."""
     return rows / np.array([[math.fsum(row)] for row in rows.tolist()])
 
 
-def _mixture(w: Array, components: Array) -> tuple[Array, Fraction]:
-    """Return the mixture of components, rounded, and the share of its mass, at most, that is at another place by that.
+class _Mixture(NamedTuple):
+    """A mixture of components, rounded, and what rounding leaves over.
 
-    Products and sums keep their rounding errors, which are zero for a single component.
+    Attributes
+    ----------
+    high, low : arrays of shape (m,)
+        The mixture, as sums of two doubles that are not negative.
+    moved, rest : Fraction
+        The share of the mass, at most, that is at another place in high, and in the sum of both.
     """
+
+    high: Array
+    low: Array
+    moved: Fraction
+    rest: Fraction
+
+
+def _mixture(w: Array, components: Array) -> _Mixture:
+    """Return a mixture; products and sums keep their rounding errors, which are zero for a single component."""
     high, low = np.zeros(components.shape[1]), np.zeros(components.shape[1])
     for weight, row in zip(w.tolist(), components, strict=True):
         if weight > 0:
-            product, rest = certificate.split_products(np.full_like(row, weight), row)
+            product, lost = certificate.split_products(np.full_like(row, weight), row)
             high, error = DoubleDouble.sum(high, np.asarray(product, np.float64))
-            low += error + rest
+            low += error + lost
+    high, low = DoubleDouble.sum(high, low)
+    if not low.any():
+        return _Mixture(high, low, Fraction(0), Fraction(0))
     # the errors of the errors, and products below the range of doubles
-    least = len(w) ** 2 * 2.0**-100 * high + len(w) * 2.0**-1060 if low.any() else 0.0 * high
-    moved = 2 * Fraction(float((np.abs(low) + least).sum())) / Fraction(float(high.sum()))
-    return high, moved * Fraction(1001, 1000)
+    least = (len(w) ** 2 * 2.0**-100 + 2.0**-104) * high + len(w) * 2.0**-1060
+    moved, rest = (
+        2 * Fraction(float(x.sum())) / Fraction(float(high.sum())) * Fraction(1001, 1000)
+        for x in (np.abs(low) + least, least)
+    )
+    smaller = np.where(low < 0, np.nextafter(high, 0.0), high)
+    return _Mixture(smaller, low + (high - smaller), moved, rest)
+
+
+def fixed(x: Array, bits: int) -> Numbers:
+    """Return doubles as integers with so many binary digits behind the point, rounded down.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fixed(np.array([1.5, -0.75]), 1)
+    array([3, -2], dtype=object)
+    """
+    mantissa, exponent = np.frexp(x)
+    whole = (mantissa * 2.0**53).astype(np.int64).ravel().tolist()
+    shifts = (exponent + (bits - 53)).ravel().tolist()
+    found = np.empty(len(whole), object)
+    found[:] = [n << k if k >= 0 else n >> -k for n, k in zip(whole, shifts, strict=True)]
+    return found.reshape(np.shape(x))
+
+
+def floats(x: Numbers, bits: int) -> Array:
+    """Return integers with so many binary digits behind the point as the nearest doubles."""
+    unit = Fraction(2) ** -bits
+    return np.array([float(n * unit) for n in x.tolist()])

@@ -24,6 +24,7 @@ from ..arcs import union
 from ..certificate import OPTIMAL_GAP, PROGRAMME_GAP
 from .free_measure import Bound, FreeMeasure, Optimum
 from .interior_point import Dual, InteriorPoint, Iterate, MeasureArcs, PrimalDual
+from .vertex import Step, Vertex
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -63,10 +64,8 @@ _VIOLATED = 1e-13  # reduced cost, in units of the objective, of arcs that HiGHS
 _NEGLIGIBLE = 1e-7  # weights relative to the largest that are dropped: each costs a point in every exact solve
 _TOLERANCE = 1e-10  # the smallest that HiGHS takes
 _MOST_ROUNDS, _MOST_FINISHES = 20, 10  # so that it ends where rounding keeps bounds apart
-_REFINEMENTS, _FASTER = 4, 0.5  # of a vertex, as long as each closes this share of the gap: the next digits of HiGHS
-# Of reduced costs: by how much they grow at a time, and where the largest are cut off, as their arcs carry no mass.
-# More at a time would hide from HiGHS, by its tolerance, what is small beside the cut.
-_MAGNIFIED, _CUT = 2.0**20, 2.0**10
+_REFINEMENTS = 6  # of a vertex at most: each gives about nine more digits
+_ROUNDING = 1e-3  # share of the gap that the vertex leaves open: then it is the rounding of its weights that matters
 
 
 def minimise(
@@ -132,18 +131,11 @@ def stages(
     return _Rounds(problem, gap, budget or Budget()).stages(L, w, estimate)
 
 
-class _Vertex(NamedTuple):
-    """Weights of an optimal vertex, dual variables, the number of those of points, and how to magnify costs next."""
+class _Found(NamedTuple):
+    """What HiGHS found: masses of arcs with the weights after them, and dual variables of the equations."""
 
-    w: Array
-    dual: NDArray[np.longdouble]
-    rows: int
-    factor: float
-
-    @property
-    def v(self) -> Array:
-        """The dual variables of the targets."""
-        return np.asarray(self.dual[self.rows :], np.float64)
+    x: Array
+    dual: Array
 
 
 class _Rounds:
@@ -214,23 +206,23 @@ class _Rounds:
             self._improve(problem.bound(problem.start(), 0), problem.given[i])
 
     def _finished(self) -> bool:
-        """Return whether the gap is reached or time is over, and note it."""
+        """Return whether the gap is reached, time is over or weights have too few digits, and note it."""
         best = self.best
         if best.gap <= self.wanted:
             best.ended = "gap reached"
         elif self.budget.spent:
             best.ended = "time"
         else:
-            return False
+            return best.ended == "weights"
         return True
 
-    def _improve(self, dual: Bound | None, w: Array | None) -> None:
-        """Replace bounds and weights by better ones."""
+    def _improve(self, dual: Bound | None, w: Array | None, snap: bool = True) -> None:
+        """Replace bounds and weights by better ones; weights may snap to those of a target or a component."""
         best = self.best
         if dual is not None and dual.value > best.lower:
             best.lower, self.dual = dual.value, dual
         if w is not None:
-            w = self.problem.snapped(w)
+            w = self.problem.snapped(w) if snap else w
             found, self.solutions = self.problem.upper(w, self.solutions)
             if found.upper < best.upper:
                 best.w, best.upper, best.scale = w, found.upper, found.scale
@@ -388,48 +380,75 @@ class _Rounds:
     def _finish(self, keys: Indices, weights: Mask, method: str) -> Iterator[Optimum]:
         """Solve the programme on some arcs by HiGHS, whose solution is a vertex; add arcs that are violated."""
         for _ in range(_MOST_FINISHES):
-            found = self._highs(self._arcs(keys), np.flatnonzero(weights), method)
+            arcs, used = self._arcs(keys), np.flatnonzero(weights)
+            step = Step(
+                np.concatenate([arcs.cost, np.zeros(len(used))]),
+                np.concatenate([np.zeros(self.engine.n * self.engine.points), self.engine.b]),
+                np.zeros(len(keys) + len(used)),
+            )
+            found = self._highs(arcs, used, method, step)
             if found is None and len(keys) < len(self.keys) and not self._finished():
                 keys, weights = self.keys, np.ones(len(weights), bool)  # too few to be feasible
                 continue
             if found is None:
                 return
-            self._offer(found)
+            v = found.dual[self.engine.n * self.engine.points :]
+            self._offer(v, np.maximum(found.x[len(keys) :], 0), used)
             yield self.best
-            known, keys = keys, union(keys, np.intersect1d(self._within(found.v, -_VIOLATED), self.keys))
+            known, keys = keys, union(keys, np.intersect1d(self._within(v, -_VIOLATED), self.keys))
             if self._finished():
                 return
             if len(keys) == len(known):
-                yield from self._refine(self._arcs(keys), np.flatnonzero(weights), method, found)
+                yield from self._refine(arcs, used, method, step, found)
                 return
             if self.free:
                 weights[np.searchsorted(self.points, keys % self.m)] = True
 
-    def _offer(self, found: _Vertex) -> None:
+    def _offer(self, v: Array, of_used: Array, used: Indices) -> None:
         """Try the weights of a vertex, as they are and without negligible ones, and its dual variables."""
-        self._improve(self.problem.bound(self._potentials(found.v)), found.w / found.w.sum())
+        w = np.zeros(len(self.points) if self.free else len(self.best.w))
+        w[used] = of_used
+        full = w
+        if self.free:
+            full = np.zeros(self.m)
+            full[self.points] = w
+        self._improve(self.problem.bound(self._potentials(v)), full / full.sum())
         if not self._finished():
-            self._improve(None, self._weights(found.w[self.points] if self.free else found.w))
+            self._improve(None, self._weights(w))
         self.best.stage = "HiGHS"
 
-    def _refine(self, arcs: MeasureArcs, used: Indices, method: str, found: _Vertex) -> Iterator[Optimum]:
-        """Solve the programme again with reduced costs, which are magnified: HiGHS neglects costs below its tolerance.
-
-        Costs that are millions of times as large as others, as those to a bin far away are, hide these. Arcs of large
-        reduced cost carry no mass, so theirs may be cut off.
-        """
+    def _refine(self, arcs: MeasureArcs, used: Indices, method: str, step: Step, found: _Found) -> Iterator[Optimum]:
+        """Go on with the digits that HiGHS neglects, until the gap is reached or there are none."""
+        scale = min(self.best.upper - self.problem.least, self.scale) or self.scale
+        vertex = Vertex(self.problem, arcs, self.points, self.filled, used, scale, self.scale)
         for _ in range(_REFINEMENTS):
-            again = self._highs(arcs, used, method, found)
+            vertex.add(step, found.x, found.dual)
+            self._offer_exactly(vertex)
+            yield self.best
+            step = vertex.next()
+            if vertex.meets(self.best.lower, _ROUNDING * (self.best.upper - self.best.lower)):
+                self.best.ended = "weights"
+            if self._finished() or vertex.done:
+                return
+            again = self._highs(arcs, used, method, step)
+            if again is None and not step.anew:
+                step = vertex.next(anew=True)
+                again = self._highs(arcs, used, method, step)
             if again is None:
                 return
-            found, before = again, self.best.gap
-            self._offer(found)
-            yield self.best
-            if self._finished() or not self.best.gap < _FASTER * before:
-                return
+            found = again
 
-    def _highs(self, arcs: MeasureArcs, used: Indices, method: str, near: _Vertex | None = None) -> _Vertex | None:
-        """Return an optimal vertex, or None if there is none or time is over; another one gives reduced costs."""
+    def _offer_exactly(self, vertex: Vertex) -> None:
+        """Try the weights of a vertex in integers, rounded once, and its dual variables as they are."""
+        best, weights = self.best, vertex.weights()
+        best.lower = max(best.lower, self.problem.exact_bound(*vertex.potentials()))
+        for w in self.problem.doubles(weights) if weights.any() else ():
+            if self._finished():
+                return
+            self._improve(None, w, snap=False)
+
+    def _highs(self, arcs: MeasureArcs, used: Indices, method: str, step: Step) -> _Found | None:
+        """Return an optimal vertex, or None if there is none or time is over."""
         engine, n, columns = self.engine, len(arcs.cost), np.arange(len(arcs.cost))
         rows = engine.n * engine.points
         B = sparse.csr_array(sparse.identity(engine.points)) if engine.B is None else sparse.csr_array(engine.B)
@@ -441,25 +460,15 @@ class _Rounds:
         if self.budget.seconds < np.inf:
             options["time_limit"] = self.budget.seconds + 0.01
         free = sparse.vstack([*[-B[used].T] * engine.n, sparse.csr_array((len(engine.b), len(used)))])
-        dual, factor = (
-            (np.zeros(rows + len(engine.b), np.longdouble), 1.0) if near is None else (near.dual, near.factor)
-        )
-        of_arcs = arcs.cost - dual[ends[:n]] - dual[ends[n:]]
-        of_weights = B[used].toarray() @ dual[:rows].reshape(engine.n, -1).sum(axis=0) if near is not None else 0 * used
-        costs = np.concatenate([of_arcs, of_weights]) * factor
         found = linprog(
-            np.minimum(costs, _CUT if near is not None else np.inf).astype(np.float64),
+            step.costs,
             A_eq=sparse.hstack([A, free], format="csc"),
-            b_eq=np.concatenate([np.zeros(rows), engine.b]),
+            b_eq=step.b,
+            bounds=np.stack([step.least, np.full(len(step.least), np.inf)], axis=1) if step.least.any() else (0, None),
             method=method,
             options=options,
         )
-        if found.status != 0:
-            return None
-        w = np.zeros(self.m if engine.B is None else len(engine.B))
-        w[self.points[used] if engine.B is None else used] = np.maximum(found.x[n:], 0)
-        dual = dual + found.eqlin.marginals / np.longdouble(factor)
-        return _Vertex(w, dual, rows, factor * _MAGNIFIED)
+        return _Found(found.x, found.eqlin.marginals) if found.status == 0 else None
 
     def _bytes(self) -> float:
         """Return the memory that the programme takes, in bytes."""

@@ -21,7 +21,7 @@ from .shard import BarycenterShard, Objective
 
 _INITIAL = 0.2  # factor of the initial temperature of other models: chains follow one measure easily
 _MEMORY = 0.9  # of the running means of models and potentials, which vary less than the last ones
-_COOLING = PlateauCooling(window=10, stride=10, cooling=0.5, damping=0.85, relative=True, rise=1.05, final_bias=0.02)
+_COOLING = PlateauCooling(window=10, stride=10, cooling=0.5, damping=0.85, relative=True, rise=1.05)
 _ASCENT = 3  # rounds of the ascent of the lower bound every ten epochs
 
 
@@ -64,7 +64,7 @@ class Descent:
         """Start from the mean of the measures, at the initial temperature."""
         cost, sizes, shards = self.units.cost, self.objective.sizes, self.objective.shards
         m = cost.shape[0]
-        mean = shards.reduce(BarycenterShard.mean) / (sizes.mass * 2.0**self.objective.precision.bits)
+        mean = shards.reduce(BarycenterShard.mean).value / sizes.mass.value
         self.average = _base.smooth(mean, np.full(m, 1 / m))[0]
         self.log_p, self.done, self.lower = logarithms(self.average), 0, -np.inf
         T, T_min = validation.initial_temperature(self.model.temperature), temperature.minimum(cost)
@@ -72,7 +72,7 @@ class Descent:
             sample = Sample(evaluation.sample(sizes.n), self.average)
             _, temperatures = shards.reduce(BarycenterShard.initial_temperatures, sample)
             T = max(_INITIAL * float(temperatures.mean()), T_min) * self.units.unit
-        self.control = _COOLING.init(T / self.units.unit, T_min, m + sizes.support / sizes.n)
+        self.control = _COOLING.init(T / self.units.unit, T_min)
 
     def arrays(self) -> dict[str, Any]:
         """Return the state, for a file."""
@@ -81,16 +81,15 @@ class Descent:
 
     def epoch(self) -> tuple[Epoch, str]:
         """Run one epoch; return its record and a note."""
-        _, quantum, value_quantum = self.objective.precision
         sizes, T, step = self.objective.sizes, self.control.T, self.control.step
         self.done += 1
         memory = min(_MEMORY, (self.done - 1) / (self.done + 1))
         sums = self.objective.shards.reduce(BarycenterShard.epoch, np.exp(self.log_p), T, memory)
-        gradient = sums.gradient[0] * (quantum / sizes.mass)
+        gradient = sums.gradient[0].over(sizes.mass.value)
         length = step * float(self.model.step_size) / costs.mean_cost(self.units.cost)
         self.log_p = mirror_step(self.log_p, gradient, length)
         self.average = memory * self.average + (1 - memory) * np.exp(self.log_p)
-        estimate = sums.value * value_quantum / sizes.mass
+        estimate = sums.value.value / sizes.mass.value
         self.control = _COOLING.observe(self.control, estimate)
         due = _COOLING.due(self.control)
         if due:
@@ -102,7 +101,7 @@ class Descent:
     def _cool(self, gain: float) -> None:
         """Cool, or shorten the steps, if the cost has stalled or rises; the gain is that of the lower bound."""
         trend = _COOLING.trend(self.control, self.model.tol, gain)
-        self.control = _COOLING.update(self.control, trend)
+        self.control = _COOLING.update(self.control, trend, lower=self.lower)
         if trend is not Trend.FALLING and not self.control.finished:  # from the average, as the model itself oscillates
             self.log_p = logarithms(self.average)
 

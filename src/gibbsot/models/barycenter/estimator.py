@@ -108,7 +108,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     cost_ : Cost
         The cost between bins; missing for clouds.
     barycenter_ : array of shape (m,)
-        The weights p, with sum one; with free support those of ``support_``.
+        The weights p, with sum one, in double precision whatever the data have: single precision has no digits for a
+        gap of 1e-9. With free support those of ``support_``.
     support_ : array of shape (n_support, d)
         Free support: the points, at most as many as asked for.
     stationarity_ : float
@@ -129,7 +130,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         "optimal" (a gap of at most 1e-9), "gap reached", "budget spent" or "gap open", both with a
         `ConvergenceWarning` that says why, or "stopped" by a callback; "running" during the fit and after an
         interrupt. With free support also "stationary". Like ``objective_`` and ``gap_`` it is that of ``barycenter_``
-        as it is, in the type of the data.
+        as it is.
     n_iter_ : int
         The number of epochs and rounds.
     history_ : list of Epoch
@@ -229,10 +230,10 @@ class WassersteinBarycenter(_base.ClientEstimator):
             weights = _base.sample_weights(sample_weight, shards)
             # a power of two rounds nothing
             weights = None if weights is None else np.ldexp(weights, -int(np.frexp(weights.max())[1]))
-            cost, seed = costs.in_units(self.cost_).single().cost, _base.seed(self.random_state)
-            shards.initialise(cost, self.tau, seed, self.n_jobs)
+            units, seed = costs.in_units(self.cost_), _base.seed(self.random_state)
+            shards.initialise(units.single().cost, self.tau, seed, self.n_jobs)
             shards.reduce(BarycenterShard.set_weights, None if weights is None else shards.split(weights))
-            fit = Fit(self, shards, weights, [])
+            fit = Fit(self, units, shards, weights, [])
             fit.fit_id = fit_id
             self._fit(fit, started)
         return self
@@ -274,7 +275,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
             _base.attach(self, shards, X)
             shards.reduce(BarycenterShard.set_n_jobs, self.n_jobs)
             with npz.complete(saved.folder):
-                fit = Fit(self, shards, saved.state.get("weights"), self.history_, saved.state)
+                fit = Fit(self, costs.in_units(cost), shards, saved.state.get("weights"), self.history_, saved.state)
             fit.checkpoint, fit.checksums, fit.fit_id = saved.folder, saved.checksums, fit_id
             self._fit(fit, started)
         return self
@@ -330,9 +331,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
             timed.attempt(self)
 
     def _publish(self, fit: Fit) -> None:
-        dtype = np.result_type(*(one.dtype for one in fit.objective.shards.metadata))
         normalised = abs(fit.p.sum() - 1) < 1e-9  # then another division would only round what was certified
-        self.barycenter_ = (fit.p if normalised else fit.p / fit.p.sum()).astype(dtype)
+        self.barycenter_ = np.asarray(fit.p if normalised else fit.p / fit.p.sum(), np.float64)
         self.history_, self.n_iter_ = fit.history, len(fit.history)
         self._publish_bounds(fit)
 

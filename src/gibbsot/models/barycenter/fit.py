@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from ... import costs
+from ...costs import Units
 from ...distributed.shard import Array
 from ...distributed.shards import Shards
 from ...exact.certificate import PROGRAMME_GAP, PROVED, ROUNDING, relative_gap, status, warn_of_gaps
@@ -42,6 +42,8 @@ class Fit:
     ----------
     model : WassersteinBarycenter
         The model.
+    units : Units
+        Its cost in units.
     shards : Shards of BarycenterShard
         The data, with their weights.
     weights : array of shape (n,), optional
@@ -68,13 +70,14 @@ class Fit:
     def __init__(
         self,
         model: WassersteinBarycenter,
+        units: Units,
         shards: Shards[BarycenterShard],
         weights: Array | None,
         history: list[Epoch],
         saved: dict[str, Any] | None = None,
     ) -> None:
         self.model, self.weights, self.history, self.cost = model, weights, history, model.cost_.astype(np.float64)
-        self.units = costs.in_units(model.cost_)
+        self.units = units
         shards.reduce(BarycenterShard.set_cost, self.units.cost.astype(np.float64))
         self.objective = Objective(shards, self.units.single().cost)
         self.budget = Budget(model.max_seconds or np.inf, model.max_memory or _BYTES)
@@ -129,6 +132,8 @@ class Fit:
             best = line_barycenter(problem, geometry)
             yield self._record(best)
             self.ended = best.ended
+            if not self._finished() and problem.small:  # levels have too few digits: a point is far away
+                yield from self._rounds(linear_programme.stages(problem, self.model.gap, budget=self.budget))
         elif problem is not None and problem.small:
             yield from self._rounds(linear_programme.stages(problem, self.model.gap, budget=self.budget))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from ...costs import Cost, from_arrays
 from ...costs.problems import Problem
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, Indices, Shard, command, precision, query
+from ...distributed.fixed_point import Fixed, Precision
+from ...distributed.shard import Array, EpochSums, Indices, Shard, command, query
 from ...distributed.shards import Shards
 from ...exact import certificate
 from ...exact.methods import optima
@@ -23,31 +25,31 @@ if TYPE_CHECKING:
     from typing import Self
 
 _LARGEST = 8  # bound of the potentials in the ascent of the lower bound, as a multiple of the spread of the costs
-FINE = _LARGEST * 2.0 ** (fixed_point.COMPONENT_BITS - 53)  # of the quantum of values: sums in double precision
+_FINE = _LARGEST * 2.0 ** (fixed_point.COMPONENT_BITS - 53)  # of the quantum of values: sums in double precision
 
 
 class Sizes(NamedTuple):
-    """The number of measures, the sum of their weights, in quanta and exactly, and the size of their supports."""
+    """The number of measures, the sum of their weights, rounded and exactly, and the size of their supports."""
 
     n: int
-    mass: int
+    mass: Fixed
     total: Fraction
     support: int
 
 
 class _Potentials(NamedTuple):
-    """The weighted sum of potentials in two parts: in quanta, and the remainder in quanta of ``2**-bits``."""
+    """The weighted sum of potentials in two parts, of which the second has the remainder of the first."""
 
-    high: NDArray[np.int64]
-    low: NDArray[np.int64]
+    high: Fixed
+    low: Fixed
 
 
 class _Exact(NamedTuple):
-    """The weighted sums of exact costs, rounded up, of exact potentials U, and of ``<x, L>``, in fine quanta."""
+    """The weighted sums of exact costs, rounded up, of exact potentials U, and of ``<x, L>``."""
 
     value: Fraction
     U: _Potentials
-    target_cost: int
+    target_cost: Fixed
 
 
 class BarycenterShard(Shard[Array]):
@@ -63,9 +65,10 @@ class BarycenterShard(Shard[Array]):
         self.potentials: NDArray[Any] = np.zeros((len(self), self._metadata.n_columns), np.float32)
 
     @property
-    def weights(self) -> Array:
-        """The weights in quanta, rounded down: as no cost is negative, what they prove holds for the weights given."""
-        return np.floor(self.lambdas[:, None] * 2.0**self.bits)
+    def weights(self) -> Fixed:
+        """The weights, rounded down: as no cost is negative, what they prove holds for the weights given."""
+        quantum = self.precision.weight
+        return Fixed(np.floor(self.lambdas[:, None] / quantum), quantum)
 
     @command
     def set_cost(self, cost: Cost) -> None:
@@ -76,25 +79,24 @@ class BarycenterShard(Shard[Array]):
     def sizes(self) -> Sizes:
         """Return the number of measures, their total weight and the size of their supports."""
         total = sum(map(Fraction, self.lambdas.tolist()), Fraction(0))
-        return Sizes(len(self), int(self.weights.sum()), total, self.support_size())
+        return Sizes(len(self), self.weights.sum(), total, self.support_size())
 
     @query
-    def mean(self) -> NDArray[np.int64]:
-        """Return the weighted sum of the measures, of shape (1, m), in products of two quanta."""
-        if not len(self):
-            return np.zeros((1, self._metadata.n_columns), np.int64)
-        targets = fixed_point.quantise(self.oracle.targets.toarray(), 2.0**-self.bits)
-        return fixed_point.product(self.weights, targets, self.bits)
+    def mean(self) -> Fixed:
+        """Return the weighted sum of the measures, of shape (1, m)."""
+        rows = self.oracle.targets.toarray() if len(self) else np.empty((0, self._metadata.n_columns))
+        return fixed_point.product(self.weights, Fixed.of(rows, self.precision.weight), self.bits)
 
     @command
     def epoch(self, p: Array, temperature: float, memory: float) -> EpochSums:
         """Advance the chains for the model p, and the running means of potentials, which keep a share `memory`."""
+        precision = self.precision
         if not len(self):
-            return EpochSums(np.zeros((1, len(p)), np.int64), 0, 0)
+            return EpochSums(precision.no_gradient((1, len(p))), _weighted_sum(self.weights, precision.value, []), 0)
         values, U, info = self.oracle(p, temperature)
         self.potentials = (memory * self.potentials + (1 - memory) * U).astype(U.dtype)
-        gradient = fixed_point.product(self.weights, fixed_point.quantise(U, self.quantum), self.bits)
-        value = _weighted_sum(self.weights, fixed_point.quantise(values, self.value_quantum))
+        gradient = fixed_point.product(self.weights, Fixed.of(U, precision.potential), self.bits)
+        value = _weighted_sum(self.weights, precision.value, Fixed.of(values, precision.value).integers.tolist())
         return EpochSums(gradient, value, int(info.sweeps.sum()))
 
     @query
@@ -115,9 +117,9 @@ class BarycenterShard(Shard[Array]):
         return self._sum(self.U)
 
     @query
-    def target_cost(self) -> int:
-        """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound, in fine quanta."""
-        return self._target_cost(self.U, self.L) if len(self) else 0
+    def target_cost(self) -> Fixed:
+        """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound."""
+        return self._target_cost(self.U if len(self) else (), self.L if len(self) else ())
 
     @query
     def objective(self, p: Array) -> Fraction:
@@ -129,7 +131,7 @@ class BarycenterShard(Shard[Array]):
         """Return the exact objective of the model p, and its cut: what optimal potentials prove for all models."""
         optima = self._optima(p)
         if not optima:
-            return _Exact(Fraction(0), self._sum(np.empty((0, len(p)))), 0)
+            return _Exact(Fraction(0), self._sum(np.empty((0, len(p)))), self._target_cost((), ()))
         U, L = self._transforms(np.stack([optimum.f for optimum in optima]))
         return _Exact(self._objective(optima), self._sum(U), self._target_cost(U, L))
 
@@ -153,13 +155,12 @@ class BarycenterShard(Shard[Array]):
 
     def _sum(self, U: Array) -> _Potentials:
         """Return the weighted sum of potentials."""
-        quantum = _LARGEST * self.quantum
-        high = fixed_point.quantise(U, quantum)
-        low = fixed_point.quantise(U - high * quantum, quantum * 2.0**-self.bits)
+        high = Fixed.of(U, _LARGEST * self.quantum)
+        low = Fixed.of(U - high.value, high.quantum * self.precision.weight)
         return _Potentials(*(fixed_point.product(self.weights, x, self.bits) for x in (high, low)))
 
-    def _target_cost(self, U: Array, L: Array) -> int:
-        """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound, in fine quanta."""
+    def _target_cost(self, U: Iterable[Array], L: Iterable[Array]) -> Fixed:
+        """Return the weighted sum of ``<x, L>``, plus what rounding could add to a bound."""
         values = []
         for i, (u, v) in enumerate(zip(U, L, strict=True)):
             own = slice(*self.oracle.targets.indptr[i : i + 2])
@@ -169,10 +170,8 @@ class BarycenterShard(Shard[Array]):
             slack = (2 * self.cost.depth + 2) * Fraction(1, 2**52) * size
             mean = certificate.mean(x, y)
             values.append(mean.value + mean.error + slack)
-        quantum = Fraction(FINE * self.value_quantum)
-        return sum(
-            int(w) * math.ceil(value / quantum) for w, value in zip(self.weights.ravel().tolist(), values, strict=True)
-        )
+        quantum = _FINE * self.value_quantum
+        return _weighted_sum(self.weights, quantum, [math.ceil(value / Fraction(quantum)) for value in values])
 
     def _state(self) -> dict[str, Any]:
         cost = self.cost.arrays() if hasattr(self, "cost") else {}
@@ -190,9 +189,10 @@ class BarycenterShard(Shard[Array]):
         return np.tile(model, (len(rows), 1))
 
 
-def _weighted_sum(weights: Array, values: Array) -> int:
-    """Return the sum of products of quantised numbers, in integers that cannot overflow."""
-    return sum(int(w) * int(v) for w, v in zip(weights.ravel().tolist(), values.tolist(), strict=True))
+def _weighted_sum(weights: Fixed, quantum: float, values: list[Any]) -> Fixed:
+    """Return the sum of products with numbers in quanta, in integers that cannot overflow."""
+    terms = zip(weights.integers.ravel().tolist(), values, strict=True)
+    return Fixed(sum(int(w) * int(v) for w, v in terms), weights.quantum * quantum)
 
 
 class Objective:
@@ -223,7 +223,7 @@ class Objective:
 
     def __init__(self, shards: Shards[BarycenterShard], cost: Cost) -> None:
         self.shards, self.sizes = shards, shards.reduce(BarycenterShard.sizes)
-        self.precision = precision(cost, self.sizes.n)
+        self.precision = Precision.of(cost, self.sizes.n)
 
     def lower_bound(self, rounds: int = 50) -> float:
         """Return a lower bound of the objective of every measure, from the running means of the potentials.
@@ -250,19 +250,17 @@ class Objective:
 
     def _mean(self, total: _Potentials) -> Array:
         """Return the mean of potentials."""
-        high = _LARGEST * self.precision.potential
-        low = high * 2.0**-self.precision.bits
-        return np.asarray((total.high[0] * high + total.low[0] * low) / self.sizes.mass)
+        return np.asarray((total.high[0].value + total.low[0].value) / self.sizes.mass.value)
 
-    def _cut(self, U: Array, target_cost: int) -> Array:
+    def _cut(self, U: Array, target_cost: Fixed) -> Array:
         """Return the mean of U less the cost of the targets, and less what rounding could add.
 
         The means are those of weights that were rounded down. As no cost is negative, they hold for those given, in
         proportion to the sums of both.
         """
-        low = _LARGEST * self.precision.potential * 2.0**-self.precision.bits
-        cost = target_cost * (FINE * self.precision.value) / self.sizes.mass
+        low = _LARGEST * self.precision.potential * self.precision.weight  # the quantum of the remainders
+        cost = target_cost.value / self.sizes.mass.value
         rounding = low + 8 * np.finfo(np.float64).eps * (float(np.abs(U).max()) + abs(cost))
-        share = self.sizes.mass / (float(self.sizes.total) * 2.0**self.precision.bits)
+        share = self.sizes.mass.value / float(self.sizes.total)
         cut = share * (U - cost - rounding)
         return np.asarray(cut - 4 * np.finfo(np.float64).eps * np.abs(cut))

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from ...io.budget import Budget
 from ...oracle.mirror_descent import logarithms
 from ...sampling.annealing import paper
 from ...sampling.annealing.adaptive import AdaptiveCooling, ModelCooling, newest_share
-from ...sampling.annealing.paper import EpochDecay
+from ...sampling.annealing.paper import ConditionalDecay, EpochDecay
 from .. import _base
 from .._costs import Metric, feature_cost
 from .._loop import Checkpoints, run_epochs
@@ -39,17 +38,20 @@ from .shard import MixtureShard
 from .start import initial_factors
 
 _DEFAULTS: dict[str, dict[str, Any]] = {  # what parameters that are None stand for
-    "adaptive": {"step_size": (20.0, 2.0), "init": "nmf", "tau": 50},
-    "paper": {"step_size": paper.STEP, "init": "random", "tau": paper.TAU},
+    "adaptive": {"step_size": (20.0, 2.0), "init": "nmf", "tau": 50, "batch_size": 500},
+    "paper": {"step_size": paper.STEP, "init": "random", "tau": paper.TAU, "batch_size": 500},
+    "d2suite": {"step_size": paper.STEP, "init": "random", "tau": paper.TAU, "batch_size": paper.BATCH},
 }
 _LEAST_SECONDS = 1e-3  # of exact solutions, when the time of a call is over
 _UNUSED = 1e-3  # usage of a component, relative to the mean, below which there is a warning
+_WORSE = 1.05  # times the best cost, above which a last model is said to be worse: where `AdaptiveCooling` returns
 
 
 def _learns_from_streams(model: WassersteinNMF) -> bool:
     """Tell whether the algorithm takes batches; scikit-learn hides `partial_fit` where it does not."""
-    if model.algorithm == "paper":
-        raise AttributeError("algorithm: 'paper' needs all measures at once; expected 'adaptive' for partial_fit")
+    if model.algorithm in ("paper", "d2suite"):  # another name is an error of partial_fit itself
+        name = f"algorithm: {model.algorithm!r}"
+        raise AttributeError(f"{name} needs all measures at once; expected 'adaptive' for partial_fit")
     return True
 
 
@@ -71,32 +73,37 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         ``feature_vectors`` or, without them, between the columns of X. None is "line", with a warning.
     max_epochs : int
         The largest number of passes over the data.
-    algorithm : {"adaptive", "paper"}
+    algorithm : {"adaptive", "paper", "d2suite"}
         "adaptive" evaluates a sample of measures exactly every ten epochs or more: it shortens the steps if the chains
         lag, cools if the cost has stalled, and returns to the best model if the cost has risen. "paper" is the
         algorithm that the paper prints [1]_: a random start, ``step_size=2``, online mirror descent for
         components with the sum of their gradients, accelerated mirror descent with restarts for memberships, and
         ``T <- T (1 - sqrt(1 / (m + m_bar)))`` after every epoch; the mixing test is made every tau sweeps. Exact
-        evaluations then only record the best model.
+        evaluations then only record the best model. "d2suite" is what the authors' published program of that name does
+        beyond the paper: T falls only in epochs whose V(z) exceeds 0.9 of the exact cost, which is evaluated every
+        twenty epochs; batches have 20 measures, whose chains stop together when the sum of V(z) rises by no more than
+        0.1 % in tau sweeps; steps of memberships are three times as long, and their acceleration starts again every
+        twenty epochs.
     step_size : float or pair of float, optional
         Steps of components and memberships, relative to the mean cost: the paper's gamma. (20, 2) by default, which
-        the algorithm multiplies by a factor. `partial_fit` uses only that of the components.
+        the algorithm multiplies by a factor, and 2 for the paper's algorithm and the authors' program. `partial_fit`
+        uses only that of the components.
     temperature : "auto" or float
         The initial temperature. "auto" is the one at which, by the theory's bound, the relative bias
-        (V(z) - W) / W is about a third; for the paper's algorithm, where a fifth of the mean cost is the mean of the
-        noise at a point of mean weight.
-    batch_size : int
-        The number of measures whose memberships are updated together.
+        (V(z) - W) / W is about a third; for the paper's algorithm and the authors' program, where a fifth of the mean
+        cost is the mean of the noise at a point of mean weight.
+    batch_size : int, optional
+        The number of measures whose memberships are updated together; 500 by default, and 20 for the authors' program.
     update : {"online", "full"}
         Whether components are updated after every batch or after every epoch.
     init : {"nmf", "random"} or pair of arrays of shape (K, m) and (n, K), optional
-        The start: scikit-learn's NMF, slightly smoothed, which is the default; random mixtures of the data; or
-        components and the memberships of all measures with mass.
+        The start: scikit-learn's NMF, slightly smoothed, which is the default; random mixtures of the data, the default
+        of the paper's algorithm and the authors' program; or components and the memberships of all measures with mass.
     tau : int, optional
-        The lag of the chains' mixing test, 50 by default, and 5 for the paper's algorithm. Chains follow the model more
-        closely with a larger one, in more sweeps.
+        The lag of the chains' mixing test, 50 by default, and 5 for the paper's algorithm and the authors' program.
+        Chains follow the model more closely with a larger one, in more sweeps.
     tol : float
-        The fit stops when two coolings have gained less than this, relative to the cost. The paper's never does.
+        The fit stops when two coolings have gained less than this, relative to the cost. Only "adaptive" uses it.
     max_seconds : float, optional
         The time of a call of `fit`, `resume`, `transform` or `score`, for each block of a Dask array. When it is over,
         a fit ends with the epoch, memberships and costs are the best so far, and a `ConvergenceWarning` says so.
@@ -178,7 +185,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         algorithm: str = "adaptive",
         step_size: float | tuple[float, float] | None = None,
         temperature: float | str = "auto",
-        batch_size: int = 500,
+        batch_size: int | None = None,
         update: str = "online",
         init: Any = None,
         tau: int | None = None,
@@ -346,7 +353,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors)
             self.seed_, self.n_seen_, self._stream = _base.seed(self.random_state), 0, None
         units, options = costs.in_units(self.cost_).single(), {"tau": self._resolved("tau"), "n_jobs": self.n_jobs}
-        batch = Portion(X, sample_weight, units, self.batch_size, self.n_seen_, seed=self.seed_, **options)
+        batch = Portion(X, sample_weight, units, self._resolved("batch_size"), self.n_seen_, seed=self.seed_, **options)
         if first:
             sample, n = batch.targets(START_SAMPLE), len(batch)
             D, _ = initial_factors(sample, self.n_components, self._resolved("init"), self.seed_, n)
@@ -373,7 +380,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     def usage_(self) -> Array:
         run = self._fit_state("usage_")
         total = run.shards.reduce(MixtureShard.usage, run.keeps_best)
-        return np.asarray(total / total.sum())
+        return np.asarray(total.value / total.value.sum())
 
     def _fit_state(self, name: str) -> FitState:
         run: FitState | None = self.__dict__.get("_run")
@@ -412,7 +419,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         limits = {name: validation.positive(x, name) for name, x in budget.items() if x is not None}
         options = {"tau": self._resolved("tau"), "seed": self.seed_, "n_jobs": self.n_jobs}
         return MembershipSolver(
-            self.components_.astype(np.float64), self.cost_, self.batch_size, limits=limits, **options
+            self.components_.astype(np.float64), self.cost_, self._resolved("batch_size"), limits=limits, **options
         )
 
     def inverse_transform(self, W: ArrayLike) -> NDArray[np.floating]:
@@ -504,19 +511,13 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
 
     def _check_parameters(self) -> None:
         validation.choice(self.algorithm, "algorithm", tuple(_DEFAULTS))
-        _base.check_parameters(self, tau=self._resolved("tau"))
+        _base.check_parameters(self, tau=self._resolved("tau"), batch_size=self._resolved("batch_size"))
         validation.choice(self.update, "update", ("online", "full"))
         self._step_sizes()
         init = self._resolved("init")
         pair = isinstance(init, Sequence) and not isinstance(init, str) and len(init) == 2
         if not pair and (not isinstance(init, str) or init not in ("nmf", "random")):
             raise ValueError(f"init: expected 'nmf', 'random' or a pair of arrays, got {init!r}")
-        if self.algorithm == "paper":
-            for name in ("step_size", "init"):
-                given, value = getattr(self, name), _DEFAULTS["paper"][name]
-                if given is not None and not (isinstance(given, str | Real) and given == value):
-                    got = repr(given) if isinstance(given, str | Real) else "a pair"
-                    raise ValueError(f"{name}: algorithm='paper' sets it to {value!r}; expected None, got {got}")
 
     def _check_count(self) -> None:
         """Check that a model that continues to learn has as many components as before."""
@@ -549,15 +550,17 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     def _settings(self, run: FitState) -> Settings:
         """Return what the epochs of a fit depend on."""
         steps, policy = self._step_sizes(), self._policy(run)
-        if self.algorithm == "paper":  # components follow the sum of the gradients, not the mean
+        if self.algorithm != "adaptive":  # components follow the sum of the gradients, not the mean
             steps = steps[0] * run.weight / self.n_components, steps[1]
-        return Settings(policy, steps, self.batch_size, self.update == "online", self.max_epochs, self.tol)
+        size = self._resolved("batch_size")
+        return Settings(policy, steps, size, self.update == "online", self.max_epochs, self.tol)
 
     def _policy(self, run: FitState) -> ModelCooling:
         """Return the policy for temperature and steps."""
-        if self.algorithm == "paper":
-            return EpochDecay(m=self.n_features_in_, m_bar=run.support)
-        return AdaptiveCooling()
+        if self.algorithm == "adaptive":
+            return AdaptiveCooling()
+        kind = ConditionalDecay if self.algorithm == "d2suite" else EpochDecay
+        return kind(m=self.n_features_in_, m_bar=run.support)
 
     def _descend(self, run: FitState, started: float) -> None:
         """Run the loop over epochs, write the last checkpoint, and warn of unused components."""
@@ -595,6 +598,10 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             elif best == evaluated[-1] < min(evaluated[:-1], default=np.inf):
                 message = f"the cost still fell at the end of {self.n_iter_} epochs"
                 warn(f"max_epochs: {message}; resume with more of them", ConvergenceWarning)
+            elif evaluated[-1] > _WORSE * best:
+                epoch = 1 + next(k for k, epoch in enumerate(self.history_) if epoch.upper == best)
+                message = f"the cost was {best:.3g} after {epoch} epochs, whose model is returned, and rose to"
+                warn(f"max_epochs: {message} {evaluated[-1]:.3g} after {self.n_iter_}", ConvergenceWarning)
         unused = np.flatnonzero(self.usage_ < _UNUSED / self.n_components)
         if len(unused):
             some = ", ".join(map(str, unused[:10]))

@@ -13,20 +13,22 @@ from scipy import sparse
 from ... import costs
 from ...costs import Units
 from ...distributed import fixed_point
-from ...distributed.shard import Array, Sample, precision
+from ...distributed.fixed_point import Fixed, Precision
+from ...distributed.shard import Array, EpochSums, Sample
 from ...distributed.shards import Shards
 from ...oracle import evaluation
 from ...oracle.mirror_descent import logarithms, mirror_step
 from ...sampling import temperature
 from ...sampling.annealing import paper
 from ...sampling.annealing.adaptive import AdaptiveCooling, ModelCooling, ModelState
-from ...sampling.annealing.paper import EpochDecay
+from ...sampling.annealing.paper import ConditionalDecay, EpochDecay
 from .._loop import Epoch
 from ..mixtures import factors
 from .shard import Mixture, MixtureShard
 from .start import initial_factors
 
 START_SAMPLE = 5000  # measures, evenly spread, from which the start is computed
+_MOST_TESTS = 100  # of the chains of a batch; the program of the authors has no limit, and needs three as a rule
 
 
 class Final(NamedTuple):
@@ -115,7 +117,7 @@ class FitState:
 
     def __post_init__(self) -> None:
         # both read all of a dense cost, which is too slow for every epoch
-        self.scale, self.precision = costs.mean_cost(self.units.cost), precision(self.units.cost, self.n)
+        self.scale, self.precision = costs.mean_cost(self.units.cost), Precision.of(self.units.cost, self.n)
         self.weight = float(self.n if self.weights is None else self.weights.sum())
         self._largest = 1.0 if self.weights is None else float(self.weights.max())  # the shards divide by it
         self.evaluated = _Evaluated.of(self.n, None if self.weights is None else self.weights / self._largest)
@@ -153,7 +155,7 @@ class FitState:
             self.remember()
             estimate, sweeps, change = self.epoch(settings)
             T, step = self.control.T, self.control.step
-            self.control = settings.policy.after_epoch(self.control, change)
+            self.control = settings.policy.after_epoch(self.control, change, estimate)
             epoch = len(self.history) + 1
             bounds = np.nan, np.nan
             if settings.policy.due(self.control, epoch):
@@ -167,25 +169,42 @@ class FitState:
     def epoch(self, settings: Settings) -> tuple[float, float, float]:
         """Update all memberships and the components; return the means of V(z), sweeps and changes."""
         n, K = self.n, len(self.log_components)
-        bits, quantum, value_quantum = self.precision
         D_step, W_step = (self.control.step * size / self.scale for size in settings.steps)
         size, weight = settings.batch_size if settings.online else n, self.weight / self._largest
-        value, sweeps, changes, share = 0, 0, list[float](), settings.policy.share(self.control)
+        sweeps, changes, share = 0, list[float](), settings.policy.share(self.control)
+        value = Fixed(0, self.precision.value)
         lag = settings.policy.lag(len(self.history))
         for begin in range(0, n, size):
             D = np.exp(self.log_components)
             of_batch = self.control.T, W_step, share, lag, begin, begin + size
-            sums = self.shards.reduce(MixtureShard.epoch, fixed_point.components(D), *of_batch)
+            if self.algorithm == "d2suite":
+                sums = self._batch(fixed_point.components(D), *of_batch)
+            else:
+                sums = self.shards.reduce(MixtureShard.epoch, fixed_point.components(D), *of_batch)
             value += sums.value
             sweeps += sums.sweeps
-            mean_value = sums.value * value_quantum / max(self._weight_of(begin, begin + size), np.finfo(float).tiny)
-            gradient = np.asarray(sums.gradient * (K / weight * quantum * 2.0**-bits), np.float64)
+            mean_value = sums.value.value / max(self._weight_of(begin, begin + size), np.finfo(float).tiny)
+            gradient = sums.gradient.times(K / weight)
             changes.append(D_step * _deviation(D, gradient))
             variance = float(self.units.cost.mean(D, D).mean()) / 2
             length = D_step * settings.policy.limit(changes[-1], mean_value, variance)
             self.log_components = mirror_step(self.log_components, gradient, length)
         self.mean_components = self.mean_components + share * (np.exp(self.log_components) - self.mean_components)
-        return value * value_quantum / weight, sweeps / n, float(np.mean(changes))
+        return value.value / weight, sweeps / n, float(np.mean(changes))
+
+    def _batch(
+        self, D: NDArray[np.int32], T: float, step: float, share: float, lag: float, begin: int, end: int
+    ) -> EpochSums:
+        """Do what `MixtureShard.epoch` does for chains that are tested together: by the sum of V(z) over the batch."""
+        before, sweeps = 0.0, 0
+        for _ in range(_MOST_TESTS):
+            sums = self.shards.reduce(MixtureShard.sweep, D, T, lag, begin, end)
+            sweeps += sums.sweeps
+            if sums.value.value - before <= paper.RISE * sums.value.value:
+                break
+            before = sums.value.value
+        self.shards.reduce(MixtureShard.move, step, share, begin, end)
+        return sums._replace(sweeps=sweeps)
 
     def _weight_of(self, begin: int, end: int) -> float:
         """Return the weight of a range of measures, in units of the largest."""
@@ -200,7 +219,10 @@ class FitState:
             self.control, _ = policy.record(self.control, self._bounds(self._best_sample())[1])
         T = self.control.T
         lower, value = self._bounds(self._mean_sample())
-        estimate = self.evaluated.mean(self.shards.reduce(MixtureShard.estimate, current, T))
+        if self.algorithm == "d2suite":  # to compare with that of all measures, at the same time
+            estimate = self.evaluated.mean(self.shards.reduce(MixtureShard.epoch_values, current))
+        else:
+            estimate = self.evaluated.mean(self.shards.reduce(MixtureShard.estimate, current, T))
         self.control, best = policy.record(self.control, value)
         if best:
             self.best_components = logarithms(self.mean_components)
@@ -270,8 +292,8 @@ def start(
         The first temperature, in the units of the user.
     n_components : int
         The number of components.
-    algorithm : {"adaptive", "paper"}
-        The algorithm; the paper's finds memberships by accelerated mirror descent, and tests chains every tau sweeps.
+    algorithm : {"adaptive", "paper", "d2suite"}
+        The algorithm; see `MixtureShard.start`.
     tau, seed, n_jobs
         Of the oracle.
 
@@ -289,7 +311,7 @@ def start(
     indices = indices if isinstance(init, str) else np.arange(n)
     first = factors(fixed_point.components(np.exp(log_D)))
     own = shards.split(indices, indices), shards.split(W, indices), None if shares is None else shards.split(shares)
-    shards.reduce(MixtureShard.start, first, *own, algorithm == "paper")
+    shards.reduce(MixtureShard.start, first, *own, algorithm)
     evaluated = _Evaluated.of(n, shares)
     sample = Sample(evaluated.indices, Mixture(fixed_point.components(np.exp(log_D)), "current"))
     initial = shards.reduce(MixtureShard.initial_temperatures, sample)
@@ -297,8 +319,9 @@ def start(
     value, automatic = map(evaluated.mean, initial)
     policy: ModelCooling = AdaptiveCooling()
     support = shards.reduce(MixtureShard.support_size) / n
-    if algorithm == "paper":
-        policy, automatic = EpochDecay(), paper.initial_temperature(costs.mean_cost(units.cost), support)
+    if algorithm != "adaptive":
+        policy = ConditionalDecay() if algorithm == "d2suite" else EpochDecay()
+        automatic = paper.initial_temperature(costs.mean_cost(units.cost), support)
     control = policy.init(value, automatic, temperature.minimum(units.cost), T)
     dtype = np.result_type(*(one.dtype for one in shards.metadata)).str
     return FitState(shards, n, support, dtype, units, log_D, np.exp(log_D), log_D, control, weights, algorithm)

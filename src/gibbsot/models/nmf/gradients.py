@@ -6,19 +6,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, Precision
-from ...oracle.oracle import Oracle
+from ...distributed.fixed_point import Fixed, Precision
+from ...distributed.shard import Array, EpochSums
+from ...oracle.chains import TargetChains
 from ...sampling.mixtures import MixtureGradients, Mixtures
 
 
 def membership_gradients(
-    oracle: Oracle, W: Array, D: NDArray[np.int32], temperature: float | ArrayLike, precision: Precision
+    oracle: TargetChains, W: Array, D: NDArray[np.int32], temperature: float | ArrayLike, precision: Precision
 ) -> Array:
     """Advance the chains of all targets; return the gradients of their values for the memberships.
 
     Parameters
     ----------
-    oracle : Oracle
+    oracle : TargetChains
         The measures and their chains.
     W : array of shape (n, K)
         Memberships.
@@ -33,11 +34,11 @@ def membership_gradients(
     -------
     array of shape (n, K)
     """
-    return _scaled(oracle.mixture_gradients(_mixtures(W, D, None, precision), temperature), precision)
+    return _memberships(oracle.mixture_gradients(_mixtures(W, D, None, precision), temperature), precision)
 
 
 def gradients(
-    oracle: Oracle,
+    oracle: TargetChains,
     W: Array,
     D: NDArray[np.int32],
     temperature: float,
@@ -45,8 +46,8 @@ def gradients(
     weights: Array,
     first: int = 0,
     tau: int | None = None,
-) -> tuple[Array, EpochSums]:
-    """Advance the chains of some targets; return the gradients for the memberships, and the sums over the targets.
+) -> tuple[Array, EpochSums, Array]:
+    """Advance the chains of some targets; return gradients for the memberships, sums over the targets, and values.
 
     Parameters
     ----------
@@ -61,17 +62,18 @@ def gradients(
 
     Returns
     -------
-    array of shape (n, K), EpochSums
+    array of shape (n, K), EpochSums, array of shape (n,)
     """
-    weighted = fixed_point.quantise(W * weights[:, None], 2.0**-precision.bits)
-    found = oracle.mixture_gradients(_mixtures(W, D, weighted, precision), temperature, first, tau)
-    value = int(fixed_point.quantise(found.values * weights, precision.value).astype(np.int64).sum())
-    return _scaled(found, precision), EpochSums(found.components, value, int(found.sweeps.sum()))
+    weighted = Fixed.of(W * weights[:, None], precision.weight)
+    found = oracle.mixture_gradients(_mixtures(W, D, weighted.integers, precision), temperature, first, tau)
+    gradient = Fixed(found.components, weighted.quantum * precision.potential)
+    value = Fixed.of(found.values * weights, precision.value).sum()
+    return _memberships(found, precision), EpochSums(gradient, value, int(found.sweeps.sum())), found.values
 
 
 def _mixtures(W: Array, D: NDArray[np.int32], weighted: Array | None, precision: Precision) -> Mixtures:
     return Mixtures(D, fixed_point.memberships(W), weighted, precision.bits, precision.potential)
 
 
-def _scaled(found: MixtureGradients, precision: Precision) -> Array:
-    return found.memberships * (precision.potential * 2.0**-fixed_point.COMPONENT_BITS)
+def _memberships(found: MixtureGradients, precision: Precision) -> Array:
+    return np.asarray(Fixed(found.memberships, precision.potential * fixed_point.COMPONENT_QUANTUM).value)

@@ -20,10 +20,11 @@ from ... import costs
 from ...core import validation
 from ...costs import Units
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, add, precision
+from ...distributed.fixed_point import Precision
+from ...distributed.shard import Array, EpochSums, add
 from ...oracle import evaluation
+from ...oracle.chains import TargetChains
 from ...oracle.mirror_descent import logarithms, mirror_step
-from ...oracle.oracle import Oracle
 from ...sampling import temperature
 from ...sampling.annealing.adaptive import SavedState
 from ...sampling.annealing.staged import Stage
@@ -84,11 +85,11 @@ class Portion:
         rows = np.flatnonzero((validation.masses(X) > 0) & (weights > 0))
         if not len(rows):
             raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
-        self.weights, self.units, self.precision = weights[rows], units, precision(units.cost, len(rows))
+        self.weights, self.units, self.precision = weights[rows], units, Precision.of(units.cost, len(rows))
         self.weight = float(self.weights.sum())
         self._blocks = [slice(start, start + batch_size) for start in range(0, len(rows), batch_size)]
         ids = first_id + np.arange(len(rows))
-        self._oracles = [Oracle(units.cost, X[rows[block]], ids=ids[block], **options) for block in self._blocks]
+        self._oracles = [TargetChains(units.cost, X[rows[block]], ids=ids[block], **options) for block in self._blocks]
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -121,17 +122,14 @@ class Portion:
 
     def step(self, D: NDArray[np.int32], step: float, T: float) -> tuple[Array, float]:
         """Take a step with the memberships; return the mean gradient for the components, and the mean of V(z)."""
-        bits, quantum, value_quantum = self.precision
-        largest = float(self.weights.max())
-        total = EpochSums(np.zeros(D.shape, np.int64), 0, 0)
+        largest, every = float(self.weights.max()), list[EpochSums]()
         for block, oracle in zip(self._blocks, self._oracles, strict=True):
             W, share = np.exp(self.log_W[block]), self.weights[block] / largest
-            found, sums = gradients(oracle, W, D, T, self.precision, share)
-            total = add([total, sums])
+            found, sums, _ = gradients(oracle, W, D, T, self.precision, share)
+            every.append(sums)
             self.log_W[block] = mirror_step(self.log_W[block], found, step)
-        mean = largest / self.weight
-        gradient = np.asarray(total.gradient * (mean * len(D) * quantum * 2.0**-bits), np.float64)
-        return gradient, total.value * value_quantum * mean
+        mean, total = largest / self.weight, add(every)
+        return total.gradient.times(mean * len(D)), total.value.value * mean
 
 
 def first_state(batch: Portion, D: Array, initial_temperature: float | None) -> StreamState:

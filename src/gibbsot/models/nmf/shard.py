@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...distributed import fixed_point
-from ...distributed.shard import Array, EpochSums, Indices, Precision, Sample, Shard, command, query
+from ...distributed.fixed_point import Fixed
+from ...distributed.shard import Array, EpochSums, Indices, Sample, Shard, command, query
 from ...io import npz, schemas
 from ...oracle.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
+from ...sampling.annealing import paper
 from ..mixtures import Factors, least_squares
 from .gradients import gradients
 
@@ -36,10 +38,12 @@ class MixtureShard(Shard[Mixture]):
     weights: Array  # of the measures, at most one
     descent: AcceleratedMirrorDescent | None = None  # of the memberships, where they are not found by mirror descent
     before: tuple[Any, ...]  # the state before the epoch
+    found: Array  # the gradients of the last `sweep`
+    values: Array  # V(z) of each measure in this epoch
 
     @command
     def start(
-        self, factors: Factors, indices: Indices, memberships: Array, weights: Array | None, as_printed: bool
+        self, factors: Factors, indices: Indices, memberships: Array, weights: Array | None, algorithm: str
     ) -> None:
         """Set weights and initial memberships.
 
@@ -51,11 +55,11 @@ class MixtureShard(Shard[Mixture]):
             Measures whose memberships are given; least squares finds the others.
         weights : array of shape (n,), optional
             The weights of the measures of this shard, at most one.
-        as_printed : bool
-            Whether memberships are found by accelerated mirror descent and chains are tested every tau sweeps, as in
-            the paper.
+        algorithm : {"adaptive", "paper", "d2suite"}
+            With the last two, memberships are found by accelerated mirror descent. Chains are tested every tau sweeps
+            as in the paper, or by the fit, which then calls `sweep` for tau sweeps of a batch.
         """
-        self.weights = np.ones(len(self)) if weights is None else weights
+        self.weights, self.values = np.ones(len(self)) if weights is None else weights, np.zeros(len(self))
         positions, rows = self.local(indices)
         rest = np.setdiff1d(np.arange(len(self)), rows)
         W = np.empty((len(self), memberships.shape[1]))
@@ -64,9 +68,12 @@ class MixtureShard(Shard[Mixture]):
             W[rest] = least_squares(self.oracle.targets[rest], factors)
         self.log_memberships = logarithms(W)
         self.mean_memberships = np.exp(self.log_memberships)
-        self.descent = AcceleratedMirrorDescent(W) if as_printed else None
-        if as_printed and len(self):
+        rule = (paper.RATIO, paper.RESTART) if algorithm == "d2suite" else ()
+        self.descent = None if algorithm == "adaptive" else AcceleratedMirrorDescent(W, *rule)
+        if algorithm != "adaptive" and len(self):
             self.oracle.stride = self.oracle.tau
+        if algorithm == "d2suite" and len(self):
+            self.oracle.max_sweeps = self.oracle.tau  # too few for a test
         self.keep_best()
 
     @command
@@ -99,18 +106,36 @@ class MixtureShard(Shard[Mixture]):
         -------
         EpochSums
         """
-        begin, end = (int(np.clip(index - self.first, 0, len(self))) for index in (begin, end))
-        if begin == end:
-            return EpochSums(np.zeros(D.shape, np.int64), 0, 0)
+        sums = self.sweep(D, temperature, lag, begin, end)
+        self.move(step, share, begin, end)
+        return sums
 
-        rows, W = slice(begin, end), np.exp(self.log_memberships[begin:end])
-        precision = Precision(self.bits, self.quantum, self.value_quantum)
+    @command
+    def sweep(self, D: NDArray[np.int32], temperature: float, lag: float, begin: int, end: int) -> EpochSums:
+        """Advance the chains of some measures; keep the gradients for `move`. Parameters are those of `epoch`."""
+        rows = self._rows(begin, end)
+        W = np.exp(self.log_memberships[rows])
+        if not len(W):
+            return EpochSums(self.precision.no_gradient(D.shape), Fixed(0, self.precision.value), 0)
         tau = max(1, round(lag * self.oracle.tau))
-        found, sums = gradients(self.oracle, W, D, temperature, precision, self.weights[rows], begin, tau)
-        self._update(rows, found, step)
+        weights = self.weights[rows]
+        self.found, sums, values = gradients(self.oracle, W, D, temperature, self.precision, weights, rows.start, tau)
+        self.values[rows] = values
+        return sums
+
+    @command
+    def move(self, step: float, share: float, begin: int, end: int) -> None:
+        """Update the memberships of some measures by the gradients of the last `sweep`."""
+        rows = self._rows(begin, end)
+        if rows.start == rows.stop:
+            return
+        self._update(rows, self.found, step)
         mean = self.mean_memberships[rows]
         self.mean_memberships[rows] = mean + share * (np.exp(self.log_memberships[rows]) - mean)
-        return sums
+
+    def _rows(self, begin: int, end: int) -> slice:
+        """Return those of the measures begin to end that are in this shard."""
+        return slice(*(int(np.clip(index - self.first, 0, len(self))) for index in (begin, end)))
 
     def _update(self, rows: slice, gradients: Array, step: float) -> None:
         """Take a step with the memberships of some measures."""
@@ -149,6 +174,14 @@ class MixtureShard(Shard[Mixture]):
             self.oracle.restore(chains)
 
     @query
+    def epoch_values(self, sample: Sample[Mixture]) -> Array:
+        """Return V(z) of a sample in the last epoch, zero for measures of other shards."""
+        positions, rows = self.local(sample.indices)
+        found = np.zeros(len(sample.indices))
+        found[positions] = self.values[rows]
+        return found
+
+    @query
     def memberships(self) -> NDArray[np.floating]:
         """Return the memberships of the best model, uniform for rows without mass."""
         return self._all_rows(np.exp(self.best_memberships))
@@ -171,11 +204,12 @@ class MixtureShard(Shard[Mixture]):
         return costs
 
     @query
-    def usage(self, best: bool) -> NDArray[np.int64]:
-        """Return the weighted sum of the memberships in each component, of the best or the mean model, in quanta."""
+    def usage(self, best: bool) -> Fixed:
+        """Return the weighted sum of the memberships in each component, of the best or the mean model."""
         W = np.exp(self.best_memberships) if best else self.mean_memberships
         W = W.astype(self._metadata.dtype) * self.weights[:, None]
-        return np.asarray(fixed_point.quantise(W, 2.0**-fixed_point.COMPONENT_BITS).astype(np.int64).sum(axis=0))
+        rounded = Fixed.of(W, fixed_point.COMPONENT_QUANTUM)
+        return Fixed(rounded.integers.astype(np.int64).sum(axis=0), rounded.quantum)
 
     def _state(self) -> dict[str, Any]:
         descent = {} if self.descent is None else self.descent.arrays()
@@ -188,6 +222,7 @@ class MixtureShard(Shard[Mixture]):
         shapes = {getattr(shard, f"{name}_memberships").shape for name in ("log", "mean", "best")}
         if len(shapes) != 1 or len(shard.log_memberships) != len(shard.rows) or len(shard.weights) != len(shard.rows):
             raise ValueError(f"memberships: expected {len(shard.rows)} rows each, got shapes {sorted(shapes)}")
+        shard.values = np.zeros(len(shard.rows))
         descent = npz.with_prefix(arrays, "descent_")
         shard.descent = AcceleratedMirrorDescent.from_arrays(descent) if descent else None
         return shard

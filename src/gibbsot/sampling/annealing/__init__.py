@@ -10,6 +10,7 @@ policy             module    rule                                               
 `StagedCooling`    staged    stages at eta times the theory's bound on the temperature    `solve`, `solve_batch`
 `AdaptiveCooling`  adaptive  cools on stalls, damps steps, restores the best model        `WassersteinNMF`
 `EpochDecay`       paper     the paper's factor for every epoch                           `WassersteinNMF`
+`ConditionalDecay` paper     that factor while V(z) is above a fraction of the cost       `WassersteinNMF`
 `PlateauCooling`   plateau   cools and damps when the objective stops falling             barycenter, classifier
 `CoolingStages`    staged    fixed stages, with steps that grow while gradients agree     `mixture_coordinates`
 `GapTracking`      tracking  keeps the gap between V(z) and its lower bound at a target   `torch.WassersteinLoss`

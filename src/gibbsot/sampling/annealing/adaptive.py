@@ -90,6 +90,9 @@ class ModelState(SavedState):
         Whether cooling no longer improves the model.
     averaged : int
         The number of epochs in the mean model.
+    estimate, objective : float
+        V(z) of the last epoch, and the exact cost at the last evaluation, both over all measures, for policies that
+        compare them; 0 before.
     """
 
     T: float
@@ -106,6 +109,8 @@ class ModelState(SavedState):
     levels: tuple[float, ...] = ()
     finished: bool = False
     averaged: int = 0
+    estimate: float = 0.0
+    objective: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -202,7 +207,7 @@ class ModelCooling(ABC):
         return 1.0
 
     @abstractmethod
-    def after_epoch(self, state: ModelState, change: float) -> ModelState:
+    def after_epoch(self, state: ModelState, change: float, estimate: float) -> ModelState:
         """Return the state after an epoch.
 
         Parameters
@@ -210,6 +215,8 @@ class ModelCooling(ABC):
         state : ModelState
         change : float
             By how much steps of the components would have changed logarithms of weights without a limit, on average.
+        estimate : float
+            V(z), over all measures.
 
         Returns
         -------
@@ -308,7 +315,7 @@ class AdaptiveCooling(ModelCooling):
     def share(self, state: ModelState) -> float:
         return newest_share(1, state.averaged + 1, self.memory)
 
-    def after_epoch(self, state: ModelState, change: float) -> ModelState:
+    def after_epoch(self, state: ModelState, change: float, estimate: float) -> ModelState:
         gradient, step, least = change / state.step, state.step, state.least_gradient
         if change > self.large_change and gradient > self.gradient_growth * least:
             step, least = self.damping * step, gradient

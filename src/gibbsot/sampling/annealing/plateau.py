@@ -38,8 +38,8 @@ class PlateauState(SavedState):
         The temperature of the next epoch.
     T_min : float
         The lowest temperature.
-    points : float
-        ``(points * T) / W`` is the theory's relative bias of V(z); 0 if the fit does not end by it.
+    gap : float
+        The difference of objective and lower bound at the last stall; infinite before.
     step : float
         The factor of the next step.
     past : tuple of float
@@ -54,7 +54,7 @@ class PlateauState(SavedState):
 
     T: float
     T_min: float = 0.0
-    points: float = 0.0
+    gap: float = np.inf
     step: float = 1.0
     past: tuple[float, ...] = ()
     observed: int = 0
@@ -81,8 +81,11 @@ class PlateauCooling:
         the temperature stays.
     max_stalls : int, optional
         The number of stalls after which the fit ends.
-    final_bias : float
-        The fit ends at a stall where the relative bias of V(z) is below this by the theory.
+    shrinkage : float
+        The fit ends at a stall where the difference of objective and lower bound, an upper limit of the bias of V(z),
+        is more than this times that of the stall before: the last cooling has not gained what it should have. The
+        temperature alone does not tell it: the bias of chains that have mixed is 1 T to 200 T, by the cost and the
+        number of points (see *Temperature* in the documentation's concepts), and that of chains that lag is negative.
     """
 
     window: int = 5
@@ -92,11 +95,11 @@ class PlateauCooling:
     relative: bool = False
     rise: float | None = None
     max_stalls: int | None = None
-    final_bias: float = 0.0
+    shrinkage: float = 0.8
 
-    def init(self, T: float, T_min: float = 0.0, points: float = 0.0) -> PlateauState:
+    def init(self, T: float, T_min: float = 0.0) -> PlateauState:
         """Return the state at the start of a descent (see `PlateauState`)."""
-        return PlateauState(T, T_min, points)
+        return PlateauState(T, T_min)
 
     def observe(self, state: PlateauState, value: float) -> PlateauState:
         """Return the state that knows the objective of an epoch."""
@@ -134,7 +137,9 @@ class PlateauCooling:
         stalled = max(gain, before - level) <= tol * (abs(level) if self.relative else 1.0)
         return Trend.STALLED if stalled else Trend.FALLING
 
-    def update(self, state: PlateauState, trend: Trend, chains_follow: bool = True) -> PlateauState:
+    def update(
+        self, state: PlateauState, trend: Trend, chains_follow: bool = True, lower: float = -np.inf
+    ) -> PlateauState:
         """Return the state after a comparison of windows.
 
         Parameters
@@ -143,6 +148,8 @@ class PlateauCooling:
         trend : Trend
         chains_follow : bool
             Whether the chains follow the model; if they lag at a stall, the step is damped and the temperature stays.
+        lower : float
+            A lower bound of the objective, where there is one.
 
         Returns
         -------
@@ -152,8 +159,9 @@ class PlateauCooling:
             return state
         if trend is Trend.RISING:
             return replace(state, step=self.damping * state.step)
-        if state.T_min >= state.T or state.points * state.T < self.final_bias * self.level(state):
+        gap = self.level(state) - lower
+        if state.T_min >= state.T or gap > self.shrinkage * state.gap:
             return replace(state, finished=True)
         T = max(self.cooling * state.T, state.T_min) if chains_follow else state.T
         step, stalls = self.damping * state.step, state.stalls + 1
-        return PlateauState(T, state.T_min, state.points, step, stalls=stalls, finished=stalls == self.max_stalls)
+        return PlateauState(T, state.T_min, gap, step, stalls=stalls, finished=stalls == self.max_stalls)

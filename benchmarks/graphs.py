@@ -1,0 +1,146 @@
+"""Transport on graphs, on grids with the L1 distance, and between persistence diagrams, beside other libraries.
+
+    python benchmarks/graphs.py            # CPU times in seconds, in one run; peers are left out where they are missing
+    python benchmarks/graphs.py --large    # with 1,000,000 nodes
+
+networkx, OR-tools and GUDHI are taken if they are installed: pip install networkx ortools gudhi.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.ndimage import gaussian_filter
+from scipy.sparse import csgraph
+from scipy.spatial import Delaunay
+
+from gibbsot import GraphCost, GridCost, solve
+from gibbsot.diagrams import wasserstein_distance
+
+Array = NDArray[np.float64]
+
+
+def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU time of a call, and what it returned."""
+    start = time.process_time()
+    found = work()
+    return time.process_time() - start, found
+
+
+def planar(n: int) -> tuple[sparse.coo_array, Array, Array]:
+    """Return the edges of a triangulation of random points, and two random measures on them."""
+    rng = np.random.default_rng(0)
+    X = rng.random((n, 2))
+    triangles = Delaunay(X).simplices
+    ends = np.concatenate([triangles[:, pair] for pair in ([0, 1], [1, 2], [2, 0])])
+    ends = np.unique(np.sort(ends, axis=1), axis=0)
+    lengths = np.linalg.norm(X[ends[:, 0]] - X[ends[:, 1]], axis=1)
+    p, q = rng.random((2, n))
+    return sparse.coo_array((lengths, ends.T), (n, n)), p / p.sum(), q / q.sum()
+
+
+def picture(rng: np.random.Generator, n: int) -> Array:
+    """Return an image with structure at all scales, of 256 levels."""
+    image = sum(scale * gaussian_filter(rng.random((n, n)), scale, mode="wrap") for scale in (0.5, 2, 8, n / 8))
+    image = np.asarray(image) - np.min(image)
+    return np.round(255 * image / image.max()) + 1
+
+
+def graphs(sizes: tuple[int, ...]) -> None:
+    """Time W1 on planar graphs."""
+    print("planar graphs | nodes | edges | gibbsot | plan | status | others")
+    for n in sizes:
+        graph, p, q = planar(n)
+        time_of, result = seconds(lambda g=graph, a=p, b=q: solve(a, b, GraphCost(g, directed=False)))
+        plan, _ = seconds(lambda r=result: r.plan)
+        others = "" if n > 20_000 else peers(graph, p, q, result.value)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{n:,} | {graph.nnz:,} | {time_of:.2f} | {plan:.2f} | {result.status} | {others} | peak {peak:.0f} MB")
+
+
+def peers(graph: sparse.coo_array, p: Array, q: Array, value: float) -> str:
+    """Return the times of other libraries on the same graph."""
+    found = []
+    if len(p) <= 2_000 and find_spec("ot"):
+        import ot
+
+        matrix, M = seconds(lambda: csgraph.shortest_path(graph, directed=False))
+        emd, other = seconds(lambda: ot.emd2(p, q, M, numItermax=10**7))
+        found.append(f"SciPy {matrix:.2f} + POT {emd:.2f} (differs by {abs(other / value - 1):.0e})")
+    # integers, which the others need
+    lengths = np.round(1e6 * graph.data).astype(int)
+    supply = np.round(1e6 * (p - q)).astype(int)
+    supply[0] -= supply.sum()
+    both = (np.concatenate([graph.row, graph.col]), np.concatenate([graph.col, graph.row]), np.tile(lengths, 2))
+    if len(p) <= 2_000 and find_spec("networkx"):
+        import networkx
+
+        network = networkx.DiGraph()
+        network.add_nodes_from((v, {"demand": -int(s)}) for v, s in enumerate(supply))
+        network.add_edges_from((int(i), int(j), {"weight": int(w)}) for i, j, w in zip(*both, strict=True))
+        found.append(f"networkx {seconds(lambda: networkx.network_simplex(network))[0]:.2f}")
+    if find_spec("ortools"):
+        from ortools.graph.python import min_cost_flow
+
+        def flow() -> Any:
+            solver = min_cost_flow.SimpleMinCostFlow()
+            most = np.full(len(both[0]), int(np.abs(supply).sum()))
+            solver.add_arcs_with_capacity_and_unit_cost(both[0], both[1], most, both[2])
+            solver.set_nodes_supplies(np.arange(len(supply)), supply)
+            return solver.solve()
+
+        found.append(f"OR-tools {seconds(flow)[0]:.2f}")
+    return ", ".join(found)
+
+
+def grids() -> None:
+    """Time L1 distances of pictures."""
+    print("L1 on pictures | gibbsot | POT")
+    for n in (64, 128, 256):
+        rng = np.random.default_rng(1)
+        p, q = (picture(rng, n).ravel() for _ in range(2))
+        time_of, result = seconds(lambda a=p, b=q, m=n: solve(a, b, GridCost((m, m), power=1), normalize=True))
+        pot = "-"
+        if n == 64 and find_spec("ot"):
+            import ot
+
+            M = GridCost((n, n), power=1).matrix()
+            pot = f"{seconds(lambda a=p, b=q, m=M: ot.emd2(a / a.sum(), b / b.sum(), m, numItermax=10**7))[0]:.1f}"
+        print(f"{n} x {n} | {time_of:.3f} ({result.status}) | {pot}")
+
+
+def diagrams() -> None:
+    """Time distances of persistence diagrams of several kinds."""
+    print("diagrams | points | gibbsot | GUDHI with POT | hera at 1 % | difference to POT")
+    for n in (1000, 2000):
+        for kind in ("noise", "heavy tails", "long lives"):
+            rng = np.random.default_rng(n)
+            pair = []
+            for _ in range(2):
+                birth = rng.random(n)
+                lives = {"noise": rng.exponential(0.02, n), "heavy tails": 0.01 * rng.pareto(1.2, n)}
+                pair.append(np.column_stack([birth, birth + lives.get(kind, rng.random(n))]))
+            own, value = seconds(lambda x=pair: wasserstein_distance(*x))
+            others = "- | - | -"
+            if find_spec("gudhi"):
+                import gudhi.hera
+                import gudhi.wasserstein
+
+                pot, other = seconds(lambda x=pair: gudhi.wasserstein.wasserstein_distance(*x))
+                hera, _ = seconds(lambda x=pair: gudhi.hera.wasserstein_distance(*x, order=1.0, delta=0.01))
+                others = f"{pot:.2f} | {hera:.2f} | {abs(other / value - 1):.0e}"
+            print(f"{kind} | {n} | {own:.3f} | {others}")
+
+
+if __name__ == "__main__":
+    graphs((2_000, 20_000, 100_000, *((1_000_000,) if "--large" in sys.argv else ())))
+    grids()
+    diagrams()

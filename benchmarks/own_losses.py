@@ -1,0 +1,318 @@
+"""Which oracle when: losses that the library does not have, minimised with defaults by every oracle, in one run.
+
+    python benchmarks/own_losses.py [clustering] [smoothing] [median] [stations] [training] [mixing] [--seeds 3]
+
+Everything is `gibbsot.Oracle` and `gibbsot.mirror_descent.minimize` with their defaults. What differs is ``method=``,
+and beside it the same loop with the duals of ``ot.emd``.
+
+- clustering: 400 digits 8 x 8 of scikit-learn, ten centers, which begin as digits chosen at random. Six rounds of exact
+  assignments and 20 iterations for the centers. The start has a mean cost of about 0.0100.
+- smoothing: ``sum W(p_t, x_t) + 2 sum W(p_t, p_t+1)`` of 40 frames 16 x 16, two blobs (standard deviation 0.05) that
+  move a quarter of a circle; the positions of each frame are off by noise of such a size that the loss begins at 0.931.
+- median: one image that minimises the mean of the costs to 60 fives 28 x 28 with the sum of absolute differences of
+  coordinates, from their mean.
+- stations: histograms of 30 draws at 40 stations on a line, 48 bins, absolute differences: ``sum W(p_s, x_s) +
+  sum W(p_s, p_s+1)``, from the histograms. Where the truth is known: the mean cost to it, too.
+- training: the network of ``benchmarks/torch_loss.py``, 12 epochs of 100 fives, learning rate 0.015.
+- mixing: how near V(z) is to its stationary mean when chains of the smoothing loss end as mixed, by `settled` and by
+  the paper's test. Measures are those of iterations 4 and 5, 19 and 20, 59 and 60; the chains come from the first of
+  each pair, at the oracle's first temperature and at a tenth of it.
+
+Seconds are CPU seconds of one thread, with the exact evaluations that `minimize` makes itself. Values are exact.
+``benchmarks/oracles.py`` has the same for NMF.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import ot
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from sklearn.datasets import load_digits
+
+from gibbsot import Cost, GridCost, Oracle, datasets, solve_batch
+from gibbsot.mirror_descent import minimize
+from gibbsot.oracle.gradients import centred, measures
+from gibbsot.oracle.pairs import NEW, ChainOracle
+from gibbsot.sampler import run, run_until_settled
+
+METHODS = ("auto", "kept", "exact", "gibbs")
+TARGETS = {"clustering": (0.0070, 5.0), "smoothing": (0.33, 4.0)}  # values, and seconds with method="auto"
+
+Array = NDArray[np.float64]
+console = Console(width=130)
+
+
+class Found(NamedTuple):
+    """What an oracle returns."""
+
+    values: Array
+    grad_p: Array
+    grad_q: Array
+
+
+class PotOracle:
+    """The same as `Oracle`, with a new run of POT's network simplex for every pair."""
+
+    def __init__(self, cost: Cost, targets: Array | None = None) -> None:
+        self.M, self.targets = cost.matrix().astype(np.float64), targets
+
+    def __call__(self, P: Array, Q: Array | None = None) -> Found:
+        Q = self.targets if Q is None else Q
+        assert Q is not None
+        P = np.broadcast_to(P, (len(Q), self.M.shape[0]))
+        values, F, G = np.empty(len(P)), np.empty(P.shape), np.empty(Q.shape)
+        for b, (p, q) in enumerate(zip(P, Q, strict=True)):
+            I, J = p > 0, q > 0  # noqa: E741
+            _, log = ot.emd(p[I], q[J] * (p[I].sum() / q[J].sum()), self.M[np.ix_(I, J)], numItermax=10**8, log=True)
+            F[b] = (self.M[:, J] - log["v"]).min(axis=1)  # off the supports too
+            G[b] = (self.M - F[b][:, None]).min(axis=0)
+            values[b] = log["cost"]
+        return Found(values, centred(F), centred(G))
+
+
+Make = Callable[..., Any]  # an oracle for a cost and perhaps targets
+
+
+class Outcome(NamedTuple):
+    """What came of a loss: its exact value, CPU seconds, and the method of the last call."""
+
+    start: float
+    value: float
+    seconds: float
+    note: str = ""
+
+
+def clustering(make: Make, seed: int) -> Outcome:
+    X, cost = load_digits().data[:400], GridCost((8, 8))
+    X = X / X.sum(axis=1, keepdims=True)
+    centers = X[np.random.default_rng(seed).choice(len(X), 10, replace=False)]
+    nearest = np.empty(0, np.intp)
+
+    def assigned(centers: Array) -> Array:
+        return np.stack([solve_batch(X, center, cost).value for center in centers])
+
+    def loss(centers: Array) -> tuple[float, Array]:
+        found, gradient = oracle(centers[nearest]), np.zeros_like(centers)
+        np.add.at(gradient, nearest, found.grad_p / len(X))
+        return found.values.mean(), gradient
+
+    begin = time.process_time()
+    oracle, first = make(cost, X), 0.0
+    for step in range(6):
+        costs = assigned(centers)
+        nearest = costs.argmin(axis=0)
+        if step == 0:
+            first = costs.min(axis=0).mean()
+            centers = np.stack([X[nearest == k].mean(axis=0) for k in range(len(centers))])
+        centers = minimize(loss, centers, max_iter=20).x
+    seconds = time.process_time() - begin
+    return Outcome(first, assigned(centers).min(axis=0).mean(), seconds)
+
+
+def frames(jitter: float, seed: int, count: int = 40, side: int = 16, width: float = 0.05) -> Array:
+    """Return images of two blobs that move along arcs, whose positions are off by noise."""
+    rng, grid = np.random.default_rng(seed), (np.arange(side) + 0.5) / side
+    angle = np.linspace(0, np.pi / 2, count)
+    off, X = jitter * rng.normal(size=(2, 2, count)), np.zeros((count, side, side))
+    for (x, y), weight, radius, phase in zip(off, (1.0, 0.7), (0.3, 0.25), (0.0, np.pi), strict=True):
+        x, y = x + 0.5 + radius * np.cos(angle + phase), y + 0.5 + radius * np.sin(angle + phase)
+        rows, columns = (np.exp(-((grid - z[:, None]) ** 2) / (2 * width**2)) for z in (x, y))
+        X += weight * rows[:, :, None] * columns[:, None]
+    rows = X.reshape(count, -1)
+    rows[rows < 1e-4] = 0
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+
+
+def noisy_frames(seed: int, cost: Cost, start: float = 0.931) -> Array:
+    """Return frames for which twice the sum of the costs between neighbours has a given value."""
+    low, high = 0.0, 0.2
+    for _ in range(16):
+        X = frames((low + high) / 2, seed)
+        smaller = 2 * solve_batch(X[:-1], X[1:], cost).value.sum() < start
+        low, high = ((low + high) / 2, high) if smaller else (low, (low + high) / 2)
+    return X
+
+
+def coupled(make: Make, X: Array, cost: Cost, weight: float) -> tuple[float, float, float, Array]:
+    """Minimise a sum of costs to X and between neighbours, from X; return start, value, seconds and result."""
+    begin = time.process_time()
+    near, next_to = make(cost, X), make(cost)
+
+    def loss(P: Array) -> tuple[float, Array]:
+        data, motion = near(P), next_to(P[:-1], P[1:])
+        gradient = data.grad_p.copy()
+        gradient[:-1] += weight * motion.grad_p
+        gradient[1:] += weight * motion.grad_q
+        return data.values.sum() + weight * motion.values.sum(), gradient
+
+    P = minimize(loss, X).x
+    seconds = time.process_time() - begin
+
+    def exact(P: Array) -> float:
+        return float(solve_batch(P, X, cost).value.sum() + weight * solve_batch(P[:-1], P[1:], cost).value.sum())
+
+    return exact(X), exact(P), seconds, P
+
+
+def smoothing(make: Make, seed: int) -> Outcome:
+    cost = GridCost((16, 16))
+    return Outcome(*coupled(make, noisy_frames(seed, cost), cost, 2.0)[:3])
+
+
+def stations(make: Make, seed: int) -> Outcome:
+    rng, x = np.random.default_rng(seed), (np.arange(48) + 0.5) / 48
+    middle = 0.5 + 0.25 * np.sin(np.linspace(0, np.pi, 40))
+    truth = np.exp(-((x - middle[:, None]) ** 2) / (2 * 0.12**2))
+    truth /= truth.sum(axis=1, keepdims=True)
+    X, cost = rng.multinomial(30, truth) / 30, GridCost(48, power=1)
+    start, value, seconds, P = coupled(make, X, cost, 1.0)
+    far = [float(solve_batch(Y, truth, cost).value.mean()) for Y in (X, P)]
+    return Outcome(start, value, seconds, f"to the truth {far[0]:.4f} -> {far[1]:.4f}")
+
+
+def median(make: Make, seed: int) -> Outcome:
+    X, cost = datasets.mnist_fives()[60 * seed : 60 * seed + 60], GridCost((28, 28), power=1)
+    begin = time.process_time()
+    oracle = make(cost, X)
+
+    def loss(p: Array) -> tuple[float, Array]:
+        found = oracle(p)
+        return found.values.mean(), found.grad_p.mean(axis=0)
+
+    p = minimize(loss, X.mean(axis=0)).x
+    seconds = time.process_time() - begin
+    first, last = (float(solve_batch(y, X, cost).value.mean()) for y in (X.mean(axis=0), p))
+    return Outcome(first, last, seconds)
+
+
+def training(method: str, seed: int) -> Outcome:
+    import torch
+
+    from gibbsot.torch import WassersteinLoss
+    from torch_loss import Task
+
+    torch.set_num_threads(1)
+    task = Task(100)
+    start = task.train([(lambda logits, *_: 0 * logits.sum(), 1)], 1e-9).value
+    if method == "POT":
+        run = task.exact(12, 0.015)
+    else:
+        options: Any = {"seed": seed} if method in ("auto", "gibbs") else {}
+        run = task.train([(WassersteinLoss(task.cost, method=method, from_logits=True, **options), 12)], 0.015)
+    return Outcome(start, run.value, run.seconds)
+
+
+def mixing() -> Table:
+    """Return how near V(z) is to its stationary mean when chains end as mixed, by both tests, on the smoothing loss."""
+    cost, seen = GridCost((16, 16)), []
+    X = noisy_frames(0, cost)
+
+    def pairs(P: Array) -> tuple[Array, Array]:
+        return np.concatenate([P, P[:-1]]), np.concatenate([X, P[1:]])
+
+    def note(record: Any, P: Array) -> None:
+        if record.iteration in (4, 5, 19, 20, 59, 60):
+            seen.append(pairs(P))
+
+    near, next_to = Oracle(cost, X), Oracle(cost)
+
+    def loss(P: Array) -> tuple[float, Array]:
+        data, motion = near(P), next_to(P[:-1], P[1:])
+        gradient = data.grad_p
+        gradient[:-1] += 2 * motion.grad_p
+        gradient[1:] += 2 * motion.grad_q
+        return data.values.sum() + 2 * motion.values.sum(), gradient
+
+    minimize(loss, X, callback=note)
+    found: dict[str, list[Array]] = {"the paper's, lag 20": [], "settled": []}
+    calls = 0
+    for (P, Q), (P_next, Q_next) in zip(seen[::2], seen[1::2], strict=True):
+        for factor in (1.0, 0.1):
+            chains = ChainOracle(cost.astype(np.float32), by_position=True, max_sweeps=4000)
+            chains.evaluate(P, Q, None, False, 1e-6)
+            chains.temperature = factor * (chains.temperature or 1.0)
+            for _ in range(3):
+                chains.evaluate(P, Q, None, False, 1e-6)
+            pair = chains.marginals.chains(*measures(P_next, Q_next), 1e-6)
+            T = float(chains.temperature or 0.0)
+            state = chains.state([NEW // 2 + b for b in range(len(P))], pair)
+            last, info, done = run_until_settled(state, pair, T, 4000)
+            stationary = run(last, pair, np.full(16_000, T))[1].history[:, 4000:].mean(axis=1)
+            calls += len(P)
+            windows = {"settled": (info.history, done, 3)}
+            info = run(state, pair, np.full(4000, T), tau=20)[1]
+            windows["the paper's, lag 20"] = info.history, np.isnan(info.history[:, -1]), 0
+            for name, (history, ended, part) in windows.items():
+                counts = (~np.isnan(history)).sum(axis=1)
+                means = [
+                    row[n - (n // part if part else 20) : n].mean() for row, n in zip(history, counts, strict=True)
+                ]
+                rows = np.column_stack([np.array(means) / stationary - 1, counts])[ended]
+                found[name].append(rows)
+    table = Table(
+        "mixing test", "ended as mixed", "within 10 %", "sweeps, median", title="V(z) beside its stationary mean"
+    )
+    for name, parts in found.items():
+        off, sweeps = np.concatenate(parts).T
+        inside = f"{(np.abs(off) <= 0.1).mean():.1%}"
+        table.add_row(name, f"{len(off)} of {calls}", inside, f"{np.median(sweeps):.0f}")
+    return table
+
+
+LOSSES = {"clustering": clustering, "smoothing": smoothing, "median": median, "stations": stations}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "names", nargs="*", default=[*LOSSES, "training", "mixing"], help=", ".join([*LOSSES, "training", "mixing"])
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="of method='auto'; the others have one")
+    parser.add_argument("--methods", nargs="+", default=[*METHODS, "POT"])
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if "mixing" in options.names:
+        console.print(mixing())
+    table = Table(
+        "loss", "oracle", "start", "value", "CPU s", "", "target", title="losses of one's own, by default settings"
+    )
+    for name in [name for name in options.names if name != "mixing"]:
+        for method in options.methods:
+            for seed in range(options.seeds if method == "auto" else 1):
+                if name == "training":
+                    found = training(method, seed)
+                else:
+                    chosen = {"seed": seed} if method in ("auto", "gibbs") else {}
+
+                    def make(cost: Cost, targets: Array | None = None, m: str = method, c: Any = chosen) -> Any:
+                        return PotOracle(cost, targets) if m == "POT" else Oracle(cost, targets, method=m, **c)
+
+                    found = LOSSES[name](make, seed)
+                goal = ""
+                if name in TARGETS and method == "auto":
+                    value, seconds = TARGETS[name]
+                    good = found.value <= value and found.seconds <= seconds
+                    goal = f"<= {value:g} in {seconds:g} s: " + ("[green]yes" if good else "[red]no")
+                label = f"{method}, seed {seed}" if method == "auto" else method
+                numbers = f"{found.start:.4g}", f"{found.value:.4g}", f"{found.seconds:.3g}"
+                table.add_row(name, label, *numbers, found.note, goal)
+                console.print(f"{name}, {label}: {' '.join(numbers)} {found.note} {goal}")
+    if table.rows:
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()
