@@ -11,7 +11,15 @@ _OPTIONAL = {
     "distributed": ["distributed/dask.py"],
     "typer": ["cli"],
 }
-_COMPILED = ["costs/kdtree", "exact/methods", "exact/line", "exact/coarse_to_fine", "exact/far_costs", "exact/simplex"]
+_COMPILED = [
+    "costs/kdtree",
+    "exact/methods",
+    "exact/line",
+    "exact/coarse_to_fine",
+    "exact/far_costs",
+    "exact/graph",
+    "exact/simplex",
+]
 
 collect_ignore = [
     f"src/gibbsot/{path}" for package, paths in _OPTIONAL.items() if find_spec(package) is None for path in paths

@@ -12,6 +12,8 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -54,13 +56,18 @@ def picture(rng: np.random.Generator, n: int) -> Array:
     return np.round(255 * image / image.max()) + 1
 
 
+def solve_on(graph: sparse.coo_array, p: Array, q: Array) -> Any:
+    """Solve a problem on a graph; its cost is made, too."""
+    return solve(p, q, GraphCost(graph, directed=False))
+
+
 def graphs(sizes: tuple[int, ...]) -> None:
     """Time W1 on planar graphs."""
     print("planar graphs | nodes | edges | gibbsot | plan | status | others")
     for n in sizes:
         graph, p, q = planar(n)
-        time_of, result = seconds(lambda g=graph, a=p, b=q: solve(a, b, GraphCost(g, directed=False)))
-        plan, _ = seconds(lambda r=result: r.plan)
+        time_of, result = seconds(partial(solve_on, graph, p, q))
+        plan, _ = seconds(partial(getattr, result, "plan"))
         others = "" if n > 20_000 else peers(graph, p, q, result.value)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"{n:,} | {graph.nnz:,} | {time_of:.2f} | {plan:.2f} | {result.status} | {others} | peak {peak:.0f} MB")
@@ -81,14 +88,14 @@ def peers(graph: sparse.coo_array, p: Array, q: Array, value: float) -> str:
     supply[0] -= supply.sum()
     both = (np.concatenate([graph.row, graph.col]), np.concatenate([graph.col, graph.row]), np.tile(lengths, 2))
     if len(p) <= 2_000 and find_spec("networkx"):
-        import networkx
+        nx = import_module("networkx")
 
-        network = networkx.DiGraph()
+        network = nx.DiGraph()
         network.add_nodes_from((v, {"demand": -int(s)}) for v, s in enumerate(supply))
         network.add_edges_from((int(i), int(j), {"weight": int(w)}) for i, j, w in zip(*both, strict=True))
-        found.append(f"networkx {seconds(lambda: networkx.network_simplex(network))[0]:.2f}")
+        found.append(f"networkx {seconds(lambda: nx.network_simplex(network))[0]:.2f}")
     if find_spec("ortools"):
-        from ortools.graph.python import min_cost_flow
+        min_cost_flow = import_module("ortools.graph.python.min_cost_flow")
 
         def flow() -> Any:
             solver = min_cost_flow.SimpleMinCostFlow()
@@ -107,13 +114,13 @@ def grids() -> None:
     for n in (64, 128, 256):
         rng = np.random.default_rng(1)
         p, q = (picture(rng, n).ravel() for _ in range(2))
-        time_of, result = seconds(lambda a=p, b=q, m=n: solve(a, b, GridCost((m, m), power=1), normalize=True))
+        time_of, result = seconds(partial(solve, p, q, GridCost((n, n), power=1), normalize=True))
         pot = "-"
         if n == 64 and find_spec("ot"):
             import ot
 
             M = GridCost((n, n), power=1).matrix()
-            pot = f"{seconds(lambda a=p, b=q, m=M: ot.emd2(a / a.sum(), b / b.sum(), m, numItermax=10**7))[0]:.1f}"
+            pot = f"{seconds(partial(ot.emd2, p / p.sum(), q / q.sum(), M, numItermax=10**7))[0]:.1f}"
         print(f"{n} x {n} | {time_of:.3f} ({result.status}) | {pot}")
 
 
@@ -128,15 +135,14 @@ def diagrams() -> None:
                 birth = rng.random(n)
                 lives = {"noise": rng.exponential(0.02, n), "heavy tails": 0.01 * rng.pareto(1.2, n)}
                 pair.append(np.column_stack([birth, birth + lives.get(kind, rng.random(n))]))
-            own, value = seconds(lambda x=pair: wasserstein_distance(*x))
+            own, value = seconds(partial(wasserstein_distance, pair[0], pair[1]))
             others = "- | - | -"
             if find_spec("gudhi"):
-                import gudhi.hera
-                import gudhi.wasserstein
+                gudhi, hera = (import_module(f"gudhi.{name}") for name in ("wasserstein", "hera"))
 
-                pot, other = seconds(lambda x=pair: gudhi.wasserstein.wasserstein_distance(*x))
-                hera, _ = seconds(lambda x=pair: gudhi.hera.wasserstein_distance(*x, order=1.0, delta=0.01))
-                others = f"{pot:.2f} | {hera:.2f} | {abs(other / value - 1):.0e}"
+                pot, other = seconds(partial(gudhi.wasserstein_distance, *pair))
+                rough, _ = seconds(partial(hera.wasserstein_distance, *pair, order=1.0, delta=0.01))
+                others = f"{pot:.2f} | {rough:.2f} | {abs(other / value - 1):.0e}"
             print(f"{kind} | {n} | {own:.3f} | {others}")
 
 

@@ -2,7 +2,7 @@
 
     python examples/graphs.py [FOLDER]
 
-Writes barycenter.png and components.png. Neither model makes the matrix of all distances. It takes about three minutes.
+Writes barycenter.png and components.png. Neither model makes the matrix of all distances.
 """
 
 from __future__ import annotations

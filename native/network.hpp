@@ -187,8 +187,7 @@ private:
     };
 
     // The pivot rule: LEMON's block search, as in simplex.hpp; the better direction of a link counts. The blocks are short,
-    // so that links near the last ones enter next: from a tree of coarser networks detours are local, and blocks of sqrt(n)
-    // links take ten times longer on a planar network of 300,000 links, with more pivots.
+    // so that links near the last ones enter next: from a tree of coarser networks detours are local.
     Entering find_entering_link(double tolerance, double relative) {
         const std::size_t n = network_.links.size();
         const double drift = kDrift * largest_shift;

@@ -402,7 +402,7 @@ def torch_loss(again: bool = False, dtype: str = "float64", **options: Any) -> F
     from gibbsot.torch import WassersteinLoss
 
     def make() -> Any:
-        chains = {"method": "gibbs", "tau": 8, "seed": 8, "capacity": 10}
+        chains = {"method": "gibbs", "max_sweeps": 24, "seed": 8, "capacity": 10}
         return WassersteinLoss(GRID.astype(dtype), reduction="none", **chains, **options)
 
     loss, found = make(), {}
@@ -431,7 +431,7 @@ def loss_of_logits() -> Found:
     torch = pytest.importorskip("torch")
     from gibbsot.torch import WassersteinLoss
 
-    options = {"method": "gibbs", "temperature": 0.02, "tau": 6, "by_position": True}
+    options = {"method": "gibbs", "temperature": 0.02, "max_sweeps": 18, "by_position": True}
     loss = WassersteinLoss(cost("points"), from_logits=True, **options)
     logits, q, found = torch.tensor(weights(40, 5, 30)), torch.tensor(weights(41, 5, 18)), {}
     for k in range(4):

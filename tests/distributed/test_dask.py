@@ -644,8 +644,8 @@ def test_a_barycenter_is_resumed_from_its_checkpoint(client, tmp_path):
 @pytest.mark.parametrize(("method", "checkpoints"), [("ascend", True), ("exact", False)])
 def test_a_worker_is_killed_during_a_barycenter(tmp_path, method, checkpoints):
     """In the ascent of the lower bound and in the level method; the epochs before are replayed."""
-    options = {"cost": GridCost((SIDE, SIDE)), "max_epochs": 47, "tau": 3, "max_memory": 1.0, "random_state": 0}
-    options |= {"temperature": 1e-5, "tol": 1.0}  # so that the descent ends soon
+    options = {"cost": GridCost((SIDE, SIDE)), "max_epochs": 108, "tau": 3, "max_memory": 1.0, "random_state": 0}
+    options |= {"temperature": 1e-5, "tol": 1.0}  # so that the descent ends after 100 epochs
     alone = WassersteinBarycenter(**options).fit(X)
     assert np.isfinite([epoch.upper for epoch in alone.history_]).sum() > 4  # steps of the level method
     if checkpoints:

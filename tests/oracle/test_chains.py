@@ -178,7 +178,7 @@ def random_mixtures(n: int, K: int, m: int, bits: int = 22, weighted: bool = Tru
     rng = np.random.default_rng(3)
     D = fixed_point.components(rng.dirichlet(np.full(m, 0.3), K))
     W = rng.dirichlet(np.full(K, 0.3), n)
-    weights = fixed_point.quantise(W * rng.random((n, 1)), 2.0**-bits) if weighted else None
+    weights = fixed_point.Fixed.of(W * rng.random((n, 1)), 2.0**-bits).integers if weighted else None
     return Mixtures(D, fixed_point.memberships(W), weights, bits, 2.0**-bits)
 
 

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from cases import measures
 from gibbsot import DenseCost, GridCost, Oracle, PointCost, solve_batch
+from gibbsot.core import native
 from gibbsot.oracle import pairs
 from gibbsot.oracle.pairs import exact_values, favours_chains
 from gibbsot.sampling import sampler
@@ -68,6 +69,7 @@ def test_gradients_are_derivatives_in_both_measures():
         np.testing.assert_allclose((gradient * (towards - [P, Q][side])).sum(axis=1), slope, atol=1e-5)
 
 
+@pytest.mark.skipif(native.name() == "numpy", reason="slow without compiled kernels")
 def test_chains_estimate_values_of_moving_pairs_without_a_temperature():
     P, Q = both(seed=1)
     oracle, W = Oracle(GRID, method="gibbs", max_sweeps=1000), solve_batch(P, Q, GRID).value
@@ -80,6 +82,7 @@ def test_chains_estimate_values_of_moving_pairs_without_a_temperature():
     assert 1.0 < found.values.mean() / W.mean() < 1.6  # V(z) stays somewhat above W
 
 
+@pytest.mark.skipif(native.name() == "numpy", reason="slow without compiled kernels")
 def test_the_oracle_cools_when_the_cost_has_stalled():
     P, Q = both(seed=2)
     W = solve_batch(P, Q, GRID).value.mean()
@@ -247,6 +250,7 @@ def test_exact_values_are_certified_and_change_nothing(method):
     same(oracle(0.5 * P + 0.5 * Q), twin(0.5 * P + 0.5 * Q))
 
 
+@pytest.mark.skipif(native.name() == "numpy", reason="slow without compiled kernels")
 def test_a_sample_corrects_the_bias_of_the_others():
     rng = np.random.default_rng(0)
     P, Q = rng.dirichlet(np.ones(20), size=(2, 100))

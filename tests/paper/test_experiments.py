@@ -341,7 +341,7 @@ def test_the_report_keeps_what_other_calls_did(stub, tmp_path):
     report.reproduce(["bounds", "figure2"], tmp_path)
     assert [result.name for result in report.reproduce(["figure1"], tmp_path)] == ["figure1"]
     sections = Page((tmp_path / "report.html").read_text()).all("section")
-    assert [section["id"] for section in sections] == ["figure1", "figure2", "bounds"]
+    assert [section["id"] for section in sections] == ["figure1", "figure2", "bounds", "slips"]
     assert [kept["name"] for kept in numbers(tmp_path, "summary")["experiments"]] == ["figure1", "figure2", "bounds"]
     report.reproduce(["figure1"], tmp_path, seed=1)  # other settings: the rest is not of this report
     assert [kept["name"] for kept in numbers(tmp_path, "summary")["experiments"]] == ["figure1"]
@@ -407,7 +407,7 @@ def test_an_interrupt_leaves_the_report_of_what_is_done(stub, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         report.reproduce(["figure1", "table", "bounds"], tmp_path)
     sections = Page((tmp_path / "report.html").read_text()).all("section")
-    assert [section["id"] for section in sections] == ["figure1"]
+    assert [section["id"] for section in sections] == ["figure1", "slips"]
     assert [kept["name"] for kept in numbers(tmp_path, "summary")["experiments"]] == ["figure1"]
     assert [result.name for result in report.reproduce(["figure1", "table", "bounds"], tmp_path)] == [
         "figure1",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gibbsot import GridCost, Problem
+from gibbsot.core import native
 from gibbsot.sampler import State, init, run, run_until_settled, settled
 from gibbsot.sampling import mixing
 
@@ -55,6 +56,7 @@ def grid_pairs(n: int = 6) -> Problem:
     return Problem(P, Q, GridCost((4, 5)))
 
 
+@pytest.mark.skipif(native.name() == "numpy", reason="slow without compiled kernels")
 def test_chains_are_those_of_run():
     """Each chain is the beginning of the one that runs without a test, for any number of threads."""
     pair = grid_pairs()
@@ -83,6 +85,7 @@ def test_few_sweeps_are_never_called_mixed():
     assert not done.any()
 
 
+@pytest.mark.skipif(native.name() == "numpy", reason="slow without compiled kernels")
 def test_mixed_means_that_values_are_near_their_stationary_mean():
     """All measures move, and chains come from rest: of those called mixed, one in a hundred is 10 % off.
 

@@ -425,7 +425,10 @@ def test_diagnostics_are_drawn():
     result = solve(pair.p[0], pair.q[0], pair.cost, method=Gibbs(n_sweeps=40, diagnostics=True))
     figure = figures.Figure()
     plots.diagnostics(figure, result)
-    assert [axes.get_ylabel() for axes in figure.axes] == ["V(z)", "expected increment", "temperature", "martingale"]
+    labels = [axes.get_ylabel().split("\n") for axes in figure.axes]
+    assert [label[0] for label in labels] == ["V(z)", "expected increment", "temperature", "martingale"]
+    scales = {"linear": [], "symlog": ["(symmetric log)"], "log": ["(log)"]}  # an axis that is not linear says so
+    assert [label[1:] for label in labels] == [scales[axes.get_yscale()] for axes in figure.axes]
     np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), result.diagnostics.value)
     with pytest.raises(ValueError, match="result: expected that of one problem, from solve"):
         plots.diagnostics(figure, solve(pair.p[0], pair.q[0], pair.cost, method=Gibbs(n_sweeps=4)))

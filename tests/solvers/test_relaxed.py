@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import ot
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
@@ -70,12 +70,16 @@ def padded(p, q, M, penalty) -> float:
     return linprog(C.ravel(), A_eq=A, b_eq=b).fun
 
 
+# proofs need products with weights, which are no doubles near the end of their range
 SIDES = st.one_of(
-    st.floats(0, 2), st.builds(np.array, st.lists(st.sampled_from([0.0, 0.1, 0.25, 1.0, 3.0]), min_size=8, max_size=8))
+    st.just(0.0),
+    st.floats(1e-290, 2),
+    st.builds(np.array, st.lists(st.sampled_from([0.0, 0.1, 0.25, 1.0, 3.0]), min_size=8, max_size=8)),
 )
 
 
 @settings(deadline=None, max_examples=150)
+@example(0, 0.0, 1.6144724116113167e-290, "grid")  # beside costs of one
 @given(st.integers(0, 2**32), SIDES, SIDES, st.sampled_from(["matrix", "signed", "grid", "points"]))
 def test_penalties_of_points_are_those_of_an_lp_solver(seed, first, second, kind):
     """Value, bounds, plan and potentials, for penalties of all points or of each."""

@@ -27,6 +27,8 @@ _BLOCK = 2_000_000  # entries of the blocks of a matrix that NumPy sorts: some t
 class TransformedCost(Protocol):
     """What a cost offers, so that a backend can work with it; see `gibbsot.costs.Cost`."""
 
+    shape: tuple[int, int]
+
     def operand(self) -> tuple[str, Any] | None:
         """Return the kind of its kernel and the kernel's first argument, or None if there is no kernel."""
 
@@ -126,12 +128,20 @@ class Backend:
         out : array of int64, shape (m1, k) by rows, else (m2, k)
             The indices in the order of their sums; -1 where a sum is infinite.
         """
-        k, step = out.shape[1], max(1, _BLOCK // len(x))
+        self._search(cost, x, by_rows, out)
+
+    def _search(
+        self, cost: TransformedCost, x: NDArray[np.floating], by_rows: bool, out: Indices
+    ) -> NDArray[np.floating]:
+        """Write what `nearest` does, and return the sums: infinite where there is no index."""
+        least, step = np.empty(out.shape, x.dtype), max(1, _BLOCK // len(x))
         for start in range(0, len(out), step):
             own = np.arange(start, min(start + step, len(out)))
             sums = (cost.matrix(rows=own) if by_rows else cost.matrix(columns=own).T) + x
-            order = np.argsort(sums, axis=1, kind="stable")[:, :k]
-            out[own] = np.where(np.take_along_axis(sums, order, axis=1) < np.inf, order, -1)
+            order = np.argsort(sums, axis=1, kind="stable")[:, : out.shape[1]]
+            least[own] = np.take_along_axis(sums, order, axis=1)
+            out[own] = np.where(least[own] < np.inf, order, -1)
+        return least
 
     def graph_nearest(
         self, cost: TransformedCost, x: NDArray[np.floating], k: int, by_rows: bool
@@ -149,15 +159,8 @@ class Backend:
         by_rows : bool
             Whether each row of M is searched, or each column.
         """
-        size = len(cost._transform_one(x, by_rows))
-        found, sums = np.empty((size, k), np.int64), np.empty((size, k), x.dtype)
-        Backend.nearest(self, cost, x, by_rows, found)
-        step = max(1, _BLOCK // len(x))
-        for start in range(0, size, step):
-            own = np.arange(start, min(start + step, size))
-            every = (cost.matrix(rows=own) if by_rows else cost.matrix(columns=own).T) + x
-            least = np.take_along_axis(every, np.maximum(found[own], 0), axis=1)
-            sums[own] = np.where(found[own] >= 0, least, np.inf)
+        found = np.empty((cost.shape[0 if by_rows else 1], k), np.int64)
+        sums = self._search(cost, x, by_rows, found)
         return found, sums
 
     def means(

@@ -117,9 +117,12 @@ class Cost(ABC):
       the compiled kernel is tested against), ``_mean``, ``at``, ``spread``, ``least`` and ``astype``;
     - returns the arrays that define it from ``arrays``, and is made again from them by ``of_arrays`` (for files, copies
       in other processes and comparisons); `from_arrays` must recognise them;
-    - names its compiled kernel in ``operand``. A cost that can be written as a matrix, as a sum over axes or as
-      Euclidean distances uses the kernels "dense", "grid" or "points"; any other needs an operator in
-      ``native/operators.hpp``, or None, which is slow.
+    - says how far its entries are from the costs that are meant, by ``accuracy``, ``rounding`` and ``underflow``: the
+      default is that they are exact, and certificates rely on it;
+    - returns the edges of a graph from ``network`` if its entries are lengths of shortest paths, as on a tree;
+    - names its compiled kernel in ``operand``. A cost that can be written as a matrix, as a sum over axes, as
+      Euclidean distances or as shortest paths uses the kernels "dense", "grid", "points" or "graph"; any other needs an
+      operator in ``native/operators.hpp`` and its arrays in ``native/arrays.hpp``, or None, which is slow.
 
     Then add it to ``KINDS`` in ``tests/cases.py``: the tests of costs, sampler and solvers run for every kind.
     """
@@ -457,7 +460,7 @@ class Cost(ABC):
         Returns
         -------
         kind : str
-            "dense", "grid" or "points": the ending of the names of the kernel's functions.
+            "dense", "grid", "points" or "graph": the ending of the names of the kernel's functions.
         operand : array or tuple of arrays
             Passed to them.
         """

@@ -57,7 +57,8 @@ class BorderedCost(Cost):
         self, inner: Cost, outer: float | tuple[ArrayLike, ArrayLike], corner: float, extra: tuple[int, int] = (1, 1)
     ) -> None:
         sides = outer if isinstance(outer, tuple) else (outer, outer)
-        validation.check_range(max(float(np.max(x)) for x in sides), "penalty", inner.dtype)
+        largest = max(float(np.max(x)) for x in sides)
+        validation.check_range(max(largest, inner.spread()), "penalty", inner.dtype)
         rows, columns = (np.full(m, x, inner.dtype) for x, m in zip(sides, inner.shape, strict=True))
         self.inner, self.outer, self.corner, self.extra = inner, (rows, columns), corner, extra
         self.shape = inner.shape[0] + extra[0], inner.shape[1] + extra[1]

@@ -121,6 +121,9 @@ class GrowingArcs:
         f, g = self.f[self.rows], self.g[self.columns]
         self._keys = keys
         self._scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
+        if self._scale == 0:  # beside constants the cost of artificial arcs would vanish
+            self.f, self.g = np.where(self.f > -np.inf, 0.0, self.f), np.where(self.g > -np.inf, 0.0, self.g)
+            f, g = np.zeros(len(f)), np.zeros(len(g))
         largest = float((costs - self.f[i] - self.g[j]).max())
         self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
         self.problem = arc_problem(self._a, self._b, self.budget)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,7 +139,7 @@ class TargetChains:
         self._points = self._marginals.chain_points(self.targets)  # with weight, of the chains
         sizes = np.diff(self._points.indptr).astype(np.intp)
         self._store = Store({"h": Field(self.cost.dtype, sizes), "sweep": Field(np.int64)}, len(self), fixed=True)
-        self._free = [True]  # empty during a call; pop is atomic
+        self._alone = OneAtATime("these chains are at work in another thread; they take one call at a time")
 
     def __len__(self) -> int:
         return int(self.targets.shape[0])
@@ -186,7 +185,7 @@ class TargetChains:
         RuntimeError
             If another thread calls at the same time.
         """
-        with self._alone():
+        with self._alone:
             rows, measures = self._measures(P, indices)
             return self._run(rows, self._chains(measures), temperature, measures if bounds else None)
 
@@ -217,7 +216,7 @@ class TargetChains:
         T = self._temperatures(temperature, n)[:, 0]
         most = sampler.chains_per_call(self.cost, self.max_sweeps, native.threads(self.n_jobs))
         size = -(-n // -(-n // most))  # parts of one size keep all threads at work
-        with self._alone():
+        with self._alone:
             parts = []
             for start in range(0, n, size):
                 own = T if len(T) == 1 else T[start : start + size]
@@ -242,18 +241,6 @@ class TargetChains:
         pair = Problem.checked(P, Q, self.cost, np.ones(len(rows)), p=P, q=Q)
         values, U, info = self._run(rows, pair, T, None, tau)
         return MixtureGradients(values, *models.gradients(U), info.sweeps)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Raise RuntimeError if another thread uses the chains."""
-        try:
-            self._free.pop()
-        except IndexError:
-            raise RuntimeError("these chains are at work in another thread; they take one call at a time") from None
-        try:
-            yield
-        finally:
-            self._free.append(True)
 
     def _run(
         self,
@@ -301,7 +288,7 @@ class TargetChains:
         T = self._temperatures(temperature, len(pair)) * np.geomspace(1, _COOLING_RATIO, _COOLING_SWEEPS)
         U = None
         if METHODS[-1] in choose(pair):  # which begins with potentials
-            with self._alone():
+            with self._alone:
                 state = self._state(rows, chains)
             U = sampler.run(state, chains, T, n_jobs=self.n_jobs)[1].U
         return exact.with_masses(pair, exact.solve(pair, U, n_jobs=self.n_jobs))
@@ -316,11 +303,11 @@ class TargetChains:
         indices : array of int, mask or slice, optional
             The targets, each at most once; all by default.
         """
-        rows, potentials = self._indices(indices), validation.real(L, "L").astype(self.cost.dtype)
+        rows, potentials = which_targets(indices, len(self)), validation.real(L, "L").astype(self.cost.dtype)
         if potentials.shape != (len(rows), self.cost.shape[1]):
             raise ValueError(f"L: expected shape {(len(rows), self.cost.shape[1])}, got {potentials.shape}")
         h = np.where(self._points[rows].toarray() > 0, self._marginals.chain_potentials(potentials), np.inf)
-        with self._alone():
+        with self._alone:
             self._set_state(rows, sampler.State(h, self._store.read("sweep", rows), self.seed, self.ids[rows]))
 
     def snapshot(self) -> Snapshot:
@@ -420,22 +407,9 @@ class TargetChains:
         oracle._store.load_state(arrays)
         return oracle
 
-    def _indices(self, indices: ArrayLike | slice | None) -> NDArray[np.intp]:
-        """Return which targets are meant, each at most once."""
-        rows = np.arange(len(self))
-        if indices is None:
-            return rows
-        wanted = indices if isinstance(indices, slice) else np.asarray(indices)
-        if isinstance(wanted, np.ndarray) and wanted.dtype.kind not in "iub":
-            raise ValueError(f"indices: expected a list of different targets, got {indices!r}")
-        rows = rows[wanted]
-        if rows.ndim != 1 or len(rows) == 0 or len(np.unique(rows)) != len(rows):
-            raise ValueError("indices: expected a list of different targets; a call advances a chain once")
-        return rows
-
     def _measures(self, P: Any, indices: ArrayLike | slice | None) -> tuple[NDArray[np.intp], _Pairs]:
         """Return which targets are meant, and the pairs of models P and these."""
-        rows = self._indices(indices)
+        rows = which_targets(indices, len(self))
         p, q = pairs(P, _dense(self.targets, rows), self.cost, _NAMES)
         if len(p[0]) != len(rows):
             raise ValueError(f"P: expected one model for each of the {len(rows)} targets, or one; got {len(p[0])}")
@@ -478,6 +452,54 @@ def _dense(matrix: sparse.csr_array, rows: NDArray[np.intp]) -> NDArray[np.float
     index, position = _entries(matrix, rows)
     found.ravel()[index] = matrix.data[position]
     return found
+
+
+class OneAtATime:
+    """A context that only one thread is in at a time; a second one gets an error and does not wait.
+
+    Parameters
+    ----------
+    message : str
+        What the error says.
+    """
+
+    def __init__(self, message: str) -> None:
+        self._message, self._free = message, [True]  # empty inside; pop is atomic
+
+    def __enter__(self) -> None:
+        try:
+            self._free.pop()
+        except IndexError:
+            raise RuntimeError(self._message) from None
+
+    def __exit__(self, *error: object) -> None:
+        self._free.append(True)
+
+
+def which_targets(indices: ArrayLike | slice | None, n: int) -> NDArray[np.intp]:
+    """Return which of n targets are meant, each at most once.
+
+    Parameters
+    ----------
+    indices : array of int, mask or slice, optional
+        All by default.
+    n : int
+        The number of targets.
+
+    Returns
+    -------
+    array of int
+    """
+    rows = np.arange(n)
+    if indices is None:
+        return rows
+    wanted = indices if isinstance(indices, slice) else np.asarray(indices)
+    if isinstance(wanted, np.ndarray) and wanted.dtype.kind not in "iub":
+        raise ValueError(f"indices: expected a list of different targets, got {indices!r}")
+    rows = rows[wanted]
+    if rows.ndim != 1 or len(rows) == 0 or len(np.unique(rows)) != len(rows):
+        raise ValueError("indices: expected a list of different targets; each is used once in a call")
+    return rows
 
 
 def target_rows(targets: Any, cost: Cost, normalise: bool) -> sparse.csr_array:

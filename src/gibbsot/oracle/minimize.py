@@ -19,7 +19,7 @@ __all__ = ["Minimum", "Record", "minimize"]
 
 Array = NDArray[np.float64]
 
-# Chosen once, on smoothing, clustering and NMF of digits; benchmarks/oracles.py has other losses beside them.
+# Chosen on smoothing and clustering; benchmarks/own_losses.py has these and other losses.
 _FIRST_CHANGE, _LAST_CHANGE = 0.2, 0.02  # standard deviations of the changes of logarithms of weights by one step
 _MOMENTUM = 0.9  # exact gradients jump between vertices, and those of chains are noisy: their average does less
 _LEAST_SHARE = 0.1  # of the newest iterate in the mean

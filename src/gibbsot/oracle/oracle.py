@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +16,7 @@ from ..exact.solution import Solution
 from ..io import npz, schemas
 from ..sampling.annealing.adaptive import AdaptiveCooling
 from ..solvers.relaxed import Penalty, check_normalize, marginals, penalty_arrays, penalty_of
-from .chains import saved_targets, target_rows
+from .chains import OneAtATime, saved_targets, target_rows, which_targets
 from .gradients import Weights
 from .pairs import NEW, AutoOracle, ChainOracle, OracleInfo, PairOracle, pair_oracle
 
@@ -152,7 +150,7 @@ class Oracle:
         self._options: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         more = {} if temperature is None else {"temperature": temperature}
         self._pairs: PairOracle = pair_oracle(self.cost, penalty, method, **self._options, **more, n_jobs=n_jobs)
-        self._free = [True]  # empty during a call; pop is atomic
+        self._alone = OneAtATime("this Oracle is at work in another thread; it takes one call at a time")
 
     def __len__(self) -> int:
         return 0 if self.targets is None else int(self.targets.shape[0])
@@ -199,7 +197,7 @@ class Oracle:
         RuntimeError
             If another thread calls the oracle at the same time.
         """
-        with self._alone():
+        with self._alone:
             ids, p, q, tolerance = self._measures(P, Q, indices)
             moves = self.targets is None
             found = self._pairs.evaluate(p.rows, q.rows, ids, True, tolerance, moves)
@@ -234,7 +232,7 @@ class Oracle:
         else:
             if Q is not None:
                 raise ValueError("Q: expected None, as this oracle has targets")
-            rows = self._rows(indices)
+            rows = which_targets(indices, len(self))
             given, name = self.targets[rows].toarray(), "targets"
         (p, a), (q, b) = pairs(P, given, self.cost, ("P", name))
         n = len(p)
@@ -252,19 +250,6 @@ class Oracle:
                 raise ValueError(f"{error}, or a penalty= for mass that is left over") from None
         return ids, Weights(p, "P", self.normalize), Weights(q, name, self.normalize), tolerance
 
-    def _rows(self, indices: ArrayLike | slice | None) -> NDArray[np.intp]:
-        """Return which targets are meant, each at most once."""
-        rows = np.arange(len(self))
-        if indices is None:
-            return rows
-        wanted = indices if isinstance(indices, slice) else np.asarray(indices)
-        if isinstance(wanted, np.ndarray) and wanted.dtype.kind not in "iub":
-            raise ValueError(f"indices: expected a list of different targets, got {indices!r}")
-        rows = rows[wanted]
-        if rows.ndim != 1 or len(rows) == 0 or len(np.unique(rows)) != len(rows):
-            raise ValueError("indices: expected a list of different targets; each is used once in a call")
-        return rows
-
     def _ids(self, indices: ArrayLike | slice | None, n: int) -> list[int]:
         """Return the numbers of pairs whose measures both move."""
         if indices is None:
@@ -276,18 +261,6 @@ class Oracle:
         if len(set(ids)) < n or min(ids) < 0 or max(ids) >= NEW // 2:
             raise ValueError("indices: expected a different number of at least 0 for each pair")
         return ids
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Raise RuntimeError if another thread uses the oracle."""
-        try:
-            self._free.pop()
-        except IndexError:
-            raise RuntimeError("this Oracle is at work in another thread; it takes one call at a time") from None
-        try:
-            yield
-        finally:
-            self._free.append(True)
 
     def snapshot(self) -> Any:
         """Return a copy of what is kept.

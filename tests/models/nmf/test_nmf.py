@@ -819,7 +819,7 @@ def test_an_epoch_of_the_authors_program():
     cost = GridCost(SIZE, dtype=np.float32)
     model = estimator(algorithm="d2suite", cost=cost, temperature=T, batch_size=2, max_epochs=1).fit(X)
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X))
-    chains = Oracle(cost, X, tau=5, max_sweeps=5, seed=model.seed_)
+    chains = TargetChains(cost, X, tau=5, max_sweeps=5, seed=model.seed_)
     gamma, quantum, sweeps = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential, 0
     found = []
     for rows in ([0, 1], [2, 3]):

@@ -170,15 +170,15 @@ class FreeMeasure:
         model = w.astype(np.float64)
         if self.components is None:
             return self._upper(model, self.cost, Fraction(0), near)
-        mixture = _mixture(model, self.components)
-        found, solutions = self._upper(mixture.high, self.cost, mixture.moved, near)
-        more = float(mixture.moved) * self.cost.spread()
-        if more > PROGRAMME_GAP / 100 * found.scale and self._splits:
+        mixture, moved = _mixture(model, self.components)
+        found, solutions = self._upper(mixture, self.cost, moved, near)
+        if float(moved) * self.cost.spread() > PROGRAMME_GAP / 100 * found.scale and self._splits:
             # what rounding leaves over is at points of its own: twice the rows of the cost
-            both = np.concatenate([mixture.high, mixture.low])
-            exact = self._upper(both, self._twice(), mixture.rest, None)[0]
-            exact = exact.widened(self.cost.accuracy(), above=self.cost.underflow())
-            found = min(found, exact, key=lambda each: each.upper)
+            split, moved = _split_mixture(model, self.components)
+            exact, plans = self._upper(split, self._twice, moved, None)
+            arcs = [each.plan.tocoo() for each in plans]
+            lost = max(self.cost.vanishing(each.row % self.cost.shape[0], each.col) for each in arcs)
+            found = min(found, exact.widened(self.cost.accuracy(), above=lost), key=lambda each: each.upper)
         return found, solutions
 
     def _upper(
@@ -198,8 +198,9 @@ class FreeMeasure:
         """Whether a cost with twice the rows has exact costs, or those whose errors are relative, and fits."""
         return self.cost.rounding() == 0 and self.cost.shape[0] * self.cost.shape[1] <= _SPLIT
 
+    @cached_property
     def _twice(self) -> DenseCost:
-        """Return the cost with all rows twice."""
+        """The cost with all rows twice."""
         return DenseCost(np.tile(self.cost.matrix(), (2, 1)))
 
     def doubles(self, w: Numbers) -> Iterator[Array]:
@@ -359,42 +360,34 @@ def _shares(rows: Array) -> Array:
     return rows / np.array([[math.fsum(row)] for row in rows.tolist()])
 
 
-class _Mixture(NamedTuple):
-    """A mixture of components, rounded, and what rounding leaves over.
+def _mixture(w: Array, components: Array) -> tuple[Array, Fraction]:
+    """Return the mixture of components, rounded, and the share of its mass, at most, that is at another place by that.
 
-    Attributes
-    ----------
-    high, low : arrays of shape (m,)
-        The mixture, as sums of two doubles that are not negative.
-    moved, rest : Fraction
-        The share of the mass, at most, that is at another place in high, and in the sum of both.
+    Products and sums keep their rounding errors, which are zero for a single component.
     """
-
-    high: Array
-    low: Array
-    moved: Fraction
-    rest: Fraction
-
-
-def _mixture(w: Array, components: Array) -> _Mixture:
-    """Return a mixture; products and sums keep their rounding errors, which are zero for a single component."""
     high, low = np.zeros(components.shape[1]), np.zeros(components.shape[1])
     for weight, row in zip(w.tolist(), components, strict=True):
         if weight > 0:
             product, lost = certificate.split_products(np.full_like(row, weight), row)
             high, error = DoubleDouble.sum(high, np.asarray(product, np.float64))
             low += error + lost
-    high, low = DoubleDouble.sum(high, low)
-    if not low.any():
-        return _Mixture(high, low, Fraction(0), Fraction(0))
     # the errors of the errors, and products below the range of doubles
-    least = (len(w) ** 2 * 2.0**-100 + 2.0**-104) * high + len(w) * 2.0**-1060
-    moved, rest = (
-        2 * Fraction(float(x.sum())) / Fraction(float(high.sum())) * Fraction(1001, 1000)
-        for x in (np.abs(low) + least, least)
-    )
-    smaller = np.where(low < 0, np.nextafter(high, 0.0), high)
-    return _Mixture(smaller, low + (high - smaller), moved, rest)
+    least = len(w) ** 2 * 2.0**-100 * high + len(w) * 2.0**-1060 if low.any() else 0.0 * high
+    moved = 2 * Fraction(float((np.abs(low) + least).sum())) / Fraction(float(high.sum()))
+    return high, moved * Fraction(1001, 1000)
+
+
+def _split_mixture(w: Array, components: Array) -> tuple[Array, Fraction]:
+    """Return the mixture of components as two doubles for each point, first one and then the other, none negative.
+
+    The second number is as for `_mixture`: what two doubles do not hold.
+    """
+    mixed = fixed(w, _ALL_BITS) @ fixed(components, _ALL_BITS)
+    exact = [Fraction(x, 1 << 2 * _ALL_BITS) for x in mixed.tolist()]
+    high = [certificate.rounded_down(x) for x in exact]
+    low = [certificate.rounded_down(x - Fraction(y)) for x, y in zip(exact, high, strict=True)]
+    held = sum(map(Fraction, [*high, *low]), Fraction(0))
+    return np.array([*high, *low]), 2 * (sum(exact, Fraction(0)) / held - 1)
 
 
 def fixed(x: Array, bits: int) -> Numbers:

@@ -353,7 +353,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors)
             self.seed_, self.n_seen_, self._stream = _base.seed(self.random_state), 0, None
         units, options = costs.in_units(self.cost_).single(), {"tau": self._resolved("tau"), "n_jobs": self.n_jobs}
-        batch = Portion(X, sample_weight, units, self._resolved("batch_size"), self.n_seen_, seed=self.seed_, **options)
+        size = self._resolved("batch_size")
+        batch = Portion(X, sample_weight, units, size, self.n_seen_, seed=self.seed_, **options)
         if first:
             sample, n = batch.targets(START_SAMPLE), len(batch)
             D, _ = initial_factors(sample, self.n_components, self._resolved("init"), self.seed_, n)

@@ -199,10 +199,10 @@ class FitState:
         before, sweeps = 0.0, 0
         for _ in range(_MOST_TESTS):
             sums = self.shards.reduce(MixtureShard.sweep, D, T, lag, begin, end)
-            sweeps += sums.sweeps
-            if sums.value.value - before <= paper.RISE * sums.value.value:
+            sweeps, value = sweeps + sums.sweeps, float(sums.value.value)
+            if value - before <= paper.RISE * value:
                 break
-            before = sums.value.value
+            before = value
         self.shards.reduce(MixtureShard.move, step, share, begin, end)
         return sums._replace(sweeps=sweeps)
 

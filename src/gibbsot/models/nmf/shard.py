@@ -117,8 +117,7 @@ class MixtureShard(Shard[Mixture]):
         W = np.exp(self.log_memberships[rows])
         if not len(W):
             return EpochSums(self.precision.no_gradient(D.shape), Fixed(0, self.precision.value), 0)
-        tau = max(1, round(lag * self.oracle.tau))
-        weights = self.weights[rows]
+        tau, weights = max(1, round(lag * self.oracle.tau)), self.weights[rows]
         self.found, sums, values = gradients(self.oracle, W, D, temperature, self.precision, weights, rows.start, tau)
         self.values[rows] = values
         return sums

@@ -8,12 +8,12 @@ and convert to and from arrays for files.
 policy             module    rule                                                         used by
 =================  ========  ===========================================================  ========================
 `StagedCooling`    staged    stages at eta times the theory's bound on the temperature    `solve`, `solve_batch`
-`AdaptiveCooling`  adaptive  cools on stalls, damps steps, restores the best model        `WassersteinNMF`
+`AdaptiveCooling`  adaptive  cools on stalls, damps steps, restores the best model        `WassersteinNMF`, `Oracle`
 `EpochDecay`       paper     the paper's factor for every epoch                           `WassersteinNMF`
 `ConditionalDecay` paper     that factor while V(z) is above a fraction of the cost       `WassersteinNMF`
 `PlateauCooling`   plateau   cools and damps when the objective stops falling             barycenter, classifier
 `CoolingStages`    staged    fixed stages, with steps that grow while gradients agree     `mixture_coordinates`
-`GapTracking`      tracking  keeps the gap between V(z) and its lower bound at a target   `torch.WassersteinLoss`
+`GapTracking`      tracking  keeps the gap between V(z) and its lower bound at a target   `Oracle`, PyTorch
 `GeometricDecay`   tracking  a power of a factor, not below a floor                       `torch.GibbsTemperature`
 =================  ========  ===========================================================  ========================
 
