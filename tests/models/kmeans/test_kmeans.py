@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gibbsot import DenseCost, GridCost, WassersteinKMeans, distances
 from gibbsot.core import native
+from gibbsot.models.barycenter.free import Cloud
 from gibbsot.models.kmeans.assignment import Assignment
-from gibbsot.models.kmeans.centroids import RowCentroids
+from gibbsot.models.kmeans.centroids import CloudCentroids, RowCentroids
+from rational import exact_distances, exact_matrix, optimum
 
 whole_fit = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
-pytestmark = whole_fit
 
 LINE = GridCost(12, spacing=1.0)
 
@@ -25,6 +29,7 @@ def bumps(seed: int = 0) -> np.ndarray:
     return np.exp(-((np.arange(12) - places[:, None]) ** 2) / 2)
 
 
+@whole_fit
 @pytest.mark.parametrize("cost", [LINE, GridCost((3, 4)), GridCost(12, power=1), DenseCost(LINE.matrix() ** 1.5)])
 def test_labels_and_inertia_are_those_of_brute_force(cost):
     X, weights = bumps(), np.random.default_rng(1).random(30)
@@ -41,6 +46,7 @@ def test_labels_and_inertia_are_those_of_brute_force(cost):
     assert model.centroid_gaps_.max() <= model.gap
 
 
+@whole_fit
 def test_clusters_are_found_and_few_problems_are_solved():
     model = WassersteinKMeans(3, cost=LINE, random_state=0).fit(bumps())
     assert [len(set(model.labels_[k : k + 10])) for k in (0, 10, 20)] == [1, 1, 1]
@@ -53,6 +59,7 @@ def test_clusters_are_found_and_few_problems_are_solved():
     assert model.n_iter_ == len(values)
 
 
+@whole_fit
 @pytest.mark.parametrize("cost", [GridCost((3, 4)), GridCost(12, power=1), DenseCost(LINE.matrix() ** 1.5)])
 def test_bounds_hold_when_centroids_move(cost):
     rng = np.random.default_rng(0)
@@ -77,6 +84,7 @@ def test_bounds_hold_when_centroids_move(cost):
         assert (found.below <= D * (1 + 1e-12) + 1e-15).all()
 
 
+@whole_fit
 def test_the_start_may_be_given_and_threads_do_not_matter():
     X = bumps()
     models = [WassersteinKMeans(3, cost=LINE, init=X[[0, 12, 25]], n_jobs=k).fit(X) for k in (1, 2)]
@@ -143,3 +151,81 @@ def test_iterations_and_callbacks_end_a_fit():
 def test_what_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         WassersteinKMeans(**{"n_clusters": 3, "cost": LINE} | options).fit(bumps())
+
+
+RANDOM_STARTS = dict.fromkeys(
+    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
+    "starts are drawn at random from measures in another order; test_weights_repeat_measures has the same start",
+) | {"check_clustering": "its data have negative numbers"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:X. [0-9]+ rows have no mass:UserWarning")
+@whole_fit
+@parametrize_with_checks(
+    [WassersteinKMeans(3, cost="line"), WassersteinKMeans(2, cost="line", support="free", n_support=2)],
+    expected_failed_checks=lambda _: RANDOM_STARTS,
+)
+def test_scikit_learn_is_content(estimator, check):
+    check(estimator)
+
+
+@whole_fit
+@pytest.mark.parametrize("support", ["fixed", "free"])
+def test_weights_repeat_measures(support):
+    X, counts = bumps()[::2], np.random.default_rng(0).integers(0, 4, 15)
+    points = GridCost(12, spacing=1.0).points()
+    init = X[[0, 6, 13]] if support == "fixed" else [(points, x) for x in X[[0, 6, 13]]]
+    model = WassersteinKMeans(3, cost=LINE, support=support, init=init)
+    weighted = model.fit(X, sample_weight=counts).predict(X)
+    np.testing.assert_array_equal(weighted, model.fit(np.repeat(X, counts, axis=0)).predict(X))
+
+
+def rational_costs(rows, targets, costs) -> np.ndarray:
+    return np.array([[optimum(p, q, costs).low for q in targets] for p in rows])
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e9])
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_hold_in_rational_arithmetic(seed, scale):
+    rng = np.random.default_rng(seed)
+    C = scale * (rng.random((6, 6)) + 0.1)
+    X, weights = rng.random((5, 6)) * (rng.random((5, 6)) < 0.7) + np.eye(6)[:5] * 1e-3, rng.random(5)
+    centroids = RowCentroids(X, DenseCost(C), 2, None)
+    centroids.set(0, rng.dirichlet(np.ones(6)))
+    every = np.arange(5)
+    costs = centroids.solve(every, np.zeros(5, int))
+    exact = rational_costs(centroids.centres[:1], X, exact_matrix(C))[0]
+    assert all(low <= w <= high for low, w, high in zip(costs.lower, exact, costs.upper, strict=True))
+    share = weights / weights.sum()
+    found = centroids._optima(np.tile(centroids.centres[0], (5, 1)), X)
+    cut = centroids._cut(share, centroids.normalised, found)
+    total = sum(map(Fraction, weights))
+    for size in (0.0, 0.01, 1.0):
+        moved = (1 - size) * centroids.centres[0] + size * rng.dirichlet(np.ones(6))
+        centroids.set(0, moved)
+        c = centroids.centres[0]
+        exact = rational_costs([c], X, exact_matrix(C))[0]
+        bounds = centroids.bounds(0)
+        assert all(b <= w for b, w in zip(bounds, exact, strict=True))
+        mean = sum(Fraction(s) * w for s, w in zip(weights, exact, strict=True)) / total
+        below = sum(Fraction(x) * Fraction(y) for x, y in zip(c, cut, strict=True)) / sum(map(Fraction, c))
+        assert below <= mean
+        if size == 0:
+            assert np.all(bounds >= 0.999 * costs.lower)
+            assert below >= Fraction(0.999999999) * mean
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_projections_of_clouds_are_lower_bounds(d):
+    rng = np.random.default_rng(d)
+    clouds = [Cloud(rng.normal(size=(4, d)), rng.random(4)) for _ in range(4)]
+    centroids = CloudCentroids(clouds, 4, 1, 1e-3, None)
+    for far in (0.0, 1e6):
+        centroids.set(0, Cloud(clouds[0].points + far, clouds[0].weights))
+        one = centroids.get(0)
+        exact = [optimum(one.weights, c.weights, exact_distances(one.points, c.points, 2)).low for c in clouds]
+        assert all(b <= w for b, w in zip(centroids.bounds(0), exact, strict=True))
+        costs = centroids.solve(np.arange(4), np.zeros(4, int))
+        assert all(a <= w <= b for a, w, b in zip(costs.lower, exact, costs.upper, strict=True))

@@ -115,7 +115,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     stationarity_ : float
         Free support: by what share the best points for the optimal plans would lower the objective.
     weights_gap_ : float
-        Free support: by what share other weights of these points could lower the objective at most.
+        Free support: by what share other weights of these points could lower the objective at most, as computed in
+        double precision.
     objective_ : float
         The exact objective of the barycenter over all measures of the fit, from optimal plans, rounded up; infinite
         during the descent and after an interrupt of it.

@@ -47,10 +47,20 @@ _LEVELS = 1500  # atoms of a barycenter on the line up to which its best approxi
 
 
 class Cloud(NamedTuple):
-    """Points of shape (m, d) and their weights, with sum one."""
+    """Points of shape (m, d) and their weights. Exact solvers take the weights as they are given, and normalise."""
 
     points: Array
     weights: Array
+
+    @classmethod
+    def of(cls, points: Array, weights: Array) -> Cloud:
+        """Return the points that have weight."""
+        own = weights > 0
+        return cls(np.asarray(points[own], np.float64), np.asarray(weights[own], np.float64))
+
+    def normalised(self) -> Cloud:
+        """Return the cloud with weights of sum one."""
+        return Cloud(self.points, self.weights / self.weights.sum())
 
 
 class Plans(NamedTuple):
@@ -100,9 +110,9 @@ class Clouds:
         used = np.flatnonzero(lambdas)
         self.given = lambdas[used]
         self.lambdas, self.n_jobs = self.given / self.given.sum(), n_jobs
-        self.clouds = [_positive(points[i], weights[i]) for i in used.tolist()]
+        self.clouds = [Cloud.of(points[i], weights[i]) for i in used.tolist()]
         # around their mean, squares lose fewest digits
-        share = np.concatenate([a * c.weights for a, c in zip(self.lambdas, self.clouds, strict=True)])
+        share = np.concatenate([a * c.normalised().weights for a, c in zip(self.lambdas, self.clouds, strict=True)])
         every = np.concatenate([c.points for c in self.clouds])
         self.mean = share @ every
         self.points, self.share = every - self.mean, share
@@ -146,13 +156,8 @@ class Clouds:
         found = in_threads(
             lambda i: self._optimum(cloud.points, cloud.weights, self.clouds[i]), range(len(self)), self.n_jobs
         )
-        return self._mean([one.lower for one in found], down=True), self._mean([one.upper for one in found], down=False)
-
-    def _mean(self, values: list[float], down: bool) -> float:
-        """Return the mean of bounds over the clouds, rounded outwards."""
-        total = sum((Fraction(a) * Fraction(v) for a, v in zip(self.given.tolist(), values, strict=True)), Fraction(0))
-        mean = total / sum(map(Fraction, self.given.tolist()))
-        return certificate.rounded_down(mean) if down else certificate.rounded_up(mean)
+        below, above = (np.array(x) for x in zip(*((one.lower, one.upper) for one in found), strict=True))
+        return certificate.mean(self.given, below).lower, certificate.mean(self.given, above).upper
 
     def pairs_bound(self) -> float:
         r"""Return a certified lower bound of the objective of every measure, the sum over pairs of clouds.
@@ -172,7 +177,7 @@ class Clouds:
     def closed_form(self) -> Cloud | None:
         """Return the barycenter of at most two clouds, or on the line; None elsewhere."""
         if len(self) == 1:
-            return self.clouds[0]
+            return self.clouds[0].normalised()
         if self.points.shape[1] == 1:
             return _quantile_mean(self.clouds, self.lambdas)
         if len(self) == 2:
@@ -190,12 +195,6 @@ class Clouds:
         size = min(size, len(points))
         centres, _ = kmeans_plusplus(points, size, sample_weight=share, random_state=random_state)
         return Cloud(np.asarray(centres, np.float64), np.full(size, 1 / size))
-
-
-def _positive(points: Array, weights: Array) -> Cloud:
-    """Return the points of a cloud that have weight, and their shares."""
-    own = weights > 0
-    return Cloud(np.asarray(points[own], np.float64), weights[own] / weights[own].sum())
 
 
 def _quantile_mean(clouds: list[Cloud], lambdas: Array) -> Cloud:
@@ -351,11 +350,11 @@ def squared_positions(cost: Cost) -> Array:
     return found.X
 
 
-def clouds_of(estimator: Any, X: Any) -> tuple[list[Array], list[Array]]:
+def clouds_of(estimator: Any, X: Any, reset: bool = True) -> tuple[list[Array], list[Array]]:
     """Return the points and weights of the data of an estimator with free support, clouds or rows on common points.
 
-    Rows without mass are clouds without points. The estimator gets its number of features, and its cost ``cost_`` if
-    the data are rows.
+    Rows without mass are clouds without points. With `reset` the estimator gets its number of features, and its cost
+    ``cost_`` if the data are rows; otherwise data must have that number.
     """
     cost = estimator.cost
     if estimator.feature_vectors is None and _sets.are_clouds(X, "sqeuclidean" if cost is None else cost):
@@ -365,10 +364,15 @@ def clouds_of(estimator: Any, X: Any) -> tuple[list[Array], list[Array]]:
                 "metrics need measures on common points and support='fixed'"
             )
         found = _sets.clouds(X, "X", "sqeuclidean")
-        estimator.n_features_in_ = found.points[0].shape[1]
+        d = found.points[0].shape[1]
+        if reset:
+            estimator.n_features_in_ = d
+        elif d != estimator.n_features_in_:
+            raise ValueError(f"X: has points with {d} coordinates; expected {estimator.n_features_in_} as in the fit")
         return found.points, found.weights
-    batches = _base.batches(estimator, X, reset=True)
-    estimator.cost_ = feature_cost(cost, estimator.n_features_in_, estimator.feature_vectors, batches.data)
+    batches = _base.batches(estimator, X, reset)
+    if reset:
+        estimator.cost_ = feature_cost(cost, estimator.n_features_in_, estimator.feature_vectors, batches.data)
     positions = squared_positions(estimator.cost_)
     points, weights = [], []
     for batch in batches:

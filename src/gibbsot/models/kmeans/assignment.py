@@ -14,7 +14,9 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _TIES = 1e-9  # relative: values that differ by less count as ties until both are known
-_DOWN, _UP = 1 - 2.0**-48, 1 + 2.0**-48  # what covers the rounding of roots, differences and powers
+# What covers the rounding of roots, of differences and of costs that are powers: an exponent that is off by a unit of
+# 2^-53 changes a power by as much, times a logarithm of at most 745.
+_DOWN, _UP = 1 - 2.0**-40, 1 + 2.0**-40
 
 
 @dataclass

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...costs import Cost, PointCost
 from ...costs.problems import Problem
+from ...exact import certificate
 from ...exact.method import in_threads
 from ...exact.methods import optima
 from ...exact.solution import Solution
@@ -27,12 +28,13 @@ Indices = NDArray[np.intp]
 
 _BYTES = 512e6  # of the potentials that are kept
 _ULP = float(np.finfo(np.float64).eps)
-_SINGLE = float(np.finfo(np.float32).eps)
 _UNIFORM = 0.01  # share of all points in the weights from which an update starts: a weight of zero would hardly grow
 _STEPS = 10, 60  # of an update of a centroid's weights: of one that will move again, and of a last one
 _MOVES = 6, 300  # the same for points and weights
 _DIRECTIONS = 16  # in which clouds are projected, at most, in more than three dimensions
+_NOTHING = 2.0**-40  # of the largest cost: objectives below that, as those of members that are all the same, are zero
 _LEVELS = 64  # bins of quantile functions, as those of `Projections`
+_SHORTER = 1 - 2.0**-40  # directions that are orthonormal up to rounding: so short that their frame never lengthens
 
 
 class Costs(NamedTuple):
@@ -57,7 +59,7 @@ class Update(NamedTuple):
     costs : Costs
         The exact costs of its members to where it is now.
     gap : float
-        The relative gap to their barycenter that is left at most, or the stationarity of one with free support.
+        The certified relative gap to their barycenter, or the stationarity of a centroid with free support.
     solved : int
         How many problems were solved.
     """
@@ -121,7 +123,7 @@ class RowCentroids(Centroids):
     Parameters
     ----------
     X : array of shape (n, m)
-        The measures, normalised.
+        The measures, which need not be normalised.
     cost : Cost
         From the points of a centroid to those of a measure.
     count : int
@@ -132,8 +134,10 @@ class RowCentroids(Centroids):
 
     def __init__(self, X: Array, cost: Cost, count: int, n_jobs: int | None) -> None:
         self.X, self.cost, self.n_jobs = X, cost.astype(np.float64), n_jobs
+        self.normalised: Array = X / X.sum(axis=1, keepdims=True)
         n, m = X.shape
         self.centres: Array = np.zeros((count, m))
+        self._underflow = cost.underflow()
         self._first = first_bounds(cost)
         self._features = np.concatenate([self._first.features(block) for block in _sets.Rows(X).blocks()])
         kept = n * count * m * 4 <= _BYTES
@@ -142,7 +146,7 @@ class RowCentroids(Centroids):
         self._rest = np.full((count, n), -np.inf)
         places = cost.positions()
         if places is not None and (places.X is places.Y or cost.symmetric()):
-            self.power = places.power
+            self.power = places.power  # of a norm
 
     def __len__(self) -> int:
         return len(self.X)
@@ -154,7 +158,7 @@ class RowCentroids(Centroids):
         return self.centres[k].copy()
 
     def like(self, i: int, random: Any) -> Array:
-        return self.X[i].copy()
+        return self.normalised[i].copy()
 
     def bounds(self, k: int) -> Array:
         """Return bounds by projections or nearest points, and by the potentials that are kept."""
@@ -177,14 +181,47 @@ class RowCentroids(Centroids):
         return optima(problem, n_jobs=self.n_jobs, warm_start=near)
 
     def _keep(self, i: Indices, k: Indices, found: list[Solution]) -> None:
-        """Keep potentials for later bounds, rounded to single precision, which is subtracted from the bounds."""
+        """Keep potentials for later bounds: rounded down to single precision, and without what rounding may add."""
         if not self._f.shape[1] or not found:
             return
+        f, g = self._feasible(found)
+        single = f.astype(np.float32)
+        single = np.where(single > f, np.nextafter(single, np.float32(-np.inf)), single)
+        value, error = self._mean_rows(self.normalised[i], g)
+        # of the later product with a centroid, normalised and rounded
+        later = 1.01 * (2 * f.shape[1] + 6) * _ULP * np.abs(single).max(axis=1).astype(np.float64)
+        rest = value - error - later
+        self._f[k, i], self._rest[k, i] = single, rest - 4 * _ULP * np.abs(rest)
+
+    def _feasible(self, found: list[Solution]) -> tuple[Array, Array]:
+        """Return potentials of solutions that are feasible in exact arithmetic."""
         f, g = (np.stack([getattr(one, name) for one in found]) for name in "fg")
-        size = np.abs(f).max(axis=1) + np.abs(g).max(axis=1)
-        x = self.X[i]
-        error = _SINGLE * (f.shape[1] + 8) + _ULP * (2 * self.cost.depth + 2 * f.shape[1] + 16)
-        self._f[k, i], self._rest[k, i] = f, (x * g).sum(axis=1) - error * size
+        return certificate.below(f, g, self.cost.depth, self._underflow)
+
+    def _mean_rows(self, X: Array, g: Array) -> tuple[Array, Array]:
+        """Return ``<x, g>`` of each normalised row x, and a bound of its error."""
+        m = X.shape[1]
+        error = 1.01 * (2 * m + 6) * _ULP * np.einsum("ij,ij->i", X, np.abs(g))
+        return np.einsum("ij,ij->i", X, g), error
+
+    def _cut(self, share: Array, X: Array, found: list[Solution]) -> Array:
+        """Return what potentials of members prove for all centroids: an affine function of the weights, rounded down.
+
+        Parameters
+        ----------
+        share : array of shape (n,)
+            The normalised weights of the members.
+        X : array of shape (n, m)
+            The normalised members.
+        found : list of Solution
+            Their solutions.
+        """
+        f, g = self._feasible(found)
+        own, error = certificate.matrix_product(share, f, 2 * len(share) + 4)
+        rest, less = self._mean_rows(X, g)
+        total, more = certificate.matrix_product(share, rest, 2 * len(share) + 4)
+        least = own + total - error - more - 1.01 * (share @ less)
+        return np.asarray(least - 8 * _ULP * (np.abs(own) + abs(total)))
 
     def between(self, first: Array, second: Array) -> float:
         return max(0.0, self._optima(first[None], second[None])[0].upper)
@@ -194,29 +231,30 @@ class RowCentroids(Centroids):
 
     def update(self, k: int, members: Indices, weights: Array, gap: float, last: bool) -> Update:
         """Move a centroid by the level method, whose cuts are the mean potentials of exact solutions."""
-        X, share = self.X[members], weights / weights.sum()
+        X, share = self.normalised[members], weights / weights.sum()
         start = share @ X if not last or len(X) < 3 else 0.5 * (share @ X + self.centres[k])
         level, least = LevelMethod((1 - _UNIFORM) * start + _UNIFORM / len(start)), self.cost.least()
-        p = best_p = self.centres[k]
+        p = best_p = X[0] if (X[0] == X).all() else self.centres[k]
         best, near, found, steps = np.inf, None, list[Solution](), 0
-        rounding = 64 * _ULP * self.cost.spread()  # of values: members that are all the same cost nothing
+        nothing, rounding = _NOTHING * self.cost.spread(), 64 * _ULP * self.cost.spread()
         for steps in range(1, _STEPS[last] + 1):
-            near = self._optima(np.tile(p, (len(X), 1)), X, near)
+            near = self._optima(np.tile(p, (len(X), 1)), self.X[members], near)
             value = float(share @ [one.value for one in near])
             if value < best:
                 best, best_p, found = value, p, near
-            f = share @ np.stack([one.f for one in near])
-            level.add(f - p @ f + value)
+            level.add(self._cut(share, X, near))
             if steps > 1:
                 level.step(least, best)
-            if best - level.lower <= gap * abs(best) + rounding:
+            if best - level.lower <= max(gap * max(abs(best), nothing), rounding):
                 break
             p = np.exp(level.log_p)
             p /= p.sum()
         self.centres[k] = best_p
         self._keep(members, np.full(len(members), k), found)
-        left = max(0.0, best - level.lower - rounding) / abs(best) if best else 0.0
-        return Update(Costs.of(found), left, steps * len(X))
+        lower = max(level.lower, least)
+        upper = certificate.mean(weights, np.array([one.upper for one in found])).upper
+        scale = max(float(share @ [one.scale for one in found]), nothing)
+        return Update(Costs.of(found), certificate.relative_gap(lower, upper, scale), steps * len(X))
 
 
 class CloudProjections(Projections):
@@ -234,14 +272,14 @@ class CloudProjections(Projections):
         frames = rotations(d) if d <= 3 else [principal(every, _DIRECTIONS)]
         self._power, self._mean = 2.0, every.mean(axis=0)
         self._widths = [frame.shape[1] for frame in frames]
-        self._frames = np.concatenate(frames, axis=1)
-        most = max(len(cloud.points) for cloud in clouds)
-        size = float(np.abs(every - self._mean).sum(axis=1).max())
-        self._error = _LEVELS * (2 * most + d + 16) * _ULP * size
+        self._frames, self._error = _SHORTER * np.concatenate(frames, axis=1), 0.0
 
     def of(self, clouds: list[Cloud]) -> Array:
         """Return the bin means of the quantile functions, of shape (n, directions, levels)."""
         found = np.empty((len(clouds), self._frames.shape[1], _LEVELS))
+        most, d = max(len(cloud.points) for cloud in clouds), len(self._mean)
+        size = max(float(np.abs(cloud.points - self._mean).sum(axis=1).max()) for cloud in clouds)
+        self._error = max(self._error, _LEVELS * (2 * most + d + 16) * _ULP * size)
         levels = np.linspace(0, 1, _LEVELS + 1)
         for b, cloud in enumerate(clouds):
             places = (cloud.points - self._mean) @ self._frames
@@ -259,7 +297,7 @@ class CloudCentroids(Centroids):
     Parameters
     ----------
     clouds : list of Cloud
-        The measures, normalised.
+        The measures, which need not be normalised.
     size : int
         The number of points of a centroid.
     count : int
@@ -291,7 +329,7 @@ class CloudCentroids(Centroids):
         """Return a cloud with as many points as a centroid may have, chosen by k-means++ if it has more."""
         own = self.clouds[i]
         if len(own.points) <= self.size:
-            return own
+            return own.normalised()
         one = Clouds([own.points], [own.weights])
         start = one.start(self.size, random, None)
         return Cloud(start.points + one.mean, start.weights)
@@ -330,4 +368,5 @@ class CloudCentroids(Centroids):
                 if steps > _MOVES[last]:
                     break
             self.centres[k], left = run.cloud(), run.stationarity
-        return Update(self.solve(members, np.full(len(members), k)), left, steps * len(members))
+        costs = self.solve(members, np.full(len(members), k))
+        return Update(costs, left, (steps + 1) * len(members))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from ...core import native, validation
 from ...core.warn import warn
 from ...costs import Cost
-from ...exact import certificate
+from ...exact.certificate import enclose
 from ...io import progress
 from .. import _base
 from .._costs import Metric, feature_cost
@@ -110,8 +109,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
     inertia_bounds_ : pair of float
         Certified bounds of it, rounded outwards.
     centroid_gaps_ : array of shape (n_clusters,)
-        By what share a centroid's objective is above that of the barycenter of its members at most; with free support,
-        whose barycenters have no such bound, the stationarity (see `WassersteinBarycenter`).
+        By what share a centroid's objective is above that of the barycenter of its members at most, certified, where
+        objectives below 1e-12 of the largest cost count as that; with free support, whose barycenters have no such
+        bound, the stationarity (see `WassersteinBarycenter`).
     n_iter_ : int
         The number of assignments of the best start.
     n_relocated_ : int
@@ -318,12 +318,12 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
             validation.choice(self.init, "init", ("k-means++",))
 
     def _data(self, X: Any, reset: bool) -> tuple[Any, NDArray[np.bool_]]:
-        """Return normalised rows or clouds of the measures with mass, and which those are."""
+        """Return rows or clouds, the measures with mass, and which those are."""
         if self.support == "free":
-            points, weights = clouds_of(self, X) if reset else self._clouds(X)
+            points, weights = clouds_of(self, X, reset)
             full = np.array([w.sum() > 0 for w in weights], bool)
             pairs = [(Y, w) for Y, w, one in zip(points, weights, full, strict=True) if one]
-            found = [Cloud(np.asarray(Y[w > 0], np.float64), w[w > 0] / w.sum()) for Y, w in pairs]
+            found = [Cloud.of(Y, w) for Y, w in pairs]
             self._dimension = found[0].points.shape[1] if reset and found else getattr(self, "_dimension", 0)
             return found, full
         tuples = isinstance(X, list) and any(isinstance(one, tuple) for one in X)
@@ -339,23 +339,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
             full[at + rows] = True
             kept.append(measures[:])
             at += size
-        rows = np.concatenate(kept)
-        return rows / rows.sum(axis=1, keepdims=True), full
-
-    def _clouds(self, X: Any) -> tuple[list[Array], list[Array]]:
-        """Return points and weights of data for a fitted model."""
-        known = {name: getattr(self, name) for name in ("n_features_in_", "cost_") if hasattr(self, name)}
-        try:
-            found = clouds_of(self, X)
-            if self.n_features_in_ != known["n_features_in_"]:
-                raise ValueError(
-                    f"X: has {self.n_features_in_} features, but {type(self).__name__} is expecting "
-                    f"{known['n_features_in_']} features as input"
-                )
-            return found
-        finally:
-            for name, value in known.items():
-                setattr(self, name, value)
+        return np.concatenate(kept), full
 
     def _centroids(self, data: Any) -> Centroids:
         if self.support == "fixed":
@@ -410,13 +394,9 @@ class _Run:
 
     def bounds(self) -> tuple[float, float]:
         """Return certified bounds of the inertia, rounded outwards."""
-        every, labels = np.arange(len(self.weights)), self.assignment.labels
-        exact = [Fraction(w) for w in self.weights.tolist()]
-        sums = [
-            sum((w * Fraction(b) for w, b in zip(exact, x[every, labels].tolist(), strict=True)), Fraction(0))
-            for x in (self.assignment.below, self.assignment.above)
-        ]
-        return certificate.rounded_down(sums[0]), certificate.rounded_up(sums[1])
+        own = np.arange(len(self.weights)), self.assignment.labels
+        below, above = (enclose(self.weights, x[own]) for x in (self.assignment.below, self.assignment.above))
+        return below.lower, above.upper
 
     def stop(self) -> None:
         """End after this iteration."""
@@ -495,7 +475,7 @@ class _Run:
             if len(found) != self.count or found.points[0].shape[1] != model._dimension:
                 raise ValueError(f"init: expected {self.count} clouds in R^{model._dimension}, got {len(found)}")
             pairs = zip(found.points, found.weights, strict=True)
-            every = [Cloud(Y[w > 0], w[w > 0] / w[w > 0].sum()) for Y, w in pairs]
+            every = [Cloud.of(Y, w).normalised() for Y, w in pairs]
         for k, one in enumerate(every):
             c.set(k, one)
             self.assignment.moved(k, None, own=False)
