@@ -21,6 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -82,7 +83,7 @@ def digits() -> None:
     table = Table("start", "method", "mean cost", "CPU seconds", "", title="400 digits, ten clusters")
     for seed in range(SEEDS):
         start = X[np.random.default_rng(seed).choice(len(X), 10, replace=False)]
-        model, seconds = timed(lambda start=start: WassersteinKMeans(10, cost=cost, init=start).fit(X))
+        model, seconds = timed(partial(WassersteinKMeans(10, cost=cost, init=start).fit, X))
         lower, upper = model.inertia_bounds_
         late = [one.solved.share for one in model.history_[2:]]
         note = (
@@ -95,7 +96,7 @@ def digits() -> None:
         assert np.array_equal(model.labels_, distances(X, model.cluster_centers_, cost=cost).argmin(axis=1))
         for name, pot in (("by hand", False), ("POT", True)):
             if seed == 0:
-                centres, seconds = timed(lambda start=start, pot=pot: by_hand(X, start, cost, pot))
+                centres, seconds = timed(partial(by_hand, X, start, cost, pot))
                 table.add_row(str(seed), name, f"{mean_cost(X, centres, cost):.5f}", f"{seconds:.1f}", "")
     console.print(table)
 
@@ -109,12 +110,12 @@ def free() -> None:
         points = [rng.normal(size=(100, d)) @ (rng.normal(size=(d, d)) / np.sqrt(d)) for _ in range(100)]
         start, uniform = points[0][:50].copy(), np.full(100, 0.01)
         theirs, seconds = timed(
-            lambda p=points, s=start, u=uniform: ot.lp.free_support_barycenter(p, [u] * 100, s, np.full(50, 0.02))
+            partial(ot.lp.free_support_barycenter, points, [uniform] * 100, start, np.full(50, 0.02))
         )
         costs = [ot.emd2(np.full(50, 0.02), uniform, cdist(theirs, Y, "sqeuclidean")) for Y in points]
         table.add_row(str(d), "POT", f"{np.mean(costs):.5f}", f"{seconds:.2f}", "")
         model = WassersteinBarycenter(support="free", n_support=50, init=start)
-        _, own = timed(lambda m=model, p=points: m.fit(p))
+        _, own = timed(partial(model.fit, points))
         note = (
             f"{seconds / own:.1f} times faster; {model.n_iter_} updates, stationary to {model.stationarity_:.0e}, "
             f"weights to {model.weights_gap_:.0e}"
