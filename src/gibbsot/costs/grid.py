@@ -70,6 +70,8 @@ class GridCost(Cost):
     5.0
     """
 
+    named_by = "axis0"
+
     def __init__(
         self,
         shape: int | Sequence[int] | None = None,
@@ -286,6 +288,13 @@ class GridCost(Cost):
         # costs that were rounded before keep their values
         cost._definition = self._definition if self.dtype == np.float64 else None
         return cost
+
+    def rescaled(self, shift: float, root: float) -> GridCost:
+        axes = [(axis.astype(np.float64) - float(axis.min())) / root**2 for axis in self.axes]
+        arrays = {f"axis{a}": axis.astype(self.dtype) for a, axis in enumerate(axes)}
+        if self._definition is not None and self._definition[1] == 2:  # the root is a power of two: these are the axes
+            arrays |= {"spacing": self._definition[0] / root, "power": np.array(2.0)}
+        return GridCost.of_arrays(arrays)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         i, j = np.asarray(i), np.asarray(j)

@@ -65,6 +65,7 @@ class PointCost(Cost):
            [9., 4., 0.]])
     """
 
+    named_by = "X"
     finite = True
 
     def __init__(
@@ -162,6 +163,12 @@ class PointCost(Cost):
             if self._single is None:
                 self._single = PointCost(self.X, Y, self.metric, dtype)
             return self._single
+
+    def rescaled(self, shift: float, root: float) -> Cost | None:
+        if self.geometric:
+            side = root if self.metric == "sqeuclidean" else root**2
+            return PointCost(self.X / side, None if self.Y is self.X else self.Y / side, self.metric, self.dtype)
+        return None if 8 * self.shape[0] * self.shape[1] > MATRIX_BYTES else super().rescaled(shift, root)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         i, j = np.asarray(i), np.asarray(j)
