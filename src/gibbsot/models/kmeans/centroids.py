@@ -22,14 +22,18 @@ from ...oracle.level_method import LevelMethod
 from ..barycenter.free import Alternation, Cloud, Clouds
 from ..geometry import sets as _sets
 from ..geometry.bounds import Projections, first_bounds, principal, rotations
+from .smoothed import Smoothing
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _BYTES = 512e6  # of the potentials that are kept
 _ULP = float(np.finfo(np.float64).eps)
-_UNIFORM = 0.01  # share of all points in the weights from which an update starts: a weight of zero would hardly grow
+_UNIFORM = 1e-3  # share of all points in the weights from which an update starts: a weight of zero would hardly grow
 _STEPS = 10, 60  # of an update of a centroid's weights: of one that will move again, and of a last one
+_TEMPERATURES = 0.2, 0.07  # the same for the temperatures of entropic barycenters, in units of the mean cost
+_SMOOTH_STEPS = 60, 500  # and for their steps
+_KEPT_CUTS = 40  # of each centroid
 _MOVES = 6, 300  # the same for points and weights
 _DIRECTIONS = 16  # in which clouds are projected, at most, in more than three dimensions
 _NOTHING = 2.0**-40  # of the largest cost: objectives below that, as those of members that are all the same, are zero
@@ -51,20 +55,35 @@ class Costs(NamedTuple):
         return cls(*rows.T.copy())
 
 
+class Kept(NamedTuple):
+    """What potentials prove of measures x_i: ``<c, f_i> + rest_i <= W(c, x_i)`` for all centroids c.
+
+    Attributes
+    ----------
+    f : array of float32, shape (n, m)
+        Potentials, rounded down.
+    rest : array of shape (n,)
+        What the others add, less what rounding may add, that of the product included.
+    """
+
+    f: NDArray[np.float32]
+    rest: Array
+
+
 class Update(NamedTuple):
     """What an update of a centroid has found.
 
     Attributes
     ----------
-    costs : Costs
-        The exact costs of its members to where it is now.
+    costs : Costs, optional
+        The exact costs of its members to where it is now; None if it has not moved.
     gap : float
         The certified relative gap to their barycenter, or the stationarity of a centroid with free support.
     solved : int
         How many problems were solved.
     """
 
-    costs: Costs
+    costs: Costs | None
     gap: float
     solved: int
 
@@ -113,8 +132,24 @@ class Centroids(ABC):
         """Return a certified lower bound of the cost between two centroids."""
 
     @abstractmethod
-    def update(self, k: int, members: Indices, weights: Array, gap: float, last: bool) -> Update:
-        """Move a centroid towards the barycenter of its members, to a relative gap or for some steps."""
+    def update(self, k: int, members: Indices, weights: Array, value: float, gap: float, last: bool) -> Update:
+        """Move a centroid towards the barycenter of its members; at last to a relative gap or for more steps.
+
+        Parameters
+        ----------
+        k : int
+            The centroid.
+        members : array of int
+            The measures of its cluster.
+        weights : array
+            Their positive weights.
+        value : float
+            The mean cost of the members, infinite if it is not known.
+        gap : float
+            The relative gap.
+        last : bool
+            Whether the centroid is not expected to move again.
+        """
 
 
 class RowCentroids(Centroids):
@@ -144,6 +179,9 @@ class RowCentroids(Centroids):
         # of each pair: potentials of the centroid's points, and what the others and rounding add to the bound
         self._f = np.zeros((count, n if kept else 0, m), np.float32)
         self._rest = np.full((count, n), -np.inf)
+        self.smoothing = Smoothing(self.cost)
+        self.smooth_f: Array = np.zeros((n, m) if 8 * n * m <= _BYTES else (0, m))  # its potentials
+        self._cuts = dict[int, tuple[Indices, list[Kept]]]()  # of each centroid: members, and what was proved of them
         places = cost.positions()
         if places is not None and (places.X is places.Y or cost.symmetric()):
             self.power = places.power  # of a norm
@@ -172,7 +210,7 @@ class RowCentroids(Centroids):
         parts = []
         for which in _sets.chunks(_sets.Rows(self.centres), _sets.Rows(self.X), len(i), self.n_jobs):
             found = self._optima(self.centres[k[which]], self.X[i[which]])
-            self._keep(i[which], k[which], found)
+            self._keep(i[which], k[which], self._kept(i[which], found))
             parts.append(Costs.of(found))
         return Costs(*(np.concatenate(x) for x in zip(*parts, strict=True))) if parts else Costs.of([])
 
@@ -180,48 +218,56 @@ class RowCentroids(Centroids):
         problem = Problem.checked(P, X, self.cost, np.ones(len(P)))
         return optima(problem, n_jobs=self.n_jobs, warm_start=near)
 
-    def _keep(self, i: Indices, k: Indices, found: list[Solution]) -> None:
-        """Keep potentials for later bounds: rounded down to single precision, and without what rounding may add."""
-        if not self._f.shape[1] or not found:
-            return
-        f, g = self._feasible(found)
+    def _keep(self, i: Indices, k: Indices, kept: Kept) -> None:
+        """Keep potentials for later bounds."""
+        if self._f.shape[1] and len(i):
+            self._f[k, i], self._rest[k, i] = kept
+
+    def _kept(self, i: Indices, found: list[Solution]) -> Kept:
+        """Return what the potentials of solutions prove."""
+        if not found:
+            return Kept(np.zeros((0, self.X.shape[1]), np.float32), np.zeros(0))
+        f, g = (np.stack([getattr(one, name) for one in found]) for name in "fg")
+        return self._proved(i, f, g)
+
+    def _proved(self, i: Indices, f: Array, g: Array) -> Kept:
+        """Return what potentials of measures prove, that are feasible up to rounding."""
+        f, g = certificate.below(f, g, self.cost.depth, self._underflow)
         single = f.astype(np.float32)
         single = np.where(single > f, np.nextafter(single, np.float32(-np.inf)), single)
-        value, error = self._mean_rows(self.normalised[i], g)
-        # of the later product with a centroid, normalised and rounded
-        later = 1.01 * (2 * f.shape[1] + 6) * _ULP * np.abs(single).max(axis=1).astype(np.float64)
-        rest = value - error - later
-        self._f[k, i], self._rest[k, i] = single, rest - 4 * _ULP * np.abs(rest)
+        x, operations = self.normalised[i], 1.01 * (2 * f.shape[1] + 6) * _ULP
+        value, absolute = np.einsum("ij,ij->i", x, g), np.einsum("ij,ij->i", x, np.abs(g))
+        # the second term is that of the later product with a centroid, normalised and rounded
+        rest = value - operations * (absolute + np.abs(single).max(axis=1).astype(np.float64))
+        return Kept(single, rest - 4 * _ULP * np.abs(rest))
 
-    def _feasible(self, found: list[Solution]) -> tuple[Array, Array]:
-        """Return potentials of solutions that are feasible in exact arithmetic."""
-        f, g = (np.stack([getattr(one, name) for one in found]) for name in "fg")
-        return certificate.below(f, g, self.cost.depth, self._underflow)
-
-    def _mean_rows(self, X: Array, g: Array) -> tuple[Array, Array]:
-        """Return ``<x, g>`` of each normalised row x, and a bound of its error."""
-        m = X.shape[1]
-        error = 1.01 * (2 * m + 6) * _ULP * np.einsum("ij,ij->i", X, np.abs(g))
-        return np.einsum("ij,ij->i", X, g), error
-
-    def _cut(self, share: Array, X: Array, found: list[Solution]) -> Array:
+    def _cut(self, share: Array, kept: Kept) -> Array:
         """Return what potentials of members prove for all centroids: an affine function of the weights, rounded down.
 
         Parameters
         ----------
         share : array of shape (n,)
             The normalised weights of the members.
-        X : array of shape (n, m)
-            The normalised members.
-        found : list of Solution
-            Their solutions.
+        kept : Kept
+            What is known of each of them.
         """
-        f, g = self._feasible(found)
-        own, error = certificate.matrix_product(share, f, 2 * len(share) + 4)
-        rest, less = self._mean_rows(X, g)
-        total, more = certificate.matrix_product(share, rest, 2 * len(share) + 4)
-        least = own + total - error - more - 1.01 * (share @ less)
-        return np.asarray(least - 8 * _ULP * (np.abs(own) + abs(total)))
+        own, error = certificate.matrix_product(share, kept.f.astype(np.float64), 2 * len(share) + 4)
+        rest, more = certificate.matrix_product(share, kept.rest, 2 * len(share) + 4)
+        return np.asarray(own + rest - error - more - 8 * _ULP * (np.abs(own) + abs(rest)))
+
+    def earlier(self, k: int, members: Indices, now: Kept) -> list[Kept]:
+        """Return what earlier updates of a centroid have proved of its present members; of new ones it is `now`."""
+        known, cuts = self._cuts.get(k, (members[:0], []))
+        if not len(known):
+            return []
+        place = np.minimum(np.searchsorted(known, members), len(known) - 1)
+        old = known[place] == members
+        return [Kept(np.where(old[:, None], f[place], now.f), np.where(old, rest[place], now.rest)) for f, rest in cuts]
+
+    def keep_cuts(self, k: int, members: Indices, cuts: list[Kept]) -> None:
+        """Keep what an update has proved of the members, in ascending order, as far as memory allows."""
+        if self._f.shape[1]:
+            self._cuts[k] = members, [*self.earlier(k, members, cuts[0]), *cuts][-_KEPT_CUTS:]
 
     def between(self, first: Array, second: Array) -> float:
         return max(0.0, self._optima(first[None], second[None])[0].upper)
@@ -229,32 +275,96 @@ class RowCentroids(Centroids):
     def apart(self, first: Array, second: Array) -> float:
         return max(0.0, self._optima(first[None], second[None])[0].lower)
 
-    def update(self, k: int, members: Indices, weights: Array, gap: float, last: bool) -> Update:
-        """Move a centroid by the level method, whose cuts are the mean potentials of exact solutions."""
-        X, share = self.normalised[members], weights / weights.sum()
-        start = share @ X if not last or len(X) < 3 else 0.5 * (share @ X + self.centres[k])
-        level, least = LevelMethod((1 - _UNIFORM) * start + _UNIFORM / len(start)), self.cost.least()
-        p = best_p = X[0] if (X[0] == X).all() else self.centres[k]
-        best, near, found, steps = np.inf, None, list[Solution](), 0
-        nothing, rounding = _NOTHING * self.cost.spread(), 64 * _ULP * self.cost.spread()
-        for steps in range(1, _STEPS[last] + 1):
-            near = self._optima(np.tile(p, (len(X), 1)), self.X[members], near)
-            value = float(share @ [one.value for one in near])
-            if value < best:
-                best, best_p, found = value, p, near
-            level.add(self._cut(share, X, near))
-            if steps > 1:
-                level.step(least, best)
-            if best - level.lower <= max(gap * max(abs(best), nothing), rounding):
+    def update(self, k: int, members: Indices, weights: Array, value: float, gap: float, last: bool) -> Update:
+        """Move a centroid to an entropic barycenter, and at last by the level method, to a certified gap."""
+        run = _RowUpdate(self, k, members, weights)
+        if (run.X[0] == run.X).all():
+            run.try_centre(run.X[0])
+        elif value == np.inf:
+            run.try_centre(self.centres[k])
+        run.smooth(min(value, run.best), last)
+        if last or run.best == np.inf:
+            run.refine(value, gap, _STEPS[last])
+        return run.finish(value, last)
+
+
+class _RowUpdate:
+    """An update of one of the `RowCentroids`.
+
+    Attributes
+    ----------
+    best : float
+        The least objective of what was tried, which `p` has.
+    """
+
+    def __init__(self, centroids: RowCentroids, k: int, members: Indices, weights: Array) -> None:
+        self.centroids, self.k, self.members, self.weights = centroids, k, members, weights
+        self.X, self.share = centroids.normalised[members], weights / weights.sum()
+        self.p, self.best, self.solved = centroids.centres[k], np.inf, 0
+        self.found, self.near = list[Solution](), list[Solution]()
+        self.cuts = list[Kept]()  # of this update, one for each centre that was tried
+
+    def try_centre(self, p: Array) -> None:
+        """Solve for a centre, and keep it if it is better."""
+        own, c = self.members, self.centroids
+        self.near = c._optima(np.tile(p, (len(own), 1)), c.X[own], self.near or None)
+        self.solved += len(own)
+        self.cuts.append(c._kept(own, self.near))
+        value = float(self.share @ [one.value for one in self.near])
+        if value < self.best:
+            self.best, self.p, self.found = value, p, self.near
+
+    def smooth(self, value: float, last: bool) -> None:
+        """Try the entropic barycenter; at last also take over what its potentials prove."""
+        c, own = self.centroids, self.members
+        if not (c.smoothing.possible and self.best > 0 and value > 0):
+            return
+        f = c.smooth_f[own] if len(c.smooth_f) else None
+        found = c.smoothing.barycenter(self.X, self.share, _TEMPERATURES[last] * value, _SMOOTH_STEPS[last], f)
+        if found is None:
+            return
+        p, f = found
+        if len(c.smooth_f):
+            c.smooth_f[own] = f
+        self.try_centre(p)
+        if last:
+            L = c.cost.col_max(f, c.n_jobs)
+            U = c.cost.row_min(np.where(self.X > 0, L, np.inf), c.n_jobs)
+            self.cuts.append(c._proved(own, np.asarray(U, np.float64), np.where(self.X > 0, -L, 0.0)))
+
+    def refine(self, value: float, gap: float, most: int) -> None:
+        """Take steps of the level method until a gap is proved."""
+        c, spread = self.centroids, self.centroids.cost.spread()
+        if self.best > value or not self.near:
+            self.try_centre(c.centres[self.k])
+        nothing, rounding, least = _NOTHING * spread, 64 * _ULP * spread, c.cost.least()
+        start = self.p if c.smoothing.possible else self.share @ self.X
+        self.level = level = LevelMethod((1 - _UNIFORM) * start + _UNIFORM / len(start))
+        for kept in (*c.earlier(self.k, self.members, self.cuts[0]), *self.cuts):
+            level.add(c._cut(self.share, kept))
+        for step in range(most):
+            if len(level.cuts) > 1:
+                level.step(least, self.best)
+            if self.best - level.lower <= max(gap * max(abs(self.best), nothing), rounding) or step == most - 1:
                 break
             p = np.exp(level.log_p)
-            p /= p.sum()
-        self.centres[k] = best_p
-        self._keep(members, np.full(len(members), k), found)
-        lower = max(level.lower, least)
-        upper = certificate.mean(weights, np.array([one.upper for one in found])).upper
-        scale = max(float(share @ [one.scale for one in found]), nothing)
-        return Update(Costs.of(found), certificate.relative_gap(lower, upper, scale), steps * len(X))
+            self.try_centre(p / p.sum())
+            level.add(c._cut(self.share, self.cuts[-1]))
+
+    def finish(self, value: float, last: bool) -> Update:
+        """Move the centroid, if that is better than where it is."""
+        c, k, own = self.centroids, self.k, self.members
+        if self.best >= value and not last:
+            return Update(None, np.inf, self.solved)
+        c.centres[k] = self.p
+        c._keep(own, np.full(len(own), k), c._kept(own, self.found))
+        if not last:
+            return Update(Costs.of(self.found), np.inf, self.solved)
+        c.keep_cuts(k, own, self.cuts)
+        lower = max(self.level.lower, c.cost.least())
+        upper = certificate.mean(self.weights, np.array([one.upper for one in self.found])).upper
+        scale = max(float(self.share @ [one.scale for one in self.found]), _NOTHING * c.cost.spread())
+        return Update(Costs.of(self.found), certificate.relative_gap(lower, upper, scale), self.solved)
 
 
 class CloudProjections(Projections):
@@ -354,7 +464,7 @@ class CloudCentroids(Centroids):
     def apart(self, first: Cloud, second: Cloud) -> float:
         return max(0.0, self._optimum(first, second).lower)
 
-    def update(self, k: int, members: Indices, weights: Array, gap: float, last: bool) -> Update:
+    def update(self, k: int, members: Indices, weights: Array, value: float, gap: float, last: bool) -> Update:
         """Move a centroid by updates of its points and weights."""
         own = [self.clouds[i] for i in members]
         problem = Clouds([c.points for c in own], [c.weights for c in own], weights, self.n_jobs)

@@ -432,10 +432,14 @@ class _Run:
         used = members[self.weights[members] > 0]
         if not len(used):
             return
-        before = self.centroids.get(k)
-        found: Update = self.centroids.update(k, used, self.weights[used], self.model.gap if last else _EARLY, last)
+        before, weights = self.centroids.get(k), self.weights[used]
+        value = float(weights @ self.assignment.value[used, k] / weights.sum())
+        value = np.inf if np.isnan(value) else value  # of an empty cluster that begins again
+        found: Update = self.centroids.update(k, used, weights, value, self.model.gap if last else _EARLY, last)
         self.gaps[k] = found.gap
         self.assignment.last.for_centroids += found.solved
+        if found.costs is None:
+            return
         self.assignment.moved(k, before)
         self.assignment.know(used, np.full(len(used), k), found.costs)
 
