@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,16 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
-from ...core import validation
+from ...core import native, validation
 from ...core.backend import backend
 from ...core.warn import warn
 from ...costs import Cost, PointCost
 from ...costs.problems import Problem
 from ...exact import certificate
 from ...exact.all_arcs import AllArcs
-from ...exact.method import in_threads
 from ...exact.methods import optima
 from ...exact.simplex import solve_dense
+from ...exact.solution import Solution
 from ...io.budget import Budget
 from ...oracle.level_method import LevelMethod
 from .. import _base
@@ -39,10 +40,11 @@ Array = NDArray[np.float64]
 Basis = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 _MOMENTUM = 0.7  # of the points: plans follow them, so that the next ones lie in the same direction
-_PLAIN = 3  # first updates of the points, which change the plans too much for momentum
-_PATIENCE = 3  # updates whose gain decides whether they go on
+_PLAIN = 1  # first updates of the points, which change the plans too much for momentum
+_PATIENCE = 2  # updates whose gain decides whether they go on
 _WEIGHT_STEPS = 12  # of the level method at most in one update of the weights
 _NEGLIGIBLE = 1e-6  # weight relative to the largest: such points are dropped
+_BLOCK_POINTS = 4000  # of the clouds whose problems are solved in one call
 _LEVELS = 1500  # atoms of a barycenter on the line up to which its best approximation by fewer is computed
 
 
@@ -75,13 +77,29 @@ class Plans(NamedTuple):
     potentials : array of shape (K,)
         The mean of the potentials f: a subgradient of the objective for the weights.
     bases : list
-        The arcs of each plan, for the next one.
+        The arcs of the plans of each block of clouds, for the next ones.
     """
 
     value: float
     targets: Array
     potentials: Array
     bases: list[Basis]
+
+
+class Block(NamedTuple):
+    """Clouds whose problems are solved together, on one matrix of costs.
+
+    Attributes
+    ----------
+    clouds, points : slice
+        Which of the clouds, and of all points.
+    weights : array of shape (clouds, points)
+        The weights of the clouds, zero at the points of the others.
+    """
+
+    clouds: slice
+    points: slice
+    weights: Array
 
 
 class Clouds:
@@ -117,45 +135,67 @@ class Clouds:
         self.mean = share @ every
         self.points, self.share = every - self.mean, share
         self._starts = np.cumsum([0, *(len(c.weights) for c in self.clouds)])
-        self._squares = (self.points**2).sum(axis=1)
+        self._products = np.ascontiguousarray(-2 * self.points.T)
+        self._mean_square = float(share @ (self.points**2).sum(axis=1))
 
     def __len__(self) -> int:
         return len(self.clouds)
 
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """Blocks of clouds with few points in all."""
+        return _blocks(self.clouds)
+
     def plans(self, X: Array, p: Array, bases: list[Basis] | None = None) -> Plans:
         """Return what optimal plans from centred points X with weights p show, from the bases of earlier ones."""
-        squares, dense = (X**2).sum(axis=1), backend().has_simplex
+        if backend().has_simplex and len(X) * int(np.diff(self._starts).max()) <= AllArcs.most:
+            return self._plans_of_blocks(X, p, bases)
+        centred = [
+            Cloud(self.points[start:end], c.weights)
+            for c, (start, end) in zip(self.clouds, itertools.pairwise(self._starts), strict=True)
+        ]
+        found = cloud_optima(Cloud(X, p), centred, self.n_jobs)
+        arcs = [one.plan.tocoo() for one in found]
+        starts = np.concatenate([np.full(len(b.weights), b.points.start) for b in self.blocks])
+        columns = np.concatenate([one.col + start for one, start in zip(arcs, starts, strict=True)])
+        which = np.repeat(np.arange(len(self)), [one.nnz for one in arcs])
+        rows, mass = (np.concatenate([getattr(one, name) for one in arcs]) for name in ("row", "data"))
+        values, f = np.array([one.value for one in found]), np.stack([one.f for one in found])
+        return self._shown(X, values, f, which, rows, columns, mass, [])
 
-        def solve(i: int) -> tuple[float, Array, Basis, tuple[Any, Any, Any]]:
-            own, q = slice(*self._starts[i : i + 2]), self.clouds[i].weights
-            if dense and len(X) * len(q) <= AllArcs.most:
-                C = squares[:, None] + self._squares[own] - 2 * (X @ self.points[own].T)
-                found = solve_dense(np.maximum(C, 0, out=C), p, q, basis=None if bases is None else bases[i])
-                return float(found.value[0]), found.f[0], found.basis, found.arcs()
-            one = self._optimum(X, p, Cloud(self.points[own], q))
-            arcs = one.plan.tocoo()
-            return one.value, one.f, one.basis, (arcs.row, arcs.col, arcs.data)
+    def _plans_of_blocks(self, X: Array, p: Array, bases: list[Basis] | None) -> Plans:
+        """Solve the problems of each block in one call."""
+        threads, parts, kept = native.threads(self.n_jobs), [], list[Basis]()
+        for k, (clouds, points, Q) in enumerate(self.blocks):
+            C = X @ self._products[:, points]  # the squares of a row or a column change no plan
+            basis = None if bases is None else bases[k]
+            found = solve_dense(C, np.broadcast_to(p, (len(Q), len(p))), Q, True, threads, basis)
+            f, g = found.weighted_potentials()
+            if not p.all():  # what other rows would be worth
+                without = np.flatnonzero(p == 0)
+                for b, q in enumerate(Q):
+                    f[b, without] = (C[np.ix_(without, q > 0)] - g[b, q > 0]).min(axis=1)
+            which, rows, columns, mass = found.all_arcs()
+            parts.append((found.value, f, which + clouds.start, rows, columns + points.start, mass))
+            kept.append(found.basis)
+        values, f, which, rows, columns, mass = (np.concatenate(x) for x in zip(*parts, strict=True))
+        squares = (X**2).sum(axis=1)
+        # what the squares add to every value, on average over the clouds
+        more = float(p @ squares) / float(p.sum()) + self._mean_square
+        return self._shown(X, values + more, f + squares + self._mean_square, which, rows, columns, mass, kept)
 
-        found = in_threads(solve, range(len(self)), self.n_jobs)
-        rows = np.concatenate([arcs[0] for *_, arcs in found])
-        columns = np.concatenate([arcs[1] + start for (*_, arcs), start in zip(found, self._starts, strict=False)])
-        mass = np.concatenate([a * arcs[2] for (*_, arcs), a in zip(found, self.lambdas, strict=True)])
-        sent = sparse.csr_array((mass, (rows, columns)), shape=(len(X), len(self.points)))
+    def _shown(
+        self, X: Array, values: Array, f: Array, which: Any, rows: Any, columns: Any, mass: Array, bases: list[Basis]
+    ) -> Plans:
+        """Return what the values, potentials and arcs of all clouds show."""
+        sent = sparse.csr_array((self.lambdas[which] * mass, (rows, columns)), shape=(len(X), len(self.points)))
         total = np.asarray(sent.sum(axis=1))
         targets = np.where(total[:, None] > 0, sent @ self.points / np.maximum(total, 1e-300)[:, None], X)
-        value = float(self.lambdas @ [one[0] for one in found])
-        potentials = self.lambdas @ np.stack([one[1] for one in found])
-        return Plans(value, targets, potentials, [one[2] for one in found])
-
-    def _optimum(self, X: Array, p: Array, cloud: Cloud) -> Any:
-        cost = PointCost(X, cloud.points)
-        return optima(Problem.checked(p[None], cloud.weights[None], cost, np.ones(1)))[0]
+        return Plans(float(self.lambdas @ values), targets, self.lambdas @ f, bases)
 
     def objective(self, cloud: Cloud) -> tuple[float, float]:
         """Return certified bounds of the objective of a cloud, as it is."""
-        found = in_threads(
-            lambda i: self._optimum(cloud.points, cloud.weights, self.clouds[i]), range(len(self)), self.n_jobs
-        )
+        found = cloud_optima(cloud, self.clouds, self.n_jobs)
         below, above = (np.array(x) for x in zip(*((one.lower, one.upper) for one in found), strict=True))
         return certificate.mean(self.given, below).lower, certificate.mean(self.given, above).upper
 
@@ -182,7 +222,7 @@ class Clouds:
             return _quantile_mean(self.clouds, self.lambdas)
         if len(self) == 2:
             (X, p), (Y, q) = self.clouds
-            arcs = self._optimum(X, p, Cloud(Y, q)).plan.tocoo()
+            arcs = cloud_optima(Cloud(X, p), [Cloud(Y, q)])[0].plan.tocoo()
             a, b = self.lambdas
             return Cloud(a * X[arcs.row] + b * Y[arcs.col], np.asarray(arcs.data, np.float64))
         return None
@@ -195,6 +235,41 @@ class Clouds:
         size = min(size, len(points))
         centres, _ = kmeans_plusplus(points, size, sample_weight=share, random_state=random_state)
         return Cloud(np.asarray(centres, np.float64), np.full(size, 1 / size))
+
+
+def _blocks(clouds: list[Cloud]) -> list[Block]:
+    """Return blocks of clouds with few points in all."""
+    starts, found, first = np.cumsum([0, *(len(c.weights) for c in clouds)]), list[Block](), 0
+    while first < len(clouds):
+        last = max(first + 1, int(np.searchsorted(starts, starts[first] + _BLOCK_POINTS, side="right")) - 1)
+        start, end = starts[[first, last]].tolist()
+        weights = np.zeros((last - first, end - start))
+        for i in range(first, last):
+            weights[i - first, starts[i] - start : starts[i + 1] - start] = clouds[i].weights
+        found.append(Block(slice(first, last), slice(start, end), weights))
+        first = last
+    return found
+
+
+def cloud_optima(one: Cloud, clouds: list[Cloud], n_jobs: int | None = None) -> list[Solution]:
+    """Return the exact solutions between a cloud and others, with squared Euclidean distances as the cost.
+
+    The columns of their plans are the points of some of the clouds, one after the other.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0]])
+    >>> found = cloud_optima(Cloud(points, np.ones(2)), [Cloud(points + 2, np.ones(2)), Cloud(points, np.ones(2))])
+    >>> [round(solution.value, 9) for solution in found]
+    [4.0, 0.0]
+    """
+    found = list[Solution]()
+    for which, _, weights in _blocks(clouds):
+        cost = PointCost(one.points, np.concatenate([c.points for c in clouds[which]]))
+        n = len(weights)
+        problem = Problem.checked(np.tile(one.weights, (n, 1)), weights, cost, np.ones(n))
+        found += optima(problem, n_jobs=n_jobs)
+    return found
 
 
 def _quantile_mean(clouds: list[Cloud], lambdas: Array) -> Cloud:

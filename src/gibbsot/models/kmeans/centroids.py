@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs import Cost, PointCost
+from ...costs import Cost
 from ...costs.problems import Problem
 from ...exact import certificate
-from ...exact.method import in_threads
 from ...exact.methods import optima
 from ...exact.solution import Solution
 from ...oracle.level_method import LevelMethod
-from ..barycenter.free import Alternation, Cloud, Clouds
+from ..barycenter.free import Alternation, Cloud, Clouds, cloud_optima
 from ..geometry import sets as _sets
 from ..geometry.bounds import Projections, first_bounds, principal, rotations
 from .smoothed import Smoothing
@@ -449,14 +448,16 @@ class CloudCentroids(Centroids):
         return self._first(self._first.of([self.centres[k]]), self._features)[0]
 
     def solve(self, i: Indices, k: Indices) -> Costs:
-        def one(b: int) -> Solution:
-            return self._optimum(self.centres[k[b]], self.clouds[i[b]])
-
-        return Costs.of(in_threads(one, range(len(i)), self.n_jobs))
+        found = Costs(*np.empty((3, len(i))))
+        for one in np.unique(k).tolist():
+            own = np.flatnonzero(k == one)
+            part = Costs.of(cloud_optima(self.centres[one], [self.clouds[j] for j in i[own]], self.n_jobs))
+            for to, values in zip(found, part, strict=True):
+                to[own] = values
+        return found
 
     def _optimum(self, first: Cloud, second: Cloud) -> Solution:
-        cost = PointCost(first.points, second.points)
-        return optima(Problem.checked(first.weights[None], second.weights[None], cost, np.ones(1)))[0]
+        return cloud_optima(first, [second])[0]
 
     def between(self, first: Cloud, second: Cloud) -> float:
         return max(0.0, self._optimum(first, second).upper)
