@@ -273,3 +273,57 @@ def test_cuts_of_earlier_updates_hold_for_other_members():
     assert len(cuts) > 5
     best = WassersteinBarycenter(cost, gap=1e-9).fit(X[second]).barycenter_
     assert all(cut @ best <= optimum * (1 + 1e-12) for cut in cuts)
+
+
+@whole_fit
+@pytest.mark.parametrize("powers", [(2, 2), (2, 1)])
+def test_objects_of_several_parts(powers):
+    rng = np.random.default_rng(0)
+    X, Y = bumps(), bumps(1)[:, ::-1] + 0.01 * rng.random((30, 12))
+    costs = [GridCost(12, power=powers[0]), GridCost((3, 4), power=powers[1])]
+    factors = np.array([1.0, 2.5])
+    model = WassersteinKMeans(3, cost=costs, cost_weights=factors, random_state=0).fit([X, Y])
+    parts = [distances(x, c, cost=m) for x, c, m in zip([X, Y], model.cluster_centers_, costs, strict=True)]
+    D = sum(f * d for f, d in zip(factors, parts, strict=True))
+    np.testing.assert_array_equal(model.labels_, D.argmin(axis=1))
+    np.testing.assert_allclose(model.transform([X, Y]), D, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(model.predict([X[:4], Y[:4]]), model.labels_[:4])
+    lower, upper = model.inertia_bounds_
+    assert lower <= model.inertia_ <= upper <= lower * (1 + 1e-9)
+    assert model.centroid_gaps_.max() <= model.gap
+    assert all(one.solved.share <= 0.3 for one in model.history_[2:])
+
+
+@whole_fit
+def test_parts_may_be_clouds_and_one_part_is_the_same_as_no_list():
+    rng = np.random.default_rng(0)
+    clouds = [rng.normal(size=(5, 2)) + 4 * (i // 5) for i in range(10)]
+    options = {"support": "free", "n_support": 3, "random_state": 0}
+    model = WassersteinKMeans(2, cost=["sqeuclidean", "sqeuclidean"], **options).fit([clouds, clouds[::-1]])
+    assert [len(c) for c in model.cluster_centers_] == [2, 2]
+    assert len(set(model.labels_[:5])) == len(set(model.labels_[5:])) == 1
+    one = WassersteinKMeans(2, cost=["sqeuclidean"], **options).fit([clouds])
+    same = WassersteinKMeans(2, cost="sqeuclidean", **options).fit(clouds)
+    np.testing.assert_array_equal(one.labels_, same.labels_)
+    X = bumps()
+    X[3] = 0
+    with pytest.warns(UserWarning, match="no mass"):
+        rows = WassersteinKMeans(3, cost=[LINE, LINE], random_state=0).fit([X, bumps()])
+    assert rows.labels_[3] == -1
+
+
+@pytest.mark.parametrize(
+    ("options", "X", "message"),
+    [
+        ({}, bumps(), "X: expected a list of 2 data sets"),
+        ({}, [bumps(), bumps()[:5]], r"X: has parts of \[30, 5\] objects; expected the same number"),
+        ({"cost_weights": [1.0]}, [bumps(), bumps()], "cost_weights"),
+        ({"cost_weights": [1.0, 0.0]}, [bumps(), bumps()], "cost_weights: has a factor of zero"),
+        ({"cost_weights": [1.0, 2.0], "cost": LINE}, bumps(), "cost_weights: does not apply to one cost"),
+        ({"feature_vectors": [None]}, [bumps(), bumps()], "feature_vectors: has 1 parts; expected 2"),
+        ({"init": bumps()[:3]}, [bumps(), bumps()], "init: expected a list of 2 sets of centroids"),
+    ],
+)
+def test_what_is_refused_for_several_parts(options, X, message):
+    with pytest.raises(ValueError, match=message):
+        WassersteinKMeans(**{"n_clusters": 3, "cost": [LINE, LINE]} | options).fit(X)

@@ -481,3 +481,67 @@ class CloudCentroids(Centroids):
             self.centres[k], left = run.cloud(), run.stationarity
         costs = self.solve(members, np.full(len(members), k))
         return Update(costs, left, (steps + 1) * len(members))
+
+
+class PartsCentroids(Centroids):
+    """Objects of several parts, whose costs add up: a centroid has the parts' own centroids.
+
+    The r-th root of a sum of r-th powers of distances is a distance. So there is a triangle inequality if the powers of
+    all parts are the same.
+
+    Parameters
+    ----------
+    parts : list of Centroids
+        Measures and centroids of each part.
+    factors : array
+        Positive factors of their costs.
+    """
+
+    def __init__(self, parts: list[Centroids], factors: Array) -> None:
+        self.parts, self.factors = parts, factors
+        powers = {part.power for part in parts}
+        self.power = powers.pop() if len(powers) == 1 else 0.0
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def set(self, k: int, centroid: list[Any]) -> None:
+        for part, one in zip(self.parts, centroid, strict=True):
+            part.set(k, one)
+
+    def get(self, k: int) -> list[Any]:
+        return [part.get(k) for part in self.parts]
+
+    def like(self, i: int, random: Any) -> list[Any]:
+        return [part.like(i, random) for part in self.parts]
+
+    def bounds(self, k: int) -> Array:
+        return self._sum([part.bounds(k) for part in self.parts], -1)
+
+    def solve(self, i: Indices, k: Indices) -> Costs:
+        return self._costs([part.solve(i, k) for part in self.parts])
+
+    def between(self, first: list[Any], second: list[Any]) -> float:
+        every = zip(self.parts, first, second, strict=True)
+        return float(self._sum([np.array(part.between(a, b)) for part, a, b in every], 1))
+
+    def apart(self, first: list[Any], second: list[Any]) -> float:
+        every = zip(self.parts, first, second, strict=True)
+        return max(0.0, float(self._sum([np.array(part.apart(a, b)) for part, a, b in every], -1)))
+
+    def update(self, k: int, members: Indices, weights: Array, value: float, gap: float, last: bool) -> Update:
+        """Move the centroid of each part: the barycenter of a sum of costs has the barycenters of the parts."""
+        found = [part.update(k, members, weights, np.inf, gap, last) for part in self.parts]
+        costs = self._costs([one.costs for one in found if one.costs is not None])
+        return Update(costs, max(one.gap for one in found), sum(one.solved for one in found))
+
+    def _costs(self, every: list[Costs]) -> Costs:
+        values, lower, upper = ([one[a] for one in every] for a in range(3))
+        return Costs(self._sum(values, 0), self._sum(lower, -1), self._sum(upper, 1))
+
+    def _sum(self, every: list[Array], outwards: int) -> Array:
+        """Return the weighted sum over the parts, lowered or raised by what rounding may have added."""
+        total, size = np.zeros_like(every[0]), np.zeros_like(every[0])
+        for factor, one in zip(self.factors.tolist(), every, strict=True):
+            total, size = total + factor * one, size + factor * np.abs(one)
+        return np.asarray(total + outwards * (len(every) + 4) * _ULP * size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from .._costs import Metric, feature_cost
 from ..barycenter.free import Cloud, clouds_of
 from ..geometry import sets as _sets
 from .assignment import Assignment, SolvedProblems
-from .centroids import Centroids, CloudCentroids, RowCentroids, Update
+from .centroids import Centroids, CloudCentroids, PartsCentroids, RowCentroids, Update
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -67,8 +68,12 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
     ----------
     n_clusters : int
         The number of clusters.
-    cost : Cost, array of shape (m, m), str or callable, optional
-        The cost between bins, as for `WassersteinNMF`. None is "line", with a warning.
+    cost : Cost, array of shape (m, m), str, callable or list of these, optional
+        The cost between bins, as for `WassersteinNMF`. None is "line", with a warning. A list of costs is for objects
+        of several parts, such as title and body of a text: X then is a list of data sets, one for each cost, and the
+        transport costs of the parts add up.
+    cost_weights : array of shape (parts,), optional
+        Positive factors of the costs of the parts; one by default.
     support : {"fixed", "free"}
         Whether centroids have weights on the bins, or are clouds with points of their own, with squared Euclidean
         distances as the cost.
@@ -94,14 +99,15 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
     callbacks : sequence of functions
         Each is called with the model after every assignment; the fit stops if one returns True.
     feature_vectors : array of shape (m, d), optional
-        An embedding of each bin, from which a metric builds the cost.
+        An embedding of each bin, from which a metric builds the cost. With several parts a list, with None for parts
+        without one.
 
     Attributes
     ----------
     cost_ : Cost
-        The cost between bins; missing for clouds.
+        The cost between bins; missing for clouds. With several parts a list.
     cluster_centers_ : array of shape (n_clusters, m), or list of pairs (points, weights)
-        The centroids.
+        The centroids. With several parts a list of what each part has.
     labels_ : array of int, shape (n,)
         The cluster of each measure; -1 for measures without mass.
     inertia_ : float
@@ -149,7 +155,8 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         self,
         n_clusters: int = 8,
         *,
-        cost: Cost | ArrayLike | str | Metric | None = None,
+        cost: Cost | ArrayLike | str | Metric | Sequence[Any] | None = None,
+        cost_weights: ArrayLike | None = None,
         support: str = "fixed",
         n_support: int | None = None,
         init: Any = "k-means++",
@@ -165,6 +172,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
     ) -> None:
         self.n_clusters = n_clusters
         self.cost = cost
+        self.cost_weights = cost_weights
         self.support = support
         self.n_support = n_support
         self.init = init
@@ -185,7 +193,8 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         ----------
         X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
             Measures as rows, which are normalised and all in memory. With free support and ``cost`` None or
-            "sqeuclidean" also clouds: arrays of points of shape (m_k, d), or pairs (points, weights).
+            "sqeuclidean" also clouds: arrays of points of shape (m_k, d), or pairs (points, weights). With several
+            parts a list of data sets, each with the parts of all objects in the same order.
         y : None
             Ignored.
         sample_weight : array of shape (n,), optional
@@ -308,7 +317,15 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         validation.nonnegative(self.gap, "gap")
         validation.nonnegative(self.tol, "tol")
         native.threads(self.n_jobs)
-        _base.check_parameters(self)
+        if self._several:
+            _base.check_parameters(self, cost=None, feature_vectors=None)
+            for part in self._new_parts():
+                part._check_parameters()
+            self._factors()
+        else:
+            _base.check_parameters(self)
+            if self.cost_weights is not None:
+                raise ValueError("cost_weights: does not apply to one cost; expected None, or a list of costs")
         if validation.choice(self.support, "support", ("fixed", "free")) == "fixed":
             if self.n_support is not None:
                 raise ValueError("n_support: does not apply to support='fixed'; expected None")
@@ -317,7 +334,59 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         if isinstance(self.init, str):
             validation.choice(self.init, "init", ("k-means++",))
 
+    @property
+    def _several(self) -> bool:
+        """Whether objects have several parts: the cost is a list, and no matrix of numbers as lists."""
+        if not isinstance(self.cost, list | tuple):
+            return False
+        return all(
+            one is None or isinstance(one, Cost | str) or callable(one) or np.ndim(one) == 2 for one in self.cost
+        )
+
+    def _new_parts(self) -> list[WassersteinKMeans]:
+        """Return a model for each part, which knows its data."""
+        costs: list[Any] = list(self.cost)  # type: ignore[arg-type]
+        vectors = [None] * len(costs) if self.feature_vectors is None else list(self.feature_vectors)
+        if not costs or len(vectors) != len(costs):
+            raise ValueError(f"feature_vectors: has {len(vectors)} parts; expected {len(costs)}, one for each cost")
+        same = {name: getattr(self, name) for name in ("n_clusters", "support", "n_support", "gap", "tol", "n_jobs")}
+        return [
+            WassersteinKMeans(cost=cost, feature_vectors=one, **same) for cost, one in zip(costs, vectors, strict=True)
+        ]
+
+    def _factors(self) -> Array:
+        """Return the factors of the costs of the parts."""
+        count = len(self.cost)  # type: ignore[arg-type]
+        if self.cost_weights is None:
+            return np.ones(count)
+        found = validation.weights(self.cost_weights, "cost_weights", count, count=1)[0]
+        if not found.all():
+            raise ValueError("cost_weights: has a factor of zero; expected positive ones, or fewer parts")
+        return np.asarray(found, np.float64)
+
     def _data(self, X: Any, reset: bool) -> tuple[Any, NDArray[np.bool_]]:
+        """Return rows or clouds, the measures with mass, and which those are; a list of these for several parts."""
+        if not self._several:
+            return self._part_data(X, reset)
+        if reset:
+            self._parts = self._new_parts()
+        if not isinstance(X, list | tuple) or len(X) != len(self._parts):
+            raise ValueError(f"X: expected a list of {len(self._parts)} data sets, one for each cost")
+        found = [part._part_data(one, reset) for part, one in zip(self._parts, X, strict=True)]
+        sizes = [len(full) for _, full in found]
+        if len(set(sizes)) > 1:
+            raise ValueError(f"X: has parts of {sizes} objects; expected the same number in each")
+        if reset:
+            self.n_features_in_: int = sum(part.n_features_in_ for part in self._parts)
+            self.cost_: Any = [getattr(part, "cost_", None) for part in self._parts]
+        every = np.logical_and.reduce([full for _, full in found])
+        data = []
+        for some, full in found:
+            kept = every[full]
+            data.append(some[kept] if isinstance(some, np.ndarray) else list(compress(some, kept)))
+        return data, every
+
+    def _part_data(self, X: Any, reset: bool) -> tuple[Any, NDArray[np.bool_]]:
         """Return rows or clouds, the measures with mass, and which those are."""
         if self.support == "free":
             points, weights = clouds_of(self, X, reset)
@@ -342,6 +411,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         return np.concatenate(kept), full
 
     def _centroids(self, data: Any) -> Centroids:
+        if self._several:
+            every = [part._centroids(one) for part, one in zip(self._parts, data, strict=True)]
+            return PartsCentroids(every, self._factors())
         if self.support == "fixed":
             return RowCentroids(data, self.cost_, self.n_clusters, self.n_jobs)
         mean = round(sum(len(c.weights) for c in data) / len(data))
@@ -355,16 +427,47 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
             return Assignment.__new__(Assignment), full
         centroids = self._centroids(data)
         assignment = Assignment(centroids, self.n_clusters)
-        for k, one in enumerate(self.cluster_centers_):
-            centroids.set(k, Cloud(*one) if self.support == "free" else one)
+        for k, one in enumerate(self._unpublished(self.cluster_centers_)):
+            centroids.set(k, one)
             assignment.moved(k, None, own=False)
         return assignment, full
+
+    def _unpublished(self, centres: Any) -> list[Any]:
+        """Return published centroids as `Centroids` have them."""
+        if self._several:
+            parts = zip(self._parts, centres, strict=True)
+            return [list(one) for one in zip(*(part._unpublished(x) for part, x in parts), strict=True)]
+        return [Cloud(*one) if self.support == "free" else one for one in centres]
+
+    def _published(self, every: list[Any]) -> Any:
+        """Return centroids in their public form."""
+        if self._several:
+            parts = zip(self._parts, zip(*every, strict=True), strict=True)
+            return [part._published(list(one)) for part, one in parts]
+        return [(c.points, c.weights) for c in every] if self.support == "free" else np.stack(every)
+
+    def _given(self, init: Any) -> list[Any]:
+        """Return checked centroids to start from."""
+        count = self.n_clusters
+        if self._several:
+            if not isinstance(init, list | tuple) or len(init) != len(self._parts):
+                raise ValueError(f"init: expected a list of {len(self._parts)} sets of centroids, one for each cost")
+            parts = zip(self._parts, init, strict=True)
+            return [list(one) for one in zip(*(part._given(x) for part, x in parts), strict=True)]
+        if self.support == "fixed":
+            rows = validation.measures(init, "init", self.n_features_in_)[0]
+            if len(rows) != count:
+                raise ValueError(f"init: has {len(rows)} rows; expected n_clusters={count}")
+            return list(rows)
+        found = _sets.clouds(init, "init", "sqeuclidean")
+        if len(found) != count or found.points[0].shape[1] != self._dimension:
+            raise ValueError(f"init: expected {count} clouds in R^{self._dimension}, got {len(found)}")
+        return [Cloud.of(Y, w).normalised() for Y, w in zip(found.points, found.weights, strict=True)]
 
     def _publish(self, run: _Run, full: NDArray[np.bool_]) -> None:
         self.labels_ = np.full(len(full), -1, np.intp)
         self.labels_[full] = run.assignment.labels
-        every = [run.centroids.get(k) for k in range(self.n_clusters)]
-        self.cluster_centers_ = [(c.points, c.weights) for c in every] if self.support == "free" else np.stack(every)
+        self.cluster_centers_ = self._published([run.centroids.get(k) for k in range(self.n_clusters)])
         self.inertia_, self.inertia_bounds_ = run.inertia, run.bounds()
         self.centroid_gaps_, self.n_relocated_ = run.gaps.copy(), run.relocated
         self.history_, self.n_iter_ = list(run.history), len(run.history)
@@ -468,19 +571,7 @@ class _Run:
         if isinstance(model.init, str):
             self._plus_plus()
             return
-        given = model.init
-        if isinstance(c, RowCentroids):
-            rows = validation.measures(given, "init", c.X.shape[1])[0]
-            if len(rows) != self.count:
-                raise ValueError(f"init: has {len(rows)} rows; expected n_clusters={self.count}")
-            every: list[Any] = list(rows)
-        else:
-            found = _sets.clouds(given, "init", "sqeuclidean")
-            if len(found) != self.count or found.points[0].shape[1] != model._dimension:
-                raise ValueError(f"init: expected {self.count} clouds in R^{model._dimension}, got {len(found)}")
-            pairs = zip(found.points, found.weights, strict=True)
-            every = [Cloud.of(Y, w).normalised() for Y, w in pairs]
-        for k, one in enumerate(every):
+        for k, one in enumerate(model._given(model.init)):
             c.set(k, one)
             self.assignment.moved(k, None, own=False)
 
