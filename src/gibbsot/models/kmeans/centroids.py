@@ -33,6 +33,7 @@ _STEPS = 10, 60  # of an update of a centroid's weights: of one that will move a
 _TEMPERATURES = 0.2, 0.07  # the same for the temperatures of entropic barycenters, in units of the mean cost
 _SMOOTH_STEPS = 60, 500  # and for their steps
 _KEPT_CUTS = 40  # of each centroid
+_NEGLIGIBLE = 1e-6  # weight of a centroid, relative to its largest: smaller ones take time and change nothing
 _MOVES = 6, 300  # the same for points and weights
 _DIRECTIONS = 16  # in which clouds are projected, at most, in more than three dimensions
 _NOTHING = 2.0**-40  # of the largest cost: objectives below that, as those of members that are all the same, are zero
@@ -265,8 +266,9 @@ class RowCentroids(Centroids):
 
     def keep_cuts(self, k: int, members: Indices, cuts: list[Kept]) -> None:
         """Keep what an update has proved of the members, in ascending order, as far as memory allows."""
-        if self._f.shape[1]:
-            self._cuts[k] = members, [*self.earlier(k, members, cuts[0]), *cuts][-_KEPT_CUTS:]
+        most = min(_KEPT_CUTS, int(_BYTES / (4 * len(self.centres) * len(members) * self.X.shape[1])))
+        if most:
+            self._cuts[k] = members, [*self.earlier(k, members, cuts[0]), *cuts][-most:]
 
     def between(self, first: Array, second: Array) -> float:
         return max(0.0, self._optima(first[None], second[None])[0].upper)
@@ -304,8 +306,10 @@ class _RowUpdate:
         self.cuts = list[Kept]()  # of this update, one for each centre that was tried
 
     def try_centre(self, p: Array) -> None:
-        """Solve for a centre, and keep it if it is better."""
+        """Solve for a centre without its negligible weights, and keep it if it is better."""
         own, c = self.members, self.centroids
+        p = np.where(p < _NEGLIGIBLE * p.max(), 0.0, p)
+        p /= p.sum()
         self.near = c._optima(np.tile(p, (len(own), 1)), c.X[own], self.near or None)
         self.solved += len(own)
         self.cuts.append(c._kept(own, self.near))
@@ -347,7 +351,7 @@ class _RowUpdate:
             if self.best - level.lower <= max(gap * max(abs(self.best), nothing), rounding) or step == most - 1:
                 break
             p = np.exp(level.log_p)
-            self.try_centre(p / p.sum())
+            self.try_centre(p)
             level.add(c._cut(self.share, self.cuts[-1]))
 
     def finish(self, value: float, last: bool) -> Update:
