@@ -306,10 +306,8 @@ class _RowUpdate:
         self.cuts = list[Kept]()  # of this update, one for each centre that was tried
 
     def try_centre(self, p: Array) -> None:
-        """Solve for a centre without its negligible weights, and keep it if it is better."""
+        """Solve for a centre, and keep it if it is better."""
         own, c = self.members, self.centroids
-        p = np.where(p < _NEGLIGIBLE * p.max(), 0.0, p)
-        p /= p.sum()
         self.near = c._optima(np.tile(p, (len(own), 1)), c.X[own], self.near or None)
         self.solved += len(own)
         self.cuts.append(c._kept(own, self.near))
@@ -329,7 +327,7 @@ class _RowUpdate:
         p, f = found
         if len(c.smooth_f):
             c.smooth_f[own] = f
-        self.try_centre(p)
+        self.try_centre(_without_negligible(p))
         if last:
             L = c.cost.col_max(f, c.n_jobs)
             U = c.cost.row_min(np.where(self.X > 0, L, np.inf), c.n_jobs)
@@ -350,8 +348,7 @@ class _RowUpdate:
                 level.step(least, self.best)
             if self.best - level.lower <= max(gap * max(abs(self.best), nothing), rounding) or step == most - 1:
                 break
-            p = np.exp(level.log_p)
-            self.try_centre(p)
+            self.try_centre(_without_negligible(np.exp(level.log_p)))
             level.add(c._cut(self.share, self.cuts[-1]))
 
     def finish(self, value: float, last: bool) -> Update:
@@ -368,6 +365,12 @@ class _RowUpdate:
         upper = certificate.mean(self.weights, np.array([one.upper for one in self.found])).upper
         scale = max(float(self.share @ [one.scale for one in self.found]), _NOTHING * c.cost.spread())
         return Update(Costs.of(self.found), certificate.relative_gap(lower, upper, scale), self.solved)
+
+
+def _without_negligible(p: Array) -> Array:
+    """Return normalised weights without negligible ones."""
+    p = np.where(p < _NEGLIGIBLE * p.max(), 0.0, p)
+    return np.asarray(p / p.sum())
 
 
 class CloudProjections(Projections):
