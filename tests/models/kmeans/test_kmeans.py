@@ -327,3 +327,42 @@ def test_parts_may_be_clouds_and_one_part_is_the_same_as_no_list():
 def test_what_is_refused_for_several_parts(options, X, message):
     with pytest.raises(ValueError, match=message):
         WassersteinKMeans(**{"n_clusters": 3, "cost": [LINE, LINE]} | options).fit(X)
+
+
+@whole_fit
+@pytest.mark.parametrize("support", ["fixed", "free"])
+def test_a_stream_of_batches(support):
+    X = np.concatenate([bumps(seed) for seed in range(4)])[np.random.default_rng(0).permutation(120)]
+    cost = GridCost((3, 4), spacing=1.0)
+    options = {"cost": cost, "support": support, "random_state": 1} | ({"n_support": 6} if support == "free" else {})
+    whole, stream = WassersteinKMeans(3, n_init=3, **options).fit(X), WassersteinKMeans(3, n_init=3, **options)
+    first = stream.partial_fit(X[:30]).score(X)
+    np.testing.assert_array_equal(stream.labels_, WassersteinKMeans(3, n_init=3, **options).fit(X[:30]).labels_)
+    for start in (30, 60, 90):
+        before = stream.score(X[start : start + 30])
+        stream.partial_fit(X[start : start + 30])
+        assert len(stream.labels_) == 30
+        np.testing.assert_allclose(stream.inertia_, -before, rtol=1e-9)  # before the update
+        assert stream.inertia_bounds_[0] <= stream.inertia_ <= stream.inertia_bounds_[1]
+    assert stream.counts_.sum() == 120
+    assert stream.score(X) >= first
+    assert -stream.score(X) <= 1.1 * whole.inertia_
+    if support == "fixed":
+        with pytest.raises(ValueError, match="features"):
+            stream.partial_fit(X[:, :5])
+
+
+@whole_fit
+def test_an_interrupt_leaves_the_best_so_far():
+    X, seen = bumps(), []
+
+    def interrupt(model):
+        seen.append(model.inertia_)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    model = WassersteinKMeans(3, cost=LINE, random_state=0, callbacks=[interrupt])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X)
+    assert model.inertia_ == seen[-1]
+    np.testing.assert_array_equal(model.labels_, distances(X, model.cluster_centers_, cost=LINE).argmin(axis=1))

@@ -118,6 +118,8 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         By what share a centroid's objective is above that of the barycenter of its members at most, certified, where
         objectives below 1e-12 of the largest cost count as that; with free support, whose barycenters have no such
         bound, the stationarity (see `WassersteinBarycenter`).
+    counts_ : array of shape (n_clusters,)
+        The weight of the measures of each cluster; of a stream, of all that it has had.
     n_iter_ : int
         The number of assignments of the best start.
     n_relocated_ : int
@@ -150,6 +152,11 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
     >>> model.labels_[0] == model.labels_[1], model.labels_[0] == model.labels_[2]
     (np.True_, np.False_)
     """
+
+    labels_: NDArray[np.intp]
+    counts_: Array
+    centroid_gaps_: Array
+    n_iter_: int
 
     def __init__(
         self,
@@ -234,6 +241,53 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
                 if run.stopped:
                     break
         chosen.warn()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinKMeans:
+        """Update the centroids by a batch of a stream; the first batch is fitted as a whole.
+
+        Measures are assigned to the nearest centroids. Each centroid then moves to the barycenter of its new members
+        and of itself, with the weight ``counts_`` of all measures that it has had, to the certified gap. So the
+        influence of a batch falls as in `sklearn.cluster.MiniBatchKMeans`. For squared metrics this is a step along a
+        geodesic; for a metric itself a heavy centroid stays where it is, as a median does.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+
+        Returns
+        -------
+        WassersteinKMeans
+            The model. ``labels_``, ``inertia_`` and its bounds are those of the batch before the update.
+        """
+        if not hasattr(self, "counts_"):
+            return self.fit(X, sample_weight=sample_weight)
+        self._check_parameters()
+        data, full = self._data(X, reset=False)
+        weights = np.ones(len(full)) if sample_weight is None else validation.sample_weight(sample_weight, len(full))
+        self.labels_ = np.full(len(full), -1, np.intp)
+        if not full.any():
+            return self
+        old, count = self._unpublished(self.cluster_centers_), self.n_clusters
+        run = _Run(self, self._centroids(self._joined(old, data)), np.append(np.zeros(count), weights[full]), None, 0.0)
+        run.begin(old)
+        run.assignment.assign()
+        labels, (below, above) = run.assignment.labels, run.bounds()
+        self.labels_[full], self.inertia_, self.inertia_bounds_ = labels[count:], run.inertia, (below, above)
+        with threadpool_limits(1, "blas"):
+            for k in range(count):
+                own = np.flatnonzero((labels == k) & (run.weights > 0))
+                if not len(own):
+                    continue
+                total = float(run.weights[own].sum())
+                before = np.array([k] if self.counts_[k] > 0 else [], np.intp)
+                share = np.append(self.counts_[before], run.weights[own])
+                found = run.centroids.update(k, np.append(before, own), share, np.inf, self.gap, True)
+                self.centroid_gaps_[k] = found.gap
+                self.counts_[k] += total
+        self.cluster_centers_ = self._published([run.centroids.get(k) for k in range(count)])
+        self.n_iter_ += 1
         return self
 
     def predict(self, X: Any) -> NDArray[np.intp]:
@@ -426,11 +480,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         if not full.any():
             return Assignment.__new__(Assignment), full
         centroids = self._centroids(data)
-        assignment = Assignment(centroids, self.n_clusters)
-        for k, one in enumerate(self._unpublished(self.cluster_centers_)):
-            centroids.set(k, one)
-            assignment.moved(k, None, own=False)
-        return assignment, full
+        run = _Run(self, centroids, np.ones(len(centroids)), None, 0.0)
+        run.begin(self._unpublished(self.cluster_centers_))
+        return run.assignment, full
 
     def _unpublished(self, centres: Any) -> list[Any]:
         """Return published centroids as `Centroids` have them."""
@@ -438,6 +490,13 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
             parts = zip(self._parts, centres, strict=True)
             return [list(one) for one in zip(*(part._unpublished(x) for part, x in parts), strict=True)]
         return [Cloud(*one) if self.support == "free" else one for one in centres]
+
+    def _joined(self, centres: list[Any], data: Any) -> Any:
+        """Return centroids and measures as the data of one problem."""
+        if self._several:
+            parts = zip(self._parts, zip(*centres, strict=True), data, strict=True)
+            return [part._joined(list(some), one) for part, some, one in parts]
+        return [*centres, *data] if self.support == "free" else np.concatenate([np.stack(centres), data])
 
     def _published(self, every: list[Any]) -> Any:
         """Return centroids in their public form."""
@@ -468,6 +527,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         self.labels_ = np.full(len(full), -1, np.intp)
         self.labels_[full] = run.assignment.labels
         self.cluster_centers_ = self._published([run.centroids.get(k) for k in range(self.n_clusters)])
+        self.counts_ = np.bincount(run.assignment.labels, run.weights, self.n_clusters)
         self.inertia_, self.inertia_bounds_ = run.inertia, run.bounds()
         self.centroid_gaps_, self.n_relocated_ = run.gaps.copy(), run.relocated
         self.history_, self.n_iter_ = list(run.history), len(run.history)
@@ -567,12 +627,15 @@ class _Run:
 
     def _start(self) -> None:
         """Choose the first centroids."""
-        model, c = self.model, self.centroids
-        if isinstance(model.init, str):
+        if isinstance(self.model.init, str):
             self._plus_plus()
-            return
-        for k, one in enumerate(model._given(model.init)):
-            c.set(k, one)
+        else:
+            self.begin(self.model._given(self.model.init))
+
+    def begin(self, centres: list[Any]) -> None:
+        """Take over centroids, of which nothing is known."""
+        for k, one in enumerate(centres):
+            self.centroids.set(k, one)
             self.assignment.moved(k, None, own=False)
 
     def _plus_plus(self) -> None:
