@@ -153,6 +153,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
     (np.True_, np.False_)
     """
 
+    cluster_centers_: Any
     labels_: NDArray[np.intp]
     counts_: Array
     centroid_gaps_: Array
@@ -527,7 +528,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         self.labels_ = np.full(len(full), -1, np.intp)
         self.labels_[full] = run.assignment.labels
         self.cluster_centers_ = self._published([run.centroids.get(k) for k in range(self.n_clusters)])
-        self.counts_ = np.bincount(run.assignment.labels, run.weights, self.n_clusters)
+        self.counts_ = np.asarray(np.bincount(run.assignment.labels, run.weights, self.n_clusters), np.float64)
         self.inertia_, self.inertia_bounds_ = run.inertia, run.bounds()
         self.centroid_gaps_, self.n_relocated_ = run.gaps.copy(), run.relocated
         self.history_, self.n_iter_ = list(run.history), len(run.history)
