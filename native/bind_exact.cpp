@@ -274,7 +274,7 @@ constexpr std::size_t kInfo = 8;  // numbers of a problem
 // Potentials are written for the points that have weight. After so many seconds, or when `stop` is set, problems end with
 // what they have reached.
 void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>& p, const Matrix<const double>& q,
-                       const Stack<const std::int32_t>& basis, std::size_t n_threads, double seconds,
+                       const Stack<const std::int32_t>& basis, double accuracy, std::size_t n_threads, double seconds,
                        const StopFlag& stop, const Vector<double>& numbers, const Stack<std::int32_t>& arcs) {
     const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1), most = arcs.shape(2), known = basis.shape(2);
     check_shape("p", p, n, m1);
@@ -304,7 +304,7 @@ void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>
             DenseAnswer answer{f + b * m1, g + b * m2,
                                plan ? arcs.data() + b * most : nullptr,
                                plan ? arcs.data() + (n + b) * most : nullptr,
-                               plan ? mass + b * most : nullptr, most};
+                               plan ? mass + b * most : nullptr, most, accuracy};
             const DenseBasis from{basis.data() + b * known, basis.data() + (n + b) * known, known};
             solve_dense({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, from, answer, [&] {
                 interrupt();
@@ -327,6 +327,29 @@ void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>
 }
 
 // Potentials of the points without weight, from those that solve_dense wrote.
+// <x, y>, or the sum of x if y is empty: both doubles, the sum and the number of the absolute terms, and the exponent.
+std::tuple<double, double, double, std::int64_t, int> inner_product(const Vector<const double>& x,
+                                                                    const Vector<const double>& y) {
+    if (y.shape(0) != 0) check_length(y.shape(0), x.shape(0));
+    const Inner found = inner(x.data(), y.shape(0) != 0 ? y.data() : nullptr, x.shape(0));
+    return {found.value.high, found.value.low, found.absolute, found.terms, found.exponent};
+}
+
+// Lower and upper bounds for measures of mass one, times the sums of their weights, rounded outwards. Returns whether all of
+// them are in the range where that is possible; they are not to be used otherwise.
+bool scale_bounds(const Matrix<const double>& weights, const Matrix<double>& bounds) {
+    const std::size_t n = weights.shape(0), m = weights.shape(1);
+    check_shape("bounds", bounds, 2, n);
+    for (std::size_t b = 0; b < n; ++b) {
+        double &lower = bounds.data()[b], &upper = bounds.data()[n + b];
+        const Estimate mass = total(weights.data() + b * m, m);
+        lower = -product_up(mass, -lower);
+        upper = product_up(mass, upper);
+        if (std::isnan(lower) || std::isnan(upper)) return false;
+    }
+    return true;
+}
+
 void complete_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q, std::size_t n_threads,
                           Matrix<double> f, Matrix<double> g) {
     const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1);
@@ -450,8 +473,10 @@ void bind_exact(nb::module_& m) {
         .def(nb::init<>())
         .def("set", &StopFlag::set)
         .def("watch", &StopFlag::watch);
-    m.def("solve_dense", &solve_dense_batch, "C"_a, "p"_a, "q"_a, "basis"_a, "n_threads"_a, "seconds"_a, "stop"_a,
-          output("numbers"), output("arcs"));
+    m.def("solve_dense", &solve_dense_batch, "C"_a, "p"_a, "q"_a, "basis"_a, "accuracy"_a, "n_threads"_a, "seconds"_a,
+          "stop"_a, output("numbers"), output("arcs"));
+    m.def("inner", &inner_product, "x"_a, "y"_a);
+    m.def("scale_bounds", &scale_bounds, "weights"_a, output("bounds"));
     m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),
           output("g"));
 }

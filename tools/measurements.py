@@ -33,6 +33,7 @@ MEASUREMENTS = {
     "solve": Measurement("benchmarks/solve.py", ("README", "benchmarks")),
     "exact_engine": Measurement("benchmarks/exact_engine.py", ("benchmarks",)),
     "exact_engine_large": Measurement("benchmarks/exact_engine.py points grids --large", ("benchmarks",)),
+    "scales": Measurement("benchmarks/scales.py", ("proved",)),
     "engine": Measurement("benchmarks/engine.py", ("benchmarks",)),
     "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",)),
     "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",)),

@@ -231,6 +231,18 @@ class Backend:
         """Solve problems on all arcs of a matrix, as ``native/bind_exact.cpp`` says."""
         self._lacks_simplex()
 
+    def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
+        """Return ``<x, y>``, or the sum of x if y is empty, as two doubles; None without kernels.
+
+        They are followed by the sum of the absolute terms, the number of those that are not zero, and the power of two
+        that all of these sums are to be multiplied by.
+        """
+        return None
+
+    def scale_bounds(self, weights: Array, bounds: Array) -> bool:
+        """Multiply bounds by the sums of weights, rounded outwards; return False where that is left to integers."""
+        return False
+
     def complete_dense(self, C: Array, **arguments: Any) -> None:
         """Write the potentials of points without weight, from those that `solve_dense` wrote."""
         self._lacks_simplex()
@@ -379,6 +391,13 @@ class CompiledBackend(Backend):
 
     def solve_dense(self, *arguments: Any) -> None:
         self._module.solve_dense(*arguments)
+
+    def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
+        high, low, absolute, terms, exponent = self._module.inner(x, y)
+        return high, low, absolute, terms, exponent
+
+    def scale_bounds(self, weights: Array, bounds: Array) -> bool:
+        return bool(self._module.scale_bounds(weights, bounds))
 
     def complete_dense(self, C: Array, **arguments: Any) -> None:
         self._module.complete_dense(C, **arguments)

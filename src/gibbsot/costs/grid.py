@@ -165,13 +165,11 @@ class GridCost(Cost):
         return Coarser(coarse, GridCost(matrices=halves), a, b, rows, columns)
 
     def network(self) -> Network | None:
-        return self._network
+        return self._network if self.power == 1 and self.dtype == np.float64 else None
 
     @cached_property
-    def _network(self) -> Network | None:
+    def _network(self) -> Network:
         """The links between neighbours: the sum of the distances along the axes is a shortest path on them."""
-        if self.power != 1 or self.dtype != np.float64:
-            return None
         nodes = np.arange(self.shape[0], dtype=np.int32).reshape(self.row_shape)
         tails, heads, lengths = [], [], []
         for a, axis in enumerate(self.axes):

@@ -200,10 +200,15 @@ class PointCost(Cost):
         return block.astype(self.dtype, copy=False)
 
     def accuracy(self) -> float:
-        # difference, square, d - 1 additions and the square root, of half a unit each; one more for good measure
-        # of other metrics the costs are what SciPy computes
-        known = self._power is not None or self.metric in ("cityblock", "chebyshev")
-        return (self.X.shape[1] + 3) * 2.0**-53 if known else 0.0
+        # rounded operations, of half a unit in the last place each: a difference counts twice in its square, which is
+        # rounded, and so are d - 1 sums; a square root halves these errors and adds its own. The last factor covers
+        # terms of second order. Of other metrics the costs are what SciPy computes.
+        d = self.X.shape[1]
+        if self._power is not None:
+            operations = d + 2 if self._power == 2 else d / 2 + 2
+        else:
+            operations = {"cityblock": d, "chebyshev": 1}.get(self.metric, 0)
+        return operations * 2.0**-53 * (1 + 2.0**-20)
 
     def underflow(self) -> float:
         if self._underflow is None:

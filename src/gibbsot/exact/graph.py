@@ -11,7 +11,6 @@ the number of links of a path, is subtracted. The exact flow of the tree proves 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -26,7 +25,7 @@ from ..core.double_double import DoubleDouble
 from ..costs import Cost
 from ..costs.network import Network
 from ..io.budget import Budget
-from .certificate import NO_PLAN, OPTIMAL_GAP, ROUNDING, SPENT, Certificate, Enclosure, mean, plan_bounds
+from .certificate import MARGIN, NO_PLAN, OPTIMAL_GAP, Certificate, Enclosure, concluded, mean, plan_bounds
 from .method import Batch, Method
 from .simplex import ArcProblem
 from .solution import INFEASIBLE, Solution
@@ -279,14 +278,12 @@ def solve_network(
     if not carried and not budget.spent:
         raise ValueError(f"{INFEASIBLE}: {problem.cut_off()}")
     found, y = _proved(problem, carried, least)
-    wanted = 0.99 * max(OPTIMAL_GAP, gap)
+    wanted = MARGIN * max(OPTIMAL_GAP, gap)
     if found.gap > wanted and carried and not budget.spent:
         found, y, problem = _capped(problem, found, y, least, wanted)
     if found.gap > wanted and carried and not budget.spent:
         found, y, problem = _refined(problem, found, y, least, wanted)
-    state = found.status(gap=gap, spent=budget.spent)
-    if state not in ("optimal", "gap reached") and not found.reason:
-        found = replace(found, reason=SPENT if budget.spent else ROUNDING)
+    found, state = concluded(found, gap=gap, spent=budget.spent)
     potential = y.rounded()
     return NetworkSolution(found, state, potential[network.rows], -potential[network.columns], problem)
 
