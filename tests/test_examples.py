@@ -134,3 +134,11 @@ def test_errors_are_one_line(demo, blobs, tmp_path, monkeypatch, capsys, options
     printed = capsys.readouterr()
     assert printed.err.startswith("error: ")
     assert printed.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_clusters_are_compared_and_drawn(tmp_path):
+    printed = run("clusters.py", "--quick", "--out", tmp_path)
+    assert "100 digits" in printed
+    assert "40 palettes" in printed
+    check_picture(tmp_path / "clusters.png")
