@@ -310,7 +310,7 @@ def outcome(name: str, method: str, seed: int) -> Outcome:
     loss = LOSSES[name]
     if loss is None:
         return training(method, seed)
-    options = {"seed": seed} if method in ("auto", "gibbs") else {}
+    options: Any = {"seed": seed} if method in ("auto", "gibbs") else {}
 
     def make(cost: Cost, targets: Array | None = None) -> Any:
         return PotOracle(cost, targets) if method == "POT" else Oracle(cost, targets, method=method, **options)

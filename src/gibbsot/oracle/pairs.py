@@ -638,7 +638,7 @@ class AutoOracle(PairOracle):
         return self.current._checked(p, q, ids, tolerance, what)
 
     def arrays(self) -> dict[str, Any]:
-        parts = {"duals_": self.duals, "chains_": self.chains, "last_": self.store}
+        parts: dict[str, PairOracle | Store] = {"duals_": self.duals, "chains_": self.chains, "last_": self.store}
         found = {prefix + name: x for prefix, part in parts.items() for name, x in part.arrays().items()}
         return {"uses_chains": -1 if self._uses_chains is None else int(self._uses_chains), **found}
 
