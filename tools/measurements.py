@@ -38,6 +38,7 @@ MEASUREMENTS = {
     "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",)),
     "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",)),
     "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",)),
+    "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
     "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
     "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
     "kmeans": Measurement("benchmarks/kmeans.py", ("guides/clusters",)),
