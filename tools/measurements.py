@@ -40,7 +40,6 @@ MEASUREMENTS = {
     "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",)),
     "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
     "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
-    "kmeans": Measurement("benchmarks/kmeans.py", ("guides/clusters",)),
     "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
