@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .models.geometry.embedding import WassersteinEmbedding
     from .models.geometry.neighbors import WassersteinNeighbors
     from .models.geometry.pca import WassersteinPCA
+    from .models.kmeans.estimator import WassersteinKMeans
     from .models.mixtures import mixture_coordinates
     from .models.nmf.estimator import WassersteinNMF
 
@@ -37,6 +38,7 @@ _LAZY = {
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
     "WassersteinEmbedding": ".models.geometry.embedding",
+    "WassersteinKMeans": ".models.kmeans",
     "WassersteinNMF": ".models.nmf.estimator",
     "WassersteinNeighbors": ".models.geometry.neighbors",
     "WassersteinPCA": ".models.geometry.pca",
@@ -68,6 +70,7 @@ __all__ = [
     "WassersteinBarycenter",
     "WassersteinClassifier",
     "WassersteinEmbedding",
+    "WassersteinKMeans",
     "WassersteinNMF",
     "WassersteinNeighbors",
     "WassersteinPCA",

@@ -153,7 +153,9 @@ class GridCost(Cost):
 
     def by_trees(self) -> Cost | None:
         geometry = self.geometry() if self.searchable else None
-        return None if geometry is None else PointCost.searched(*geometry)
+        if geometry is None:
+            return None
+        return PointCost.searched(geometry.X, geometry.Y, "sqeuclidean" if geometry.power == 2 else "euclidean")
 
     def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
         if max(self.shape) <= smallest:
@@ -165,13 +167,11 @@ class GridCost(Cost):
         return Coarser(coarse, GridCost(matrices=halves), a, b, rows, columns)
 
     def network(self) -> Network | None:
-        return self._network
+        return self._network if self.power == 1 and self.dtype == np.float64 else None
 
     @cached_property
-    def _network(self) -> Network | None:
+    def _network(self) -> Network:
         """The links between neighbours: the sum of the distances along the axes is a shortest path on them."""
-        if self.power != 1 or self.dtype != np.float64:
-            return None
         nodes = np.arange(self.shape[0], dtype=np.int32).reshape(self.row_shape)
         tails, heads, lengths = [], [], []
         for a, axis in enumerate(self.axes):

@@ -94,7 +94,7 @@ class SearchedPoints:
         return order
 
     def least(
-        self, of: SearchedPoints, h: Array, k: int, squared: bool, below: Array | None = None, threads: int = 1
+        self, of: SearchedPoints, h: Array, k: int, metric: str, below: Array | None = None, threads: int = 1
     ) -> tuple[Indices, Array]:
         """Return which of these points have the k least sums of h and the distance to other points, and the sums.
 
@@ -106,8 +106,8 @@ class SearchedPoints:
             A potential of these points.
         k : int
             The number of points.
-        squared : bool
-            Squared or plain Euclidean distances.
+        metric : {"sqeuclidean", "euclidean", "cityblock", "chebyshev"}
+            The distance.
         below : array, optional
             Only smaller sums count.
         threads : int
@@ -122,7 +122,7 @@ class SearchedPoints:
         with self._lock:  # a tree holds h while it answers
             self._tree.set_h(np.ascontiguousarray(h, np.float64))
             self._tree.nearest(
-                of.points, queries=order, bound=bound, squared=squared, n_threads=threads, indices=found, values=sums
+                of.points, queries=order, bound=bound, metric=metric, n_threads=threads, indices=found, values=sums
             )
         return found, sums
 
