@@ -41,7 +41,6 @@ MEASUREMENTS = {
     "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
     "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
     "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
-    "kmeans": Measurement("benchmarks/kmeans.py", ("guides/clusters",)),
     "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
