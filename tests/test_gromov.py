@@ -17,7 +17,10 @@ from gibbsot.gromov import search
 from gibbsot.io import progress
 
 compiled = pytest.mark.skipif(not backend().has_kd_trees, reason="needs k-d trees")
-MOST = 60 if backend().has_simplex else 16  # points of a side; linear problems take long without compiled kernels
+# linear problems take long without compiled kernels: fewer points, problems and starts
+FAST = backend().has_simplex
+MOST = 60 if FAST else 12
+FEW: dict[str, int] = {} if FAST else {"n_starts": 2}
 
 
 def matrices(X, Y):
@@ -131,7 +134,7 @@ def test_a_local_optimum_stays():
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.9, 1.0])
 @pytest.mark.parametrize("kind", ["clouds, features", "clouds, matrix", "matrices"])
 def test_fused_against_pot(kind, alpha):
-    for seed in range(3):
+    for seed in range(3 if FAST else 1):
         rng, X, Y, p, q = problem(seed)
         C, D = matrices(X, Y)
         cost = PointCost(rng.normal(size=(len(p), 2)), rng.normal(size=(len(q), 2)) + 3)
@@ -141,7 +144,7 @@ def test_fused_against_pot(kind, alpha):
         clouds = kind != "matrices"
         arguments = (X, Y, p, q) if clouds else (C, D, p, q)
         found = gromov_wasserstein(
-            *arguments, metric="sqeuclidean" if clouds else "precomputed", fused=alpha, cost=given_cost
+            *arguments, metric="sqeuclidean" if clouds else "precomputed", fused=alpha, cost=given_cost, **FEW
         )
         check(found, C, D, p, q, M, alpha)
         assert found.value <= other + 1e-9
@@ -165,13 +168,14 @@ def test_isometric_copies(X, more):
     n, d = X.shape
     turn, order = np.linalg.qr(rng.normal(size=(d + more, d + more)))[0], rng.permutation(n)
     Y = (np.column_stack([X, np.zeros((n, more))]) @ turn + 3)[order]
-    result = gromov_wasserstein(X, Y)
+    result = gromov_wasserstein(X, Y, **FEW)
     assert result.status == "optimal"
     assert result.value <= 1e-13 * result.scale
     assert (order[result.plan.indices] == np.arange(n)).all()
-    assert (gromov_wasserstein(*matrices(X, Y), metric="precomputed").plan != result.plan).nnz == 0
+    assert (gromov_wasserstein(*matrices(X, Y), metric="precomputed", **FEW).plan != result.plan).nnz == 0
 
 
+@compiled
 def test_isometric_copies_of_a_ring_need_rotations():
     """The principal variances of a ring with a small mark coincide."""
     rng = np.random.default_rng(3)
@@ -190,13 +194,13 @@ def test_isometric_copies_of_a_ring_need_rotations():
 clouds = st.integers(0, 10**6).map(np.random.default_rng)
 
 
-@settings(max_examples=25 if backend().has_simplex else 4, deadline=None)
+@settings(max_examples=25 if FAST else 3, deadline=None)
 @given(clouds, st.integers(1, 3), st.integers(1, 3), st.booleans())
 def test_isometries_and_permutations_change_nothing(rng, d, e, uniform):
     n, m = rng.integers(2, min(25, MOST), 2)
     X, Y = rng.normal(size=(n, d)) * np.arange(1, d + 1), rng.normal(size=(m, e)) * np.arange(1, e + 1)
     p, q = weights(rng, n, uniform), weights(rng, m, uniform)
-    result = gromov_wasserstein(X, Y, p, q)
+    result = gromov_wasserstein(X, Y, p, q, **FEW)
     check(result, *matrices(X, Y), p, q)
     order, turn = rng.permutation(n), np.linalg.qr(rng.normal(size=(d, d)))[0]
     # from the moved plan, as sets of starts differ by rounding where principal variances nearly coincide
@@ -207,7 +211,7 @@ def test_isometries_and_permutations_change_nothing(rng, d, e, uniform):
     assert other.value == pytest.approx(result.value, rel=1e-9, abs=1e-11 * result.scale)
 
 
-@settings(max_examples=25 if backend().has_simplex else 4, deadline=None)
+@settings(max_examples=25 if FAST else 3, deadline=None)
 @given(clouds, st.booleans())
 def test_bounds_in_order(rng, uniform):
     n, m = rng.integers(2, min(30, MOST), 2)
@@ -216,7 +220,7 @@ def test_bounds_in_order(rng, uniform):
     X, Y = rng.normal(size=(n, 2)), rng.random((m, 3))
     p, q = weights(rng, n, uniform), weights(rng, m, uniform)
     C, D = matrices(X, Y)
-    result = gromov_wasserstein(X, Y, p, q, third_bound=True)
+    result = gromov_wasserstein(X, Y, p, q, third_bound=True, **FEW)
     check(result, C, D, p, q)
     second = gromov_wasserstein(X, Y, p, q, n_starts=1).lower_bound
     assert second <= result.lower_bound <= result.value
@@ -268,7 +272,7 @@ def test_points_without_weight_take_no_part():
 @pytest.mark.parametrize("factor", [2.0**-200, 1e-40, 1e30, 2.0**200])
 def test_scales(factor):
     _, X, Y, p, q = problem(3)
-    plain, scaled = gromov_wasserstein(X, Y, p, q), gromov_wasserstein(X * factor, Y * factor, p, q)
+    plain, scaled = gromov_wasserstein(X, Y, p, q, **FEW), gromov_wasserstein(X * factor, Y * factor, p, q, **FEW)
     assert scaled.value / factor**4 == pytest.approx(plain.value, rel=1e-10)
     C, D = matrices(X, Y)
     one = gromov_wasserstein(C, D, p, q, metric="precomputed", n_starts=1)
@@ -294,7 +298,7 @@ def test_large_clouds_start_from_coarser_ones():
 
 def test_threads_change_nothing():
     _, X, Y, p, q = problem(5)
-    one, two = (gromov_wasserstein(X, Y, p, q, n_jobs=n) for n in (None, 2))
+    one, two = (gromov_wasserstein(X, Y, p, q, n_jobs=n, **FEW) for n in (None, 2))
     assert (one.values == two.values).all()
     assert (one.plan != two.plan).nnz == 0
 

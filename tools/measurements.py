@@ -45,7 +45,6 @@ MEASUREMENTS = {
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
     "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),
-    "gromov": Measurement("benchmarks/gromov.py --large", ("guides/gromov",)),
     "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",)),
     "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",)),
     "scaling": Measurement("benchmarks/scaling.py", ("scaling",)),

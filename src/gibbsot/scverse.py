@@ -135,7 +135,7 @@ def distances(
 
     where x are the n_a cells of group a and y the n_b cells of group b, with uniform weights. Each pair of groups is an
     exact solve, whose time and memory grow with the product of their sizes: of more than some ten thousand cells in
-    more than three dimensions take a sample first.
+    more than four dimensions take a sample first.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class GromovResult:
     scale : float
         The sum of the absolute terms of the objective, which rounding and "optimal" are relative to.
     steps : int
-        The linear problems that were solved, from all starts.
+        The linear problems that were solved, from all starts; those of coarser clouds are not counted.
     seconds : float
         The time.
 
