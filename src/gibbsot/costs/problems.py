@@ -44,6 +44,8 @@ class Problem:
         measures matter.
     unit : bool
         Whether these are one by definition, and no rounded sums.
+    averages : bool
+        Whether the cost of a plan of mass one is a mean of costs, so that the least cost is a bound.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class Problem:
     cost: Cost
     mass: Weights
     unit: bool
+    averages = True
 
     def __init__(
         self,

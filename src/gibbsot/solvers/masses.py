@@ -29,7 +29,7 @@ def plans(problem: Problem, of_mass_one: Sequence[Any]) -> list[Any]:
 def bounds(problem: Problem, solutions: Sequence[Solution], estimate: bool = False) -> tuple[list[float], list[float]]:
     """Return lower and upper bounds, rounded outwards; those of an estimate may be below what every plan costs."""
     lower, upper = [one.lower for one in solutions], [one.upper for one in solutions]
-    if estimate or min(lower) < 0:
+    if problem.averages and (estimate or min(lower) < 0):
         least = problem.cost.least()  # no plan costs less; it may take as long as a small problem
         lower = [max(bound, least) for bound in lower]
     if problem.unit:

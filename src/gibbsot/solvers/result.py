@@ -171,6 +171,12 @@ class Part:
         return [math.fsum(plan.data.tolist()) for plan in self.plan]
 
     @property
+    def marginals(self) -> tuple[Array, Array]:
+        """What the plans take from the points of p and bring to those of q."""
+        plans = self.plan
+        return np.stack([x.sum(axis=1) for x in plans]), np.stack([x.sum(axis=0) for x in plans])
+
+    @property
     def multiplier(self) -> list[float]:
         """The costs of one more unit of mass."""
         return multipliers(self.problem, self.solutions)
@@ -228,7 +234,8 @@ class OTResult:
     ----------
     value : float
         The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With a penalty it includes that of
-        every unit that is left over, on either side. With ``method="gibbs"`` the estimate V(z), which is no bound.
+        every unit that is left over, on either side, and with ``kl`` the divergences of the marginals. With
+        ``method="gibbs"`` the estimate V(z), which is no bound.
     lower_bound, upper_bound : float
         Certified bounds of W(p, q), rounded outwards.
     gap : float
@@ -251,12 +258,16 @@ class OTResult:
         A list for a batch. Other costs have none: AttributeError.
     transported : float
         The mass of the plan.
+    marginals : pair of arrays of shape (m1,) and (m2,)
+        The sums of the plan over its rows and columns: p and q, less where mass is left over, and with ``kl`` the
+        optimal marginals.
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
         lower bound, both up to the rounding of f and g to double precision: the bound itself may have been proved
         with twice the digits. They are gradients of W with respect to p and q. With a penalty they are at most that
-        of their point. With a given mass s they are at most 0, ``f_i + g_j + multiplier <= M_ij``, and the lower bound
-        is ``<p, f> + <q, g> + multiplier s``.
+        of their point. With ``kl`` the lower bound is ``rho1 <p, 1 - exp(-f / rho1)> + rho2 <q, 1 - exp(-g / rho2)>``,
+        and the gradients are ``rho1 (1 - exp(-f / rho1))`` and the same of g. With a given mass s they are at most 0,
+        ``f_i + g_j + multiplier <= M_ij``, and the lower bound is ``<p, f> + <q, g> + multiplier s``.
     multiplier : float
         The cost of one more unit of mass, with ``mass=s``; otherwise 0.
     U, L : arrays of shape (m1,) and (m2,)
@@ -462,6 +473,12 @@ class OTResult:
         """
         found = [interpolated(plan, part.problem.cost, t, on_grid) for part in self.parts for plan in part.plan]
         return found[0] if self.single else found
+
+    @property
+    def marginals(self) -> tuple[Any, Any]:
+        """What the plan takes from the points of p and brings to those of q."""
+        pairs = [part.marginals for part in self.parts]
+        return self._array([a for a, _ in pairs]), self._array([b for _, b in pairs])
 
     @property
     def potentials(self) -> tuple[Any, Any]:
