@@ -327,7 +327,7 @@ def solve_sample(
 ) -> Any:
     """Solve a transport problem between two point clouds, as :func:`ot.solve_sample` does.
 
-    Balanced problems with (squared) Euclidean distances in one to three dimensions need no matrix of costs, for
+    Balanced problems with (squared) Euclidean distances in one to four dimensions need no matrix of costs, for
     ``lazy=False`` too.
 
     Parameters

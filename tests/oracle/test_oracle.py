@@ -87,7 +87,7 @@ def test_the_oracle_cools_when_the_cost_has_stalled():
     P, Q = both(seed=2)
     W = solve_batch(P, Q, GRID).value.mean()
     kept, cooled = (
-        Oracle(GRID, Q, method="gibbs", max_sweeps=500, temperature=AdaptiveCooling(cooling=c)) for c in (1.0, 0.5)
+        Oracle(GRID, Q, method="gibbs", max_sweeps=1000, temperature=AdaptiveCooling(cooling=c)) for c in (1.0, 0.5)
     )
     for _ in range(100):
         values = [one(P).values.mean() for one in (kept, cooled)]
@@ -122,18 +122,45 @@ def test_the_rules_of_auto(cost, targets, method):
     assert found.info.method == method
 
 
-def test_chains_of_auto_end_when_their_annealer_does(monkeypatch):
+def test_chains_of_auto_end_when_models_move_little(monkeypatch, tmp_path):
     monkeypatch.setattr(pairs, "_LEAST_PAIRS", 0)
     cost = GridCost((9, 9, 2))
     P, Q = np.random.default_rng(0).dirichlet(np.ones(162), size=(2, 3))
     assert favours_chains(cost, P, Q)
     oracle = Oracle(cost, Q)
-    assert oracle(P).info.method == "gibbs"
-    chains = oracle._pairs.chains
-    monkeypatch.setattr(chains, "control", chains.control.__class__(chains.control.T, 0.0, finished=True))
-    found = oracle(P)
+    assert oracle(P[:2], indices=[0, 1]).info.method == "gibbs"
+    far, near = 0.4 * P + 0.6 * Q, 0.38 * P + 0.62 * Q
+    assert oracle(far).info.method == "gibbs"
+    oracle.save(tmp_path / "oracle.npz")
+    kept = oracle.snapshot()
+    found = oracle(near)
     assert found.info.method == "exact"
-    np.testing.assert_allclose(found.values, solve_batch(P, Q, cost).value, rtol=1e-6)
+    np.testing.assert_allclose(found.values, solve_batch(near, Q, cost).value, rtol=1e-6)
+    assert oracle(P).info.method == "exact"  # they do not come back
+    oracle.restore(kept)
+    assert oracle(near).info.method == "exact"  # the models of the last call are kept, too
+    assert Oracle.load(tmp_path / "oracle.npz")(near).info.method == "exact"
+    oracle.restore(kept)
+    assert oracle(P).info.method == "gibbs"
+    assert Oracle.load(tmp_path / "oracle.npz")(P).info.method == "gibbs"
+    assert Oracle(cost, Q)(near[2:], indices=[2]).info.method == "gibbs"  # nothing is known of it
+
+
+@pytest.mark.parametrize("method", ["auto", "gibbs"])
+def test_files_have_the_constants_of_a_policy(tmp_path, method):
+    policy = AdaptiveCooling(spacing=(2, 3), cooling=0.5, stall=10.0, window=1, early=(2, 0.25))
+    P, Q = both()
+    oracle = Oracle(GRID, Q, method=method, temperature=policy)
+    oracle.save(tmp_path / "oracle.npz")
+    loaded = Oracle.load(tmp_path / "oracle.npz")
+    assert loaded._chains.policy == policy
+    if method == "gibbs":
+        for _ in range(12):
+            same(oracle(P), loaded(P))
+        plain = Oracle(GRID, Q, method=method)
+        for _ in range(12):
+            plain(P)
+        assert loaded.temperature == oracle.temperature < plain.temperature
 
 
 def test_kept_duals_are_lower_bounds_and_solved_again_when_measures_moved():

@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
+from gibbsot.schedules import AdaptiveCooling  # noqa: E402
 from gibbsot.torch import GibbsTemperature, WassersteinLoss  # noqa: E402
 
 GRID = GridCost((4, 5))
@@ -399,7 +400,8 @@ def test_memory_stays_bounded_over_a_long_epoch():
             loss(rows, rows, torch.arange(start, start + 5000))
     assert list(loss.store) == list(range(99_000, 100_000))
     assert loss.store._arrays["h"].nbytes == 1000 * 3 * 8
-    assert sum(x.nbytes for x in loss.get_extra_state().values() if isinstance(x, Tensor)) == 1000 * 5 * 8
+    sizes = [x.nbytes for x in loss.get_extra_state().values() if isinstance(x, Tensor)]
+    assert sum(sizes) == 1000 * 5 * 8 + 32  # two constants of the policy are pairs
 
 
 # what is wrong
@@ -597,7 +599,7 @@ def test_scheduler_goes_on():
 
 def test_a_scheduler_brings_a_temperature_that_follows_nearer_to_zero():
     p, q = batch(zeros=0)
-    loss = gibbs_loss(GRID, max_sweeps=1000)
+    loss = gibbs_loss(GRID, max_sweeps=1000, temperature=AdaptiveCooling(cooling=1.0))  # only the scheduler cools
     scheduler = GibbsTemperature(loss, gamma=0.2, least=0.2)
     scheduler.step()
     assert loss.temperature is None
@@ -749,7 +751,7 @@ def test_a_penalty(cost, penalty):
     p = (1.7 * p).requires_grad_()
     q.requires_grad_()
     expected = solve_batch(p.detach(), q.detach(), cost, penalty=penalty)
-    loss = gibbs_loss(cost, temperature=1e-2, penalty=penalty, max_sweeps=1000, reduction="none")
+    loss = gibbs_loss(cost, temperature=1e-2, penalty=penalty, max_sweeps=3000, reduction="none")
     for T in np.geomspace(1e-2, 1e-5, 60):
         loss.temperature = T
         value = loss(p, q, torch.arange(6))
@@ -758,7 +760,7 @@ def test_a_penalty(cost, penalty):
     for x, potentials in zip((p, q), expected.potentials, strict=True):
         np.testing.assert_allclose(x.grad, potentials, atol=0.03)
         assert np.abs(x.grad.numpy() - potentials).mean() < 0.003
-    copy = gibbs_loss(cost, penalty=penalty, max_sweeps=1000, reduction="none")
+    copy = gibbs_loss(cost, penalty=penalty, max_sweeps=3000, reduction="none")
     copy.load_state_dict(loss.state_dict())
     assert torch.equal(copy(p, q, torch.arange(6)), loss(p, q, torch.arange(6)))
 

@@ -49,6 +49,10 @@ def test_units_constants_and_short_histories():
     assert not settled(history - history.mean(axis=1, keepdims=True), T).any()  # beside values of zero nothing is small
     assert settled(np.zeros((1, 15)), 1.0)[0]
     assert not settled(np.zeros((1, 14)), 1.0)[0]
+    lengths = rng.integers(0, history.shape[1] + 1, len(history))
+    ragged = np.where(np.arange(history.shape[1]) < lengths[:, None], history, np.nan)
+    alone = [bool(settled(row[None, :n], 3.0)[0]) if n else False for row, n in zip(history, lengths, strict=True)]
+    np.testing.assert_array_equal(settled(ragged, T), alone)  # NaN after the last sweep of each
 
 
 def grid_pairs(n: int = 6) -> Problem:

@@ -73,7 +73,7 @@ def ot(
     gap: Annotated[float | None, typer.Option(help="Stop at this certified relative gap.")] = None,
     kl: Annotated[
         float | None,
-        typer.Option(metavar="RHO", help="Unbalanced: masses count as given, and changing them costs RHO times KL."),
+        typer.Option(metavar="RHO", help="Unbalanced: the plan may change the masses, which costs RHO times KL."),
     ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop after this time, with the bounds proved by then.")
@@ -93,7 +93,7 @@ def ot(
 ) -> None:
     """Transport cost between two measures, with certified bounds.
 
-    Weights are normalised, except with --kl. Distances on a grid are in units of its longest side.
+    Weights are normalised. Distances on a grid are in units of its longest side.
     """
     begun = time.perf_counter()
     _check_method(method, gap, sweeps, seed)

@@ -60,7 +60,7 @@ class Backend:
         Whether there is a network simplex: `solve_dense`, `complete_dense`, `arc_simplex`. Without it
         exact problems are solved by SciPy's HiGHS on few arcs.
     has_kd_trees : bool
-        Whether there are `kd_tree` and `median_cells`.
+        Whether there are `kd_tree`, `median_cells` and `match_points`.
 
     Examples
     --------
@@ -186,12 +186,16 @@ class Backend:
         return out
 
     def kd_tree(self, points: NDArray[np.floating]) -> Any:
-        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.SearchedPoints` uses it."""
+        """Return a k-d tree of points in one to four dimensions, as `costs.kdtree.SearchedPoints` uses it."""
         self._lacks_kd_trees()
 
     def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
         """Write the cell of each point, of at most so many neighbouring points; return the number of cells."""
         self._lacks_kd_trees()
+
+    def match_points(self, X: Array, Y: Array, **arguments: Any) -> float:
+        """Match points in the plane, as ``native/matching.hpp`` says; return how far potentials violate a pair."""
+        self._lacks("matching of points", "solve with penalties on a sparse cost instead")
 
     def _lacks_kd_trees(self) -> NoReturn:
         """Raise an error about searches in space."""
@@ -368,6 +372,9 @@ class CompiledBackend(Backend):
 
     def kd_tree(self, points: NDArray[np.floating]) -> Any:
         return getattr(self._module, f"KdTree{points.shape[1]}")(points)
+
+    def match_points(self, X: Array, Y: Array, **arguments: Any) -> float:
+        return float(self._module.match_points(X, Y, **arguments))
 
     def has_chains(self, cost: TransformedCost) -> bool:
         return cost.operand() is not None

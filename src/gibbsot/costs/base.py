@@ -26,7 +26,7 @@ MATRIX_BYTES = 512 * 2**20
 
 
 class Geometry(NamedTuple):
-    """Points whose distances are a cost: ``M_ij = |x_i - y_j|^power``, in one to three dimensions.
+    """Points whose distances are a cost: ``M_ij = |x_i - y_j|^power``, in one to four dimensions.
 
     Attributes
     ----------

@@ -153,7 +153,9 @@ class GridCost(Cost):
 
     def by_trees(self) -> Cost | None:
         geometry = self.geometry() if self.searchable else None
-        return None if geometry is None else PointCost.searched(*geometry)
+        if geometry is None:
+            return None
+        return PointCost.searched(geometry.X, geometry.Y, "sqeuclidean" if geometry.power == 2 else "euclidean")
 
     def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
         if max(self.shape) <= smallest:

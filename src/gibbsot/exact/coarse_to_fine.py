@@ -48,7 +48,7 @@ class CoarseToFine(Method):
 
     name = "coarse to fine"
     about = "potentials of a coarser problem choose arcs; k-d trees search for more; no matrix"
-    suits = "plain and squared Euclidean distances in one to three dimensions, of grids too"
+    suits = "Euclidean (plain or squared), city-block and Chebyshev distances in one to four dimensions; grids too"
     least = 160_000
 
     def accepts(self, cost: Cost) -> bool:

@@ -111,7 +111,7 @@ def _with_more_digits(
     xs, ys = x[rows], y[columns]
     screen: CostScreen | MatrixScreen
     if power in (1, 2):
-        screen = CostScreen(PointCost.searched(xs[:, None], ys[:, None], power))
+        screen = CostScreen(PointCost.searched(xs[:, None], ys[:, None], "sqeuclidean" if power == 2 else "euclidean"))
     elif len(xs) * len(ys) <= _PAIRS:
         screen = MatrixScreen(np.abs(xs[:, None] - ys) ** power)
     else:

@@ -111,11 +111,22 @@ class DenseSolutions:
     def _complete(self) -> tuple[Array, Array]:
         """Potentials of all points. Those without weight cost a pass over the whole matrix for each problem."""
         C, p, q = self._problems
-        ends = np.cumsum([_INFO * len(p), p.size, q.size])
-        f, g = self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
+        f, g = self.weighted_potentials()
         if not (p.all() and q.all()):
             backend().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
         return lowered(f, self._accuracy, self._underflow), lowered(g, self._accuracy, self._underflow)
+
+    def weighted_potentials(self) -> tuple[Array, Array]:
+        """Return potentials of the points that have weight; other entries mean nothing unless they were completed."""
+        _, p, q = self._problems
+        ends = np.cumsum([_INFO * len(p), p.size, q.size])
+        return self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
+
+    def all_arcs(self) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32], Array]:
+        """Return the arcs of all plans: the numbers of their problems, rows, columns and masses."""
+        i, j = self.basis
+        own = np.arange(i.shape[1]) < self._column(4)[:, None]
+        return np.nonzero(own)[0], i[own], j[own], self._numbers[-i.size :].reshape(i.shape)[own]
 
     def problem(self, b: int = 0) -> tuple[Array, Array, Array]:
         """Return costs and weights of problem b."""

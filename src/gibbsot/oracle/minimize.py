@@ -1,4 +1,9 @@
-"""Minimisation of any loss over simplices, with steps that need no tuning."""
+"""Minimisation of any loss over simplices, with steps that need no tuning.
+
+The step of mirror descent, the averages of iterates and what it means to become worse are those of the models. Their
+steps are their own: they follow the bias of V(z), which a function of the user need not have. So is their loop, which
+writes checkpoints, replays lost shards and passes Ctrl-C on.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from ..core import validation
 from ..core.warn import warn
 from ..io import progress
 from ..sampling.annealing.adaptive import AdaptiveCooling, newest_share
+from .mirror_descent import mirror_step
 from .pairs import exact_values
 
 __all__ = ["Minimum", "Record", "minimize"]
@@ -227,9 +233,7 @@ class _Block:
         level = (x * self.gradient).sum(axis=1, keepdims=True)
         deviation = float(np.sqrt((x * (self.gradient - level) ** 2).sum(axis=1)).mean())
         if deviation > 0:
-            log = self.log - change / deviation * (self.gradient - level)
-            log -= log.max(axis=1, keepdims=True)
-            log -= np.log(np.exp(log).sum(axis=1, keepdims=True))
+            log = mirror_step(self.log, self.gradient - level, change / deviation)
             self.log = np.maximum(log, np.log(self.least) - 1)
         self.mean = self.mean + share * (self.weights(np.exp(self.log)) - self.mean)
 

@@ -77,7 +77,8 @@ class Oracle:
     drift : float, optional
         Of kept duals: the share of the mass that may have moved since they were optimal, 0.01 by default.
     max_sweeps : int, optional
-        Of chains: the largest number of sweeps in one call, 100 by default. A chain ends earlier when V(z) has settled.
+        Of chains: the largest number of sweeps in one call, 500 by default. A chain ends earlier when V(z) has not
+        risen over a tenth of them: with a larger number chains follow measures more closely.
     capacity : int, optional
         The number of pairs that are kept, where both move: the least recently used are dropped. By default 10,000, and
         50,000 chains.
@@ -104,7 +105,8 @@ class Oracle:
     - Where both measures move, exact duals are kept.
     - With fixed targets, chains are used where a sweep is cheap and exact solutions are not: the cost is that of a
       grid, or another whose c-transforms add at most a quarter of the pairs of points, and there are at least 65,536
-      pairs of points with weight. They end when their annealer does, and exact duals follow.
+      pairs of points with weight. They are used as long as models move by more than a tenth of their mass from one
+      call to the next; exact solutions are cheaper the less they move, and exact duals follow.
     - Otherwise exact duals are kept.
 
     Examples
@@ -284,8 +286,6 @@ class Oracle:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the oracle and what it keeps to a file, from which `load` goes on bit-identically.
-
-        Constants of a policy that was given as ``temperature`` are not written.
 
         Parameters
         ----------

@@ -23,6 +23,7 @@ from ..exact.simplex import Basis
 from ..exact.solution import warn_of_open_gaps
 from ..sampling import mixing, sampler
 from ..sampling import temperature as temperatures
+from ..sampling.annealing import paper
 from ..sampling.annealing.adaptive import AdaptiveCooling, ModelState
 from ..sampling.annealing.tracking import GapTracking
 from ..sampling.temperature import INITIAL_BIAS
@@ -38,12 +39,13 @@ NEW = 2**62  # ids of examples that are used once start here, and those of posit
 _SPARE_ARCS = 4  # of a basis, for the additional points of mass left over
 _TRACKING = GapTracking()
 _NUMBERS = "cooling", "_follows", "_T", "_fresh", "_passes", "_sum", "_count"  # of a state, beside the chains
-_CONTROL = "control_"  # begins the names of the annealer's fields in a state
+_CONTROL, _POLICY = "control_", "policy_"  # begin the names of the annealer's fields and constants in a state
 _TOLERANCE = 1e-3  # of the annealer: coolings that gain less end
 _NEW_COST = 2.0  # an exact cost that exceeds the best by this factor: the annealer begins anew
 METHODS = ("auto", "gibbs", "kept", "exact")
-MAX_SWEEPS = 100  # of a call: chains continue in the next, and a model moves on meanwhile
+MAX_SWEEPS, LAGS = 500, 10  # of a call, and how many lags of the paper's test that is: the lag of the models
 _LEAST_PAIRS = 2**16  # of points with weight: up to here exact duals came down faster (benchmarks/own_losses.py)
+_FAR = 0.1  # the share of the mass that models move by in one call, above which chains come down faster
 _SHARE_OF_PAIRS = 4  # a sweep that is cheap adds at most the pairs of points divided by this, as on grids
 _ESTIMATE = "estimate"
 _MOST_SWEEPS = 1_000_000  # of a call, whose values are recorded
@@ -80,7 +82,8 @@ class OracleInfo(NamedTuple):
     sweeps : array of int, shape (n,)
         The number of sweeps of the chains in this call.
     mixed : array of bool, shape (n,)
-        Whether the chain ended by its mixing test, `gibbsot.sampler.settled`; True with exact duals.
+        Whether V(z) had settled at the end of the call, by `gibbsot.sampler.settled`; True with exact duals. A chain
+        ends as soon as V(z) no longer rises, which is earlier: a model goes on faster with more and shorter calls.
     temperature : float or None
         That of the chains in this call.
     """
@@ -391,16 +394,22 @@ class ChainOracle(PairOracle):
     def arrays(self) -> dict[str, Any]:
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         numbers["_T"] = np.nan if self._T is None else self._T
-        fields = {} if self.control is None else self.control.to_arrays()
-        control = {_CONTROL + name: np.asarray(x) if isinstance(x, tuple) else x for name, x in fields.items()}
-        return {**numbers, **control, **super().arrays()}
+        fields = {_POLICY + name: x for name, x in self.policy.to_arrays().items()}
+        if self.control is not None:
+            fields |= {_CONTROL + name: x for name, x in self.control.to_arrays().items()}
+        annealer = {name: np.asarray(x) if isinstance(x, tuple) else x for name, x in fields.items()}
+        return {**numbers, **annealer, **super().arrays()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         for name in _NUMBERS:
             setattr(self, name, np.asarray(state[name]).item())
         self._T = None if np.isnan(float(np.asarray(state["_T"]))) else self._T
-        control = {name.removeprefix(_CONTROL): x for name, x in state.items() if name.startswith(_CONTROL)}
+        policy, control = (
+            {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(prefix)}
+            for prefix in (_POLICY, _CONTROL)
+        )
+        self.policy = AdaptiveCooling.from_arrays(policy)
         self.control = ModelState.from_arrays(control) if control else None
 
     def snapshot(self) -> Any:
@@ -438,7 +447,10 @@ class ChainOracle(PairOracle):
         """Advance copies of the chains."""
         once = [self._fresh + b for b in range(len(pair))]
         state = self.state(once if ids is None else ids, pair)
-        return mixing.run_until_settled(state, pair, T, self.max_sweeps, self._least, self.n_jobs)
+        lag = max(paper.TAU, self.max_sweeps // LAGS)
+        after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=lag, n_jobs=self.n_jobs)
+        enough = (~np.isnan(info.history)).sum(axis=1) >= mixing.FIRST_TEST
+        return after, info, enough & mixing.settled(info.history, T, self._least)
 
     def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
         rows = evaluation.sample(len(p))
@@ -547,8 +559,9 @@ class AutoOracle(PairOracle):
 
     - Where both measures move, exact duals are kept: a chain would follow two measures at once, and each parameter of
       such a loss sees the noise of few chains.
-    - Where targets stay, chains are used if `favours_chains` says so in the first call, until their annealer ends.
-      Then, and for all other problems, exact duals are kept.
+    - Where targets stay, chains are used if `favours_chains` says so in the first call, as long as models move by more
+      than a tenth of their mass from one call to the next. A chain costs the same however far a model moves, an exact
+      solution from the last basis the less, the nearer it is. Then, and for all other problems, exact duals are kept.
     - Examples without an id are solved exactly, and nothing is kept of them.
 
     Parameters
@@ -566,6 +579,8 @@ class AutoOracle(PairOracle):
     ----------
     duals : DualOracle
     chains : ChainOracle
+    store : Store
+        The models of the last calls with chains.
     """
 
     def __init__(
@@ -585,7 +600,8 @@ class AutoOracle(PairOracle):
         common |= {} if capacity is None else {"capacity": capacity}
         self.duals = DualOracle(cost, penalty, drift=drift, **common)
         self.chains = ChainOracle(cost, penalty, temperature=temperature, max_sweeps=max_sweeps, seed=seed, **common)
-        super().__init__(cost, penalty, {"none": Field(np.int8)}, 1, by_position, n_jobs)
+        kept = {"p": Field(np.float32, cost.shape[0])}
+        super().__init__(cost, penalty, kept, self.chains.store.capacity, by_position, n_jobs)
         self._uses_chains: bool | None = None  # None before the first call
 
     @property
@@ -601,33 +617,44 @@ class AutoOracle(PairOracle):
             uses = False
         elif uses is None:
             uses = favours_chains(self.chains.marginals.chain_cost, p, q)
-        elif self.chains.control is not None and self.chains.control.finished:
-            uses = False
+        elif uses:
+            uses = self._moved(p, ids) > _FAR
         found = (self.chains if uses else self.duals)._evaluate(p, q, ids, training, tolerance, moves)
         if ids is not None:
             self._uses_chains = uses
+            if uses:
+                self.store.keep(ids, p=p)
         return found
+
+    def _moved(self, p: Array, ids: list[int]) -> float:
+        """Return the share of the mass of models that has moved since their last calls, one if none had any."""
+        places = self.store.find(ids)
+        new, old = p[places >= 0], self.store.read("p", places[places >= 0])
+        if len(new) == 0:
+            return 1.0
+        return float((np.abs(new - old).sum(axis=1) / (new.sum(axis=1) + old.sum(axis=1))).mean())
 
     def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
         return self.current._checked(p, q, ids, tolerance, what)
 
     def arrays(self) -> dict[str, Any]:
-        parts = {"duals_": self.duals, "chains_": self.chains}
+        parts: dict[str, PairOracle | Store] = {"duals_": self.duals, "chains_": self.chains, "last_": self.store}
         found = {prefix + name: x for prefix, part in parts.items() for name, x in part.arrays().items()}
         return {"uses_chains": -1 if self._uses_chains is None else int(self._uses_chains), **found}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        for prefix, part in (("duals_", self.duals), ("chains_", self.chains)):
+        for prefix, part in (("duals_", self.duals), ("chains_", self.chains), ("last_", self.store)):
             own = {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(prefix)}
             part.load_state(own)
         uses = int(np.asarray(state["uses_chains"]).item())
         self._uses_chains = None if uses < 0 else bool(uses)
 
     def snapshot(self) -> Any:
-        return self.duals.snapshot(), self.chains.snapshot(), self._uses_chains
+        return self.duals.snapshot(), self.chains.snapshot(), self.store.snapshot(), self._uses_chains
 
     def restore(self, snapshot: Any) -> None:
-        duals, chains, self._uses_chains = snapshot
+        duals, chains, last, self._uses_chains = snapshot
+        self.store.restore(last)
         self.duals.restore(duals)
         self.chains.restore(chains)
 

@@ -21,7 +21,7 @@ __all__ = ["run_until_settled", "settled"]
 _BLOCKS = 5  # of each window: means of blocks are almost independent, and show the noise
 _QUANTILE = 2.896  # of Student's law with 2 (_BLOCKS - 1) degrees of freedom: one per cent is above it
 _SHARE = 0.02  # of the value, that it may still change by from one window to the next
-_FIRST_TEST, _GROWTH = 60, (13, 10)  # sweeps before the first test, and from each to the next as a ratio
+FIRST_TEST, _GROWTH = 60, (13, 10)  # sweeps before the first test, and from each to the next as a ratio
 
 
 def settled(history: NDArray[np.float64], temperature: ArrayLike, least: float = 0.0) -> NDArray[np.bool_]:
@@ -41,7 +41,7 @@ def settled(history: NDArray[np.float64], temperature: ArrayLike, least: float =
     Parameters
     ----------
     history : array of shape (n, sweeps)
-        V(z) of the sweeps so far, at one temperature; one row for each problem.
+        V(z) of the sweeps so far, at one temperature; one row for each problem, with NaN after its last sweep.
     temperature : float or array of shape (n,)
         The temperature.
     least : float
@@ -62,16 +62,24 @@ def settled(history: NDArray[np.float64], temperature: ArrayLike, least: float =
     array([ True, False])
     """
     history = np.atleast_2d(history)
+    T, counts = np.broadcast_to(np.asarray(temperature, np.float64), len(history)), (~np.isnan(history)).sum(axis=1)
+    found = np.zeros(len(history), bool)
+    for count in np.unique(counts[counts >= 3 * _BLOCKS]).tolist():
+        rows = counts == count
+        found[rows] = _settled(history[rows, :count], T[rows], least)
+    return found
+
+
+def _settled(history: NDArray[np.float64], T: NDArray[np.float64], least: float) -> NDArray[np.bool_]:
+    """Tell which of some chains with equal numbers of sweeps have settled."""
     length = history.shape[1] // (3 * _BLOCKS)
-    if length == 0:
-        return np.zeros(len(history), bool)
     blocks = history[:, -2 * _BLOCKS * length :].reshape(len(history), 2, _BLOCKS, length).mean(axis=3)
     means = blocks.mean(axis=2)
     deviations = (blocks - means[:, :, None]).reshape(len(blocks), -1)
     largest = np.abs(deviations).max(axis=1)  # squares of costs may be beyond the range of doubles
     relative = deviations / np.where(largest > 0, largest, 1.0)[:, None]
     error = largest * np.sqrt((relative**2).sum(axis=1) / (_BLOCKS * (_BLOCKS - 1)))
-    limit = MIXING_SLOPE * _BLOCKS * length * np.asarray(temperature, np.float64)
+    limit = MIXING_SLOPE * _BLOCKS * length * T
     limit = np.minimum(limit, _SHARE * np.abs(means[:, 1] - least))
     return np.asarray(np.abs(means[:, 1] - means[:, 0]) + _QUANTILE * error <= limit)
 
@@ -137,7 +145,7 @@ def run_until_settled(
         else:
             for old, new in zip(info[:-1], own[:-1], strict=True):
                 old[active] = new
-        found[active] = settled(history[active, :after], T[active], least) & (after >= _FIRST_TEST)
+        found[active] = settled(history[active, :after], T[active], least) & (after >= FIRST_TEST)
         active = np.flatnonzero(~found)
         if len(active) == 0:
             break
@@ -153,7 +161,7 @@ def _tests(most: int) -> Iterator[tuple[int, int]]:
     >>> list(_tests(100))
     [(0, 60), (60, 78), (78, 100)]
     """
-    before, after = 0, _FIRST_TEST
+    before, after = 0, FIRST_TEST
     while before < most:
         yield before, min(after, most)
         before, after = after, -(-after * _GROWTH[0] // _GROWTH[1])

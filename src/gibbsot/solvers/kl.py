@@ -39,7 +39,7 @@ from ..core import native, validation
 from ..costs import Cost
 from ..costs.problems import Problem
 from ..exact.arcs import union
-from ..exact.certificate import OPTIMAL_GAP, ROUNDS, SPENT, Certificate, Enclosure, below, enclose, plan_bounds
+from ..exact.certificate import OPTIMAL_GAP, ROUNDS, Certificate, Enclosure, below, concluded, enclose, plan_bounds
 from ..exact.method import in_threads
 from ..exact.solution import Solution
 from ..io.budget import Budget
@@ -511,10 +511,8 @@ class _Steps:
     def _solution(self, here: _Start, steps: int) -> Solution:
         """Return the best plan and potentials, with potentials of points without weight."""
         found, f, g = self._certificate(here)
-        spent = self.budget.spent
-        state = found.status(gap=self.gap, spent=spent)
-        if state not in ("optimal", "gap reached"):
-            found = replace(found, reason=SPENT if spent else ROUNDS if steps == _STEPS else "")
+        found = replace(found, reason=ROUNDS if steps == _STEPS else "")
+        found, state = concluded(found, gap=self.gap, spent=self.budget.spent)
         if not (self.p.own.all() and self.q.own.all()):
             f, g = self.p.hidden(f, -np.inf), self.q.hidden(g, -np.inf)
             rest = -self.cost.col_max(f, self.threads)

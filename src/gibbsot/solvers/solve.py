@@ -24,7 +24,7 @@ from ..exact.methods import KEPT_BYTES, memory_needed, optima
 from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import Gibbs, Sampled, memory_of_chains, sample_of
-from .kl import Unbalanced, UnbalancedProblem, unbalanced_optima
+from .kl import KL_GAP, Unbalanced, UnbalancedProblem, unbalanced_optima
 from .options import BatchOptions, Options, takes
 from .relaxed import LeftOver, refitted, start_from
 from .result import OTResult, Part
@@ -327,8 +327,8 @@ def _solve(
         return _estimate(problem, options.sampler, start, ids, n_jobs, budget)
     U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
     if isinstance(problem, UnbalancedProblem):
-        solutions = unbalanced_optima(problem, U, n_jobs, options.gap, budget)
-        return Part(problem, solutions)
+        gap = KL_GAP if options.gap is None else options.gap
+        return Part(problem, unbalanced_optima(problem, U, n_jobs, gap, budget), asked=gap)
     try:
         gap = MARGIN * (options.gap or 0.0)
         solutions = optima(problem, U, n_jobs=n_jobs, gap=gap, warm_start=basis, budget=budget)

@@ -43,7 +43,7 @@ def newest_share(weight: float, total: float, memory: float = MEMORY) -> float:
 
 @dataclass(frozen=True)
 class SavedState:
-    """A state that files can hold: every field is a number, a flag or a tuple of numbers."""
+    """What files can hold, a state or a policy's constants: every field is a number, a flag or a tuple of numbers."""
 
     def to_arrays(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -114,7 +114,7 @@ class ModelState(SavedState):
 
 
 @dataclass(frozen=True)
-class ModelCooling(ABC):
+class ModelCooling(SavedState, ABC):
     """What cooling policies of models share: the record of the best model and when to evaluate exactly.
 
     Attributes
