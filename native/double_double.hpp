@@ -87,15 +87,16 @@ inline Inner inner(const double* x, const double* y, std::size_t n) {
         for (std::size_t at = begin; at < end; at += kLane) {
             const std::size_t count = std::min(kLane, end - at);
             for (std::size_t l = 0; l < kLane; ++l) {
-                a[l] = l < count ? x[at + l] * down_x : 0;
-                b[l] = l < count ? (y != nullptr ? y[at + l] * down_y : 1) : 0;
+                const double first = l < count ? x[at + l] : 0, second = l < count && y != nullptr ? y[at + l] : 1;
+                a[l] = first * down_x;
+                b[l] = second * down_y;
+                terms[l] += (first != 0 && second != 0) ? 1 : 0;  // also where a factor vanishes now
             }
             for (std::size_t l = 0; l < kLane; ++l) {
                 const DoubleDouble term = DoubleDouble::product(a[l], b[l]), sum = DoubleDouble::sum(high[l], term.high);
                 high[l] = sum.high;
                 low[l] += sum.low + term.low;
                 absolute[l] += std::abs(term.high);
-                terms[l] += (a[l] != 0 && b[l] != 0) ? 1 : 0;
             }
         }
         for (std::size_t l = 0; l < kLane; ++l) {

@@ -181,6 +181,17 @@ def test_sums_are_enclosed(kernel, n):
                 assert found.error == 0 or size > 0
 
 
+@pytest.mark.parametrize("kernel", native.available())
+def test_terms_that_vanish_are_enclosed(kernel):
+    """Beside 1e300 they are scaled to nothing, and the sum of what remains is zero."""
+    with using(kernel):
+        found = enclose(np.array([1e300, 1e-300]), np.array([0.0, -1e300]))
+        assert found.value - found.error <= -Fraction(1e-300) * Fraction(1e300) <= found.value + found.error
+        found = enclose(np.array([1e300, -1e300, -1e-300]))
+        assert found.value - found.error <= -Fraction(1e-300) <= found.value + found.error
+        assert enclose(np.array([1e300, 0.0]), np.array([0.0, 1e300])).error == 0
+
+
 @pytest.mark.skipif(native.name() == "numpy", reason="needs the compiled kernels")
 def test_bounds_for_given_masses_are_rounded_outwards_once():
     """The nearest doubles outside, as the errors of sums of doubles of one size are doubles."""

@@ -229,7 +229,10 @@ class HighsProblem:
         kept = used[(flows[used] > 0) & (arcs[used] < len(self._cost))]
         mass = (flows[kept] / self._tree.total).astype(np.float64)
         plan = self._i[arcs[kept]], self._j[arcs[kept]], mass
-        return plan if len(kept) == len(used) else coupling_near(self.p, self.q, plan)
+        if len(kept) == len(used):
+            return plan
+        costs = dict(zip(zip(self._i.tolist(), self._j.tolist(), strict=True), self._cost.tolist(), strict=True))
+        return coupling_near(self.p, self.q, plan, costs=costs)
 
 
 class _Network(NamedTuple):

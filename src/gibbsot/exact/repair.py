@@ -6,13 +6,16 @@ small ones have lost their digits. Integers have none to lose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Arcs = tuple[NDArray[np.int64], NDArray[np.int64], Array]
+Ends = tuple[int, int]
 
 _LEAST = 5e-324  # what a positive mass is at least, as a double
 
@@ -38,7 +41,9 @@ def supplies(p: Array, q: Array) -> tuple[list[int], list[int]]:
     return [x * Q for x in a], [x * P for x in b]
 
 
-def coupling_near(p: Array, q: Array, arcs: Arcs, inner: tuple[int, int] | None = None) -> Arcs:
+def coupling_near(
+    p: Array, q: Array, arcs: Arcs, inner: tuple[int, int] | None = None, costs: Mapping[Ends, float] | None = None
+) -> Arcs:
     """Return an exact coupling of normalised weights, near a plan, with masses that are rounded once.
 
     Arcs keep their masses as far as the weights allow. What is left follows on these arcs, and then in the order of
@@ -53,6 +58,9 @@ def coupling_near(p: Array, q: Array, arcs: Arcs, inner: tuple[int, int] | None 
     inner : pair of int, optional
         The numbers of rows and columns before the additional ones, if arcs between two of these are forbidden. Their
         mass is exchanged with the ends of other arcs.
+    costs : mapping of pairs of int, optional
+        The costs of arcs. With them, a coupling of more arcs than a vertex has becomes a vertex that costs no more;
+        arcs that are not listed are left first.
 
     Returns
     -------
@@ -77,9 +85,52 @@ def coupling_near(p: Array, q: Array, arcs: Arcs, inner: tuple[int, int] | None 
     _fill(flows, _staircase(rows, columns), rows, columns)
     if inner is not None:
         _exchange(flows, inner)
+    if costs is not None and len(flows) >= len(p) + len(q):
+        flows = _without_cycles(flows, costs)
     kept = [(*ends, max(moved / total, _LEAST)) for ends, moved in flows.items() if moved]
     found = np.array([end[:2] for end in kept], np.int64).reshape(-1, 2)
     return found[:, 0], found[:, 1], np.array([end[2] for end in kept])
+
+
+def _without_cycles(flows: Mapping[Ends, int], costs: Mapping[Ends, float]) -> dict[Ends, int]:
+    """Return flows on a forest: along each cycle, mass moves in the direction that costs less until an arc is empty."""
+    kept, near = dict[Ends, int](), defaultdict[int, set[int]](set)  # columns are ~j, which no row is
+
+    def path(start: int, end: int) -> list[int]:
+        """Return the nodes of the forest from a row to a column, none if they are not connected."""
+        before, found = {start: start}, [start]
+        for node in found:
+            if node == end:
+                nodes = [node]
+                while nodes[-1] != start:
+                    nodes.append(before[nodes[-1]])
+                return nodes[::-1]
+            fresh = [other for other in near[node] if other not in before]
+            before.update(dict.fromkeys(fresh, node))
+            found += fresh
+        return []
+
+    for (i, j), flow in flows.items():
+        nodes = path(i, ~j)
+        kept[i, j] = flow
+        near[i].add(~j)
+        near[~j].add(i)
+        if not nodes:
+            continue
+        arcs = [(max(a, b), ~min(a, b)) for a, b in pairwise(nodes)]
+        less, more = arcs[::2], [*arcs[1::2], (i, j)]  # what more mass on the new arc takes and gives
+        unknown = sum(ends not in costs for ends in more) - sum(ends not in costs for ends in less)
+        change = unknown, sum(costs.get(ends, 0.0) for ends in more) - sum(costs.get(ends, 0.0) for ends in less)
+        less, more = (less, more) if change < (0, 0.0) else (more, less)
+        moved = min(kept[ends] for ends in less)
+        for side, sign in ((less, -1), (more, 1)):
+            for a, b in side:
+                kept[a, b] += sign * moved
+                if not kept[a, b]:
+                    del kept[a, b]
+                    near[a].discard(~b)
+                    near[~b].discard(a)
+    return kept
 
 
 def _fill(
