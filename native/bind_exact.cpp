@@ -1,11 +1,14 @@
-// The exact engine: the network simplex on arcs and on dense matrices, k-d trees, and the monotone path of the line.
+// The exact engine: the network simplex on arcs and on dense matrices, k-d trees, matchings of points, and the monotone
+// path of the line.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include "arrays.hpp"
@@ -13,6 +16,7 @@
 #include "dense_simplex.hpp"
 #include "kdtree.hpp"
 #include "line.hpp"
+#include "matching.hpp"
 #include "network_simplex.hpp"
 #include "parallel.hpp"
 #include "simplex.hpp"
@@ -274,7 +278,7 @@ constexpr std::size_t kInfo = 8;  // numbers of a problem
 // Potentials are written for the points that have weight. After so many seconds, or when `stop` is set, problems end with
 // what they have reached.
 void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>& p, const Matrix<const double>& q,
-                       const Stack<const std::int32_t>& basis, std::size_t n_threads, double seconds,
+                       const Stack<const std::int32_t>& basis, double accuracy, std::size_t n_threads, double seconds,
                        const StopFlag& stop, const Vector<double>& numbers, const Stack<std::int32_t>& arcs) {
     const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1), most = arcs.shape(2), known = basis.shape(2);
     check_shape("p", p, n, m1);
@@ -304,7 +308,7 @@ void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>
             DenseAnswer answer{f + b * m1, g + b * m2,
                                plan ? arcs.data() + b * most : nullptr,
                                plan ? arcs.data() + (n + b) * most : nullptr,
-                               plan ? mass + b * most : nullptr, most};
+                               plan ? mass + b * most : nullptr, most, accuracy};
             const DenseBasis from{basis.data() + b * known, basis.data() + (n + b) * known, known};
             solve_dense({C.data(), m1, m2, m2}, p.data() + b * m1, q.data() + b * m2, from, answer, [&] {
                 interrupt();
@@ -327,6 +331,29 @@ void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>
 }
 
 // Potentials of the points without weight, from those that solve_dense wrote.
+// <x, y>, or the sum of x if y is empty: both doubles, the sum and the number of the absolute terms, and the exponent.
+std::tuple<double, double, double, std::int64_t, int> inner_product(const Vector<const double>& x,
+                                                                    const Vector<const double>& y) {
+    if (y.shape(0) != 0) check_length(y.shape(0), x.shape(0));
+    const Inner found = inner(x.data(), y.shape(0) != 0 ? y.data() : nullptr, x.shape(0));
+    return {found.value.high, found.value.low, found.absolute, found.terms, found.exponent};
+}
+
+// Lower and upper bounds for measures of mass one, times the sums of their weights, rounded outwards. Returns whether all of
+// them are in the range where that is possible; they are not to be used otherwise.
+bool scale_bounds(const Matrix<const double>& weights, const Matrix<double>& bounds) {
+    const std::size_t n = weights.shape(0), m = weights.shape(1);
+    check_shape("bounds", bounds, 2, n);
+    for (std::size_t b = 0; b < n; ++b) {
+        double &lower = bounds.data()[b], &upper = bounds.data()[n + b];
+        const Estimate mass = total(weights.data() + b * m, m);
+        lower = -product_up(mass, -lower);
+        upper = product_up(mass, upper);
+        if (std::isnan(lower) || std::isnan(upper)) return false;
+    }
+    return true;
+}
+
 void complete_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q, std::size_t n_threads,
                           Matrix<double> f, Matrix<double> g) {
     const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1);
@@ -342,6 +369,43 @@ void complete_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix
                           g.data() + b * m2);
         };
     });
+}
+
+// Calls work with a metric, by the name that SciPy has for it.
+template <class Work>
+void with_metric(const std::string& name, Work&& work) {
+    if (name == "sqeuclidean") return work(SquaredEuclidean{});
+    if (name == "euclidean") return work(Euclidean{});
+    if (name == "cityblock") return work(Cityblock{});
+    if (name == "chebyshev") return work(Chebyshev{});
+    throw std::invalid_argument("metric: expected 'sqeuclidean', 'euclidean', 'cityblock' or 'chebyshev', got '" + name + "'");
+}
+
+// Writes the column of each row, -1 where it stays alone, and the potentials; returns how far these violate a pair at most.
+double match_points(Matrix<const double> X, Matrix<const double> Y, Vector<const double> a, Vector<const double> b, double p,
+                    double q, Vector<std::int32_t> mates, Vector<double> f, Vector<double> g) {
+    const std::size_t n = a.shape(0), m = b.shape(0);
+    require(n > 0 && m > 0, "X, Y: expected at least one point");
+    check_shape("X", X, n, 2);
+    check_shape("Y", Y, m, 2);
+    check_shape("mates", mates, n);
+    check_shape("f", f, n);
+    check_shape("g", g, m);
+    require(p >= 1 && q >= 1, "p, q: expected numbers of at least 1");
+    Interrupt interrupt;
+    nb::gil_scoped_release release;
+    const auto solve = [&](const auto& metric) {
+        Matching matching(metric, X.data(), a.data(), n, Y.data(), b.data(), m);
+        matching.solve([&] { interrupt(); });
+        std::copy(matching.mates().begin(), matching.mates().end(), mates.data());
+        std::copy(matching.potentials(0).begin(), matching.potentials(0).end(), f.data());
+        std::copy(matching.potentials(1).begin(), matching.potentials(1).end(), g.data());
+        return matching.violation();
+    };
+    if (q == 1 && std::isinf(p)) return solve(Chebyshev{});
+    if (q == 1 && p == 1) return solve(Cityblock{});
+    if (p == 2 && q == 1) return solve(Euclidean{});
+    return p == 2 && q == 2 ? solve(SquaredEuclidean{}) : solve(NormPower{p, q});
 }
 
 template <std::size_t D>
@@ -368,7 +432,7 @@ void bind_tree(nb::module_& m, const char* name) {
              output("out"))
         .def("nearest",
              [](const Tree& self, Matrix<const double> x, Vector<const std::int32_t> queries, Vector<const double> bound,
-                bool squared, std::size_t n_threads, Matrix<std::int64_t> indices, Matrix<double> values) {
+                const std::string& metric, std::size_t n_threads, Matrix<std::int64_t> indices, Matrix<double> values) {
                  check_length(x.shape(1), D);
                  check_length(indices.shape(0), x.shape(0));
                  check_length(values.size(), indices.size());
@@ -378,21 +442,20 @@ void bind_tree(nb::module_& m, const char* name) {
                  nb::gil_scoped_release release;
                  const double* bounds = bound.shape(0) != 0 ? bound.data() : nullptr;
                  constexpr std::size_t chunk = 10000;
-                 const auto make = [&] {
-                     return [&](std::size_t c) {
-                         const std::int32_t* some = queries.data() + c * chunk;
-                         const std::size_t count = std::min(chunk, queries.shape(0) - c * chunk), k = indices.shape(1);
-                         if (squared)
-                             self.template nearest<true>(x.data(), some, count, bounds, k, indices.data(), values.data());
-                         else
-                             self.template nearest<false>(x.data(), some, count, bounds, k, indices.data(),
-                                                          values.data());
-                         interrupt();
+                 with_metric(metric, [&](const auto& distance) {
+                     const auto make = [&] {
+                         return [&](std::size_t c) {
+                             const std::int32_t* some = queries.data() + c * chunk;
+                             const std::size_t count = std::min(chunk, queries.shape(0) - c * chunk);
+                             self.nearest(distance, x.data(), some, count, bounds, indices.shape(1), indices.data(),
+                                          values.data());
+                             interrupt();
+                         };
                      };
-                 };
-                 parallel_for((queries.shape(0) + chunk - 1) / chunk, n_threads, make, [&] { interrupt(); });
+                     parallel_for((queries.shape(0) + chunk - 1) / chunk, n_threads, make, [&] { interrupt(); });
+                 });
              },
-             "x"_a, nb::kw_only(), "queries"_a, "bound"_a, "squared"_a, "n_threads"_a, output("indices"),
+             "x"_a, nb::kw_only(), "queries"_a, "bound"_a, "metric"_a, "n_threads"_a, output("indices"),
              output("values"));
 }
 
@@ -403,7 +466,8 @@ std::int64_t cells(Matrix<const double> points, std::size_t most, Vector<std::in
         case 1: return median_cells<1>(points.data(), points.shape(0), most, label.data());
         case 2: return median_cells<2>(points.data(), points.shape(0), most, label.data());
         case 3: return median_cells<3>(points.data(), points.shape(0), most, label.data());
-        default: fail("points: expected one to three coordinates, got ", points.shape(1));
+        case 4: return median_cells<4>(points.data(), points.shape(0), most, label.data());
+        default: fail("points: expected one to four coordinates, got ", points.shape(1));
     }
 }
 
@@ -443,15 +507,20 @@ void bind_exact(nb::module_& m) {
     bind_tree<1>(m, "KdTree1");
     bind_tree<2>(m, "KdTree2");
     bind_tree<3>(m, "KdTree3");
+    bind_tree<4>(m, "KdTree4");
     m.def("line_path", &line_path, nb::kw_only(), "p"_a, "q"_a, output("i"), output("j"), output("share"));
     m.def("follow_forest", &follow, "i"_a, "j"_a, "costs"_a, "weight"_a, output("f"), output("g"));
     m.def("median_cells", &cells, "points"_a, nb::kw_only(), "most"_a, output("label"));
+    m.def("match_points", &match_points, "X"_a, "Y"_a, nb::kw_only(), "a"_a, "b"_a, "p"_a, "q"_a, output("mates"),
+          output("f"), output("g"));
     nb::class_<StopFlag>(m, "StopFlag")
         .def(nb::init<>())
         .def("set", &StopFlag::set)
         .def("watch", &StopFlag::watch);
-    m.def("solve_dense", &solve_dense_batch, "C"_a, "p"_a, "q"_a, "basis"_a, "n_threads"_a, "seconds"_a, "stop"_a,
-          output("numbers"), output("arcs"));
+    m.def("solve_dense", &solve_dense_batch, "C"_a, "p"_a, "q"_a, "basis"_a, "accuracy"_a, "n_threads"_a, "seconds"_a,
+          "stop"_a, output("numbers"), output("arcs"));
+    m.def("inner", &inner_product, "x"_a, "y"_a);
+    m.def("scale_bounds", &scale_bounds, "weights"_a, output("bounds"));
     m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),
           output("g"));
 }

@@ -338,6 +338,7 @@ struct DenseAnswer {
     std::int32_t *i, *j;      // may be null: the plan's entries, the other arcs of the basis, and -1
     double* mass;             // may be null
     std::size_t capacity;     // of these
+    double accuracy = 0;      // the relative error of the costs, none of them negative
     std::int64_t entries = 0;
     double value = 0, lower = 0, upper = 0, scale = 0;  // scale: the sum of the absolute terms of the value
     std::int64_t pivots = 0;
@@ -362,8 +363,8 @@ inline double weighted_median(const std::vector<double>& x, const std::vector<do
 inline double below(double x) { return x - std::abs(x) * kUlp; }
 
 // Feasible potentials from any f: g is its c-transform and f that of g, rounded down. Returns the bound
-// <p, f> / P + <q, g> / Q, rounded down; all weights are positive.
-inline double dense_dual(CostView C, const double* p, const double* q, double* f, double* g) {
+// <p, f> / P + <q, g> / Q for costs that may be off by `accuracy`, rounded down; all weights are positive.
+inline double dense_dual(CostView C, const double* p, const double* q, double accuracy, double* f, double* g) {
     std::vector<double> minus_g(C.width);
     std::fill(g, g + C.columns, kInf<double>);
     for (std::size_t i = 0; i < C.rows; ++i)
@@ -381,7 +382,7 @@ inline double dense_dual(CostView C, const double* p, const double* q, double* f
     const Estimate first = weighted_mean(p, f, C.rows), second = weighted_mean(q, g, C.columns);
     DoubleDouble bound = first.value;
     bound += second.value;
-    return rounded_down(bound.value(), first.error + second.error);
+    return rounded_down(bound.value(), first.error + second.error, accuracy);
 }
 
 struct Support {
@@ -510,7 +511,7 @@ bool dense_plan(Simplex& simplex, const Support& support, const ExactWeights<K>&
     }
     answer.value = forbidden ? kInf<double> : total.value();
     answer.scale = forbidden ? kInf<double> : std::max(scale, std::abs(answer.value));
-    answer.upper = rounded_up(answer.value, 3.03 * kUlp * absolute);
+    answer.upper = rounded_up(answer.value, 0.511 * kUlp * absolute, answer.accuracy);  // of masses: see `share`
     return feasible;
 }
 
@@ -553,8 +554,10 @@ void solve_dense(CostView C, const double* p, const double* q, const DenseBasis&
         for (std::size_t i = 0; i < m1; ++i) f[i] = simplex.basis().y(static_cast<std::int32_t>(i));
         const double middle = weighted_median(f, support.p);  // potentials of a size that wastes no digits
         for (double& x : f) x -= middle;
-        answer.lower = dense_dual(view, support.p.data(), support.q.data(), f.data(), g.data());
-        answer.lower = std::max(answer.lower, simplex.least());  // no plan of mass one costs less
+        answer.lower = dense_dual(view, support.p.data(), support.q.data(), answer.accuracy, f.data(), g.data());
+        // no plan of mass one costs less than the least cost
+        const double least = simplex.least();
+        answer.lower = std::max(answer.lower, answer.accuracy > 0 ? rounded_down(least, 0, answer.accuracy) : least);
         for (std::size_t i = 0; i < m1; ++i) answer.f[support.rows[i]] = f[i];
         for (std::size_t j = 0; j < m2; ++j) answer.g[support.columns[j]] = g[j];
     };

@@ -1,8 +1,8 @@
 // A k-d tree whose nodes carry bounds of the h of their points: c-transforms min_j (cost(x, y_j) + h_j) and the arcs of
-// least reduced cost without any matrix, for squared and plain Euclidean distances in low dimension.
+// least reduced cost without any matrix, for the distances of metrics.hpp in low dimension.
 //
 // A node knows its least h, and a plane below all of them: optimal potentials are steep where mass moves far, and
-// |x - y|^2 plus a plane has its minimum over a box in closed form.
+// |x - y|^2 plus a plane has its minimum over a box in closed form. Norms have a bound by their dual norm.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,10 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <vector>
+
+#include "metrics.hpp"
 
 namespace gibbsot {
 
@@ -90,8 +93,8 @@ public:
 
     // The k least sums below `bound` for n points x, least first; -1 and infinity where there are fewer. The points
     // should come in an order in which neighbours are close: the answers to one are the first guesses for the next.
-    template <bool Squared>
-    void nearest(const double* x, const std::int32_t* queries, std::size_t n, const double* bound, std::size_t k,
+    template <class Metric>
+    void nearest(const Metric& metric, const double* x, const std::int32_t* queries, std::size_t n, const double* bound, std::size_t k,
                  std::int64_t* indices, double* values) const {
         std::vector<std::int32_t> guess;
         std::vector<std::pair<double, std::int32_t>> list(k);
@@ -102,11 +105,11 @@ public:
             // A bound from the last answer's points; they are met again in the tree.
             if (guess.size() == k) {
                 double worst = -kInfinite;
-                for (const std::int32_t index : guess) worst = std::max(worst, sum<Squared>(point, index));
+                for (const std::int32_t index : guess) worst = std::max(worst, sum(metric, point, index));
                 worst += std::abs(worst) * 1e-12 + std::numeric_limits<double>::min();
                 search.limit = std::min(search.limit, worst);
             }
-            descend<Squared>(search, 0, least_sum<Squared>(point, nodes_[0]));
+            descend(metric, search, 0, least_sum(metric, point, nodes_[0]));
             guess.clear();
             for (std::size_t c = 0; c < k; ++c) {
                 const bool there = c < search.count;
@@ -115,6 +118,21 @@ public:
                 if (there) guess.push_back(list[c].second);
             }
         }
+    }
+
+    // Calls visit(index, sum) for every point whose sum is below the bound. It returns whether to go on.
+    template <class Metric, class Visit>
+    bool within(const Metric& metric, const double* x, double bound, Visit&& visit, std::size_t v = 0) const {
+        const Node& node = nodes_[v];
+        if (!(least_sum(metric, x, node) < bound + kRounding * std::abs(bound))) return true;
+        if (node.right != 0)
+            return within(metric, x, bound, visit, v + 1) &&
+                   within(metric, x, bound, visit, static_cast<std::size_t>(node.right));
+        for (std::int32_t index = node.begin; index < node.end; ++index) {
+            const double value = sum(metric, x, index);
+            if (value < bound && !visit(order_[static_cast<std::size_t>(index)], value)) return false;
+        }
+        return true;
     }
 
 private:
@@ -207,45 +225,42 @@ private:
     }
 
     // A lower bound of the sums of a node's points.
-    template <bool Squared>
-    static double least_sum(const double* x, const Node& node) {
-        double squares = 0, plane = node.offset, steepness = 0;
+    template <class Metric>
+    static double least_sum(const Metric& metric, const double* x, const Node& node) {
+        constexpr bool squared = std::is_same_v<Metric, SquaredEuclidean>;
+        double gap[D], plane = node.offset;
         for (std::size_t a = 0; a < D; ++a) {
-            const double y = std::clamp(Squared ? x[a] - node.slope[a] / 2 : x[a], node.low[a], node.high[a]);
-            const double rise = node.slope[a] * ((Squared ? y : x[a]) - node.centre[a]);
-            squares += (x[a] - y) * (x[a] - y);
-            plane += Squared ? rise : rise - kRounding * std::abs(rise);
-            steepness += node.slope[a] * node.slope[a];
+            const double y = std::clamp(squared ? x[a] - node.slope[a] / 2 : x[a], node.low[a], node.high[a]);
+            const double rise = node.slope[a] * ((squared ? y : x[a]) - node.centre[a]);
+            gap[a] = x[a] - y;
+            plane += squared ? rise : rise - kRounding * std::abs(rise);
         }
-        if constexpr (Squared) return squares * (1 - kRounding) + plane;
-        // |x - y| + s (y - x) >= (1 - |s|) |x - y|
-        const double distance = std::sqrt(squares), rest = 1 - kRounding - std::sqrt(steepness);
-        return std::max(distance + node.least, rest > 0 ? plane + rest * distance : -kInfinite);
-    }
-    template <bool Squared>
-    static double cost(double squared) {
-        return Squared ? squared : std::sqrt(squared);
-    }
-    template <bool Squared>
-    double sum(const double* x, std::int32_t index) const {
-        double squared = 0;
-        for (std::size_t a = 0; a < D; ++a) {
-            const double d = x[a] - points_[a][static_cast<std::size_t>(index)];
-            squared += d * d;
+        const double distance = metric.template cost<D>(gap);
+        if constexpr (squared) {
+            return distance * (1 - kRounding) + plane;
+        } else {
+            // |x - y| + s (y - x) >= (1 - |s|) |x - y|
+            const double rest = 1 - kRounding - metric.template dual<D>(node.slope);
+            return std::max(distance + node.least, rest > 0 ? plane + rest * distance : -kInfinite);
         }
-        return cost<Squared>(squared) + h_[static_cast<std::size_t>(index)];
+    }
+    template <class Metric>
+    double sum(const Metric& metric, const double* x, std::int32_t index) const {
+        double d[D];
+        for (std::size_t a = 0; a < D; ++a) d[a] = x[a] - points_[a][static_cast<std::size_t>(index)];
+        return metric.template cost<D>(d) + h_[static_cast<std::size_t>(index)];
     }
 
     // least: a lower bound of the sums of node v
-    template <bool Squared>
-    void descend(Search& search, std::size_t v, double least) const {
+    template <class Metric>
+    void descend(const Metric& metric, Search& search, std::size_t v, double least) const {
         const Node& node = nodes_[v];
         if (!(least < search.limit + kRounding * std::abs(search.limit))) return;
         if (node.right == 0) {
             double values[kLeaf];
             bool below = false;
             for (std::size_t l = 0; l < kLeaf; ++l) {
-                values[l] = sum<Squared>(search.point, node.begin + static_cast<std::int32_t>(l));
+                values[l] = sum(metric, search.point, node.begin + static_cast<std::int32_t>(l));
                 below |= values[l] < search.limit;
             }
             for (std::int32_t index = node.begin; below && index < node.end; ++index) {
@@ -259,14 +274,14 @@ private:
             return;
         }
         const std::size_t left = v + 1, right = static_cast<std::size_t>(node.right);
-        const double first = least_sum<Squared>(search.point, nodes_[left]),
-                     second = least_sum<Squared>(search.point, nodes_[right]);
+        const double first = least_sum(metric, search.point, nodes_[left]),
+                     second = least_sum(metric, search.point, nodes_[right]);
         if (first <= second) {
-            descend<Squared>(search, left, first);
-            descend<Squared>(search, right, second);
+            descend(metric, search, left, first);
+            descend(metric, search, right, second);
         } else {
-            descend<Squared>(search, right, second);
-            descend<Squared>(search, left, first);
+            descend(metric, search, right, second);
+            descend(metric, search, left, first);
         }
     }
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cmath>
-#include <deque>
+#include <functional>
 #include <memory>
+#include <queue>
 #include <utility>
 #include <vector>
 
@@ -135,25 +136,24 @@ public:
             over += -length;
             return {over.value(), kRounding * (std::abs(high[from]) + std::abs(high[to]) + std::abs(length))};
         };
-        std::deque<Index> queue;
-        std::vector<char> queued(nodes());
+        // lowest first, as in Dijkstra's algorithm: a tree that time cut short violates many links
+        std::priority_queue<std::pair<double, Index>, std::vector<std::pair<double, Index>>, std::greater<>> queue;
         const auto lower = [&](Index from, Index to, double length) {
             const auto [over, rounding] = violation(from, to, length);
             if (over <= 2 * rounding) return;
             DoubleDouble own = get(to);
             own += length;
             set(from, own);
-            if (!queued[static_cast<std::size_t>(from)]) queue.push_back(from);
-            queued[static_cast<std::size_t>(from)] = 1;
+            queue.emplace(own.high, from);
         };
         for (const auto& link : network_.links) {
             lower(link.tail, link.head, link.forward);
             lower(link.head, link.tail, link.backward);
         }
         for (std::size_t left = 100 * nodes() + 1000; left > 0 && !queue.empty(); --left) {
-            const Index v = queue.front();
-            queue.pop_front();
-            queued[static_cast<std::size_t>(v)] = 0;
+            const auto [lowest, v] = queue.top();
+            queue.pop();
+            if (lowest > high[v]) continue;  // lowered again
             for (std::size_t k = begin[static_cast<std::size_t>(v)]; k < begin[static_cast<std::size_t>(v) + 1]; ++k) {
                 const auto& link = network_[at_node[k]];
                 if (link.head == v)

@@ -548,7 +548,6 @@ def test_partial_is_a_mass(seed):
     [
         {"reg": 0.5},
         {"reg": 0.5, "reg_type": "L2"},
-        {"unbalanced": 1.0},
         {"unbalanced": 1.0, "unbalanced_type": "L2"},
         {"unbalanced": (0.1, 3.0), "unbalanced_type": "TV"},
         {"reg": 0.5, "unbalanced": 1.0, "unbalanced_type": "TV"},
@@ -616,3 +615,24 @@ def test_sparse_costs_allow_the_stored_pairs_alone():
     assert a @ log["u"] + b @ log["v"] == pytest.approx(log["cost"])
     with pytest.raises(ValueError, match="cost: row 0 has weight"):
         compat.emd([1.0, 0.0], [0.0, 1.0], sparse.coo_array(([1.0, 1.0], ([0, 1], [0, 1])), (2, 2)))
+
+
+@LBFGS
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", ["mm_unbalanced", "lbfgsb_unbalanced"])
+def test_divergences_are_no_worse_than_those_of_pot(name, seed):
+    rng = np.random.default_rng(seed)
+    M, a, b = rng.random((12, 9)), rng.random(12), 2 * rng.random(9)
+    reg_m = float(rng.uniform(0.05, 1)) if seed % 2 else tuple(rng.uniform(0.05, 1, 2))
+    first = (0,) if name == "lbfgsb_unbalanced" else ()
+    (plan, log), (theirs, other) = (
+        getattr(where, name)(a, b, M, *first, reg_m, log=True) for where in (compat, ot.unbalanced)
+    )
+    assert plan.shape == theirs.shape
+    assert log["total_cost"] <= other["total_cost"] * (1 + 1e-9)
+    assert log["total_cost"] == pytest.approx(other["total_cost"], rel=1e-2)
+    assert log["cost"] == pytest.approx(float((plan * M).sum()))
+    found = compat.solve(M, a, b, unbalanced=reg_m, unbalanced_type="KL")
+    assert found.value == log["total_cost"]
+    assert found.status == "Converged"
+    np.testing.assert_array_equal(found.plan, getattr(compat, name)(a, b, M, *first, reg_m))

@@ -7,7 +7,13 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+from gibbsot import diagrams
+from gibbsot.core import native
+from gibbsot.core.backend import backend
 from gibbsot.diagrams import distances, wasserstein_distance
+from kernels import using
+
+needs_kernels = pytest.mark.skipif(not backend().has_kd_trees, reason="`solve` finds it without kernels")
 
 
 def diagram(rng, n, kind):
@@ -55,6 +61,126 @@ def test_distances_and_matchings(kind, order, p):
         assert cost_of(X, Y, matching, order, p) == pytest.approx(distance, rel=1e-12)
         for side, count in ((0, n), (1, m)):
             assert sorted(matching[matching[:, side] >= 0, side]) == list(range(count))
+
+
+@needs_kernels
+@pytest.mark.parametrize(("order", "p"), [(1, np.inf), (1, 2), (2, 2), (1, 1), (2, np.inf), (1.5, 3)])
+@pytest.mark.parametrize("kind", ["wide", "ties"])
+def test_diagrams_with_more_pairs_than_are_listed(kind, order, p):
+    """Most pairs may be needed, so the paths begin with neighbours, and k-d trees add what potentials violate."""
+    rng = np.random.default_rng(11)
+    for n, m in ((250, 300), (300, 60)):
+        X, Y = diagram(rng, n, kind), diagram(rng, m, kind)
+        distance, matching = wasserstein_distance(X, Y, True, order, p)
+        assert distance == pytest.approx(reference(X, Y, order, p), rel=1e-12)
+        assert cost_of(X, Y, matching, order, p) == pytest.approx(distance, rel=1e-12)
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", ["noise", "wide", "heavy", "ties"])
+@pytest.mark.parametrize(("order", "p"), [(1, np.inf), (2, 2), (3, 4)])
+def test_paths_are_proved_and_agree_with_solve(kind, order, p, monkeypatch):
+    rng = np.random.default_rng(3)
+    X, Y = diagram(rng, 150, kind), diagram(rng, 140, kind)
+    with monkeypatch.context() as patch:
+        patch.setattr(diagrams, "_by_solve", None)  # the potentials of the paths are enough
+        found = wasserstein_distance(X, Y, order=order, internal_p=p)
+    monkeypatch.setattr(diagrams, "_by_paths", lambda *_: None)
+    assert found == pytest.approx(wasserstein_distance(X, Y, order=order, internal_p=p), rel=1e-12)
+
+
+@needs_kernels
+def test_what_paths_do_not_prove_is_solved(monkeypatch):
+    """Potentials of 1e16 in double precision say nothing about costs of one."""
+    calls, own = [], diagrams._by_solve
+    monkeypatch.setattr(diagrams, "_by_solve", lambda *arguments: calls.append(1) or own(*arguments))
+    X, Y = [[0, 1e16], [3, 5], [2.5, 4.5]], [[0, 1e16], [3.25, 5], [2.5, 4.25]]
+    assert wasserstein_distance(X, Y) == 0.5
+    assert calls
+
+
+@needs_kernels
+@pytest.mark.parametrize("level", [name for name in native.available() if name != "numpy"])
+def test_all_kernels_find_the_same_bits(level):
+    rng = np.random.default_rng(5)
+    for kind in ("wide", "noise"):
+        X, Y = diagram(rng, 300, kind), diagram(rng, 280, kind)
+        for order, p in ((1, np.inf), (2, 2), (1, 1)):
+            expected = wasserstein_distance(X, Y, True, order, p)
+            with using(level):
+                found = wasserstein_distance(X, Y, True, order, p)
+            assert found[0] == expected[0]
+            np.testing.assert_array_equal(found[1], expected[1])
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"Y": np.zeros((0, 2)), "b": np.zeros(0), "g": np.zeros(0)}, "X, Y: expected at least one point"),
+        ({"X": np.zeros((2, 3))}, "X: expected shape"),
+        ({"f": np.zeros(3)}, "f: expected shape"),
+        ({"p": 0.5}, "p, q: expected numbers of at least 1"),
+    ],
+)
+def test_the_kernel_checks_its_arguments(changes, message):
+    arguments = {
+        "X": np.zeros((2, 2)), "Y": np.ones((2, 2)), "a": np.ones(2), "b": np.ones(2), "p": 2.0, "q": 1.0,
+        "mates": np.zeros(2, np.int32), "f": np.zeros(2), "g": np.zeros(2),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        backend().match_points(**(arguments | changes))
+
+
+# the first tests of hera: wasserstein/tests/data/test_5_A, test_5_B and test_list.txt in github.com/anigmetov/hera
+HERA = (
+    [[7.50638, 7.78005], [0.991758, 2.12178], [5.18481, 6.61702], [6.14703, 7.08581], [4.09936, 4.83024]],
+    [[5.8232, 6.36308], [2.16066, 2.48668], [2.38754, 4.91418], [4.77403, 5.43982], [0.291412, 1.11147]],
+)
+
+
+@pytest.mark.parametrize(
+    ("order", "p", "expected"),
+    [
+        (1, np.inf, 4.320655), (2, np.inf, 1.7323016335246), (3, np.inf, 1.396199948), (1, 1, 6.603006),
+        (2, 1, 2.73426775794691), (3, 1, 2.13072755216204), (1, 2, 5.1888795679967), (2, 2, 2.26649677575857),
+        (3, 2, 1.86434961396614),
+    ],
+)  # fmt: skip
+def test_the_values_of_hera(order, p, expected):
+    assert wasserstein_distance(*HERA, order=order, internal_p=p) == pytest.approx(expected, rel=1e-9)
+
+
+# the diagrams and values of src/python/test/test_wasserstein_distance.py in github.com/GUDHI/gudhi-devel
+GUDHI = {
+    1: [[2.7, 3.7], [9.6, 14.0], [34.2, 34.974]], 2: [[2.8, 4.45], [9.5, 14.1]], 3: [[0, 2], [4, 6]],
+    4: [[0, 3], [4, 8]], 5: [[0, 3], [4, np.inf]], 6: [[7, 8], [4, 6], [3, np.inf]], 0: [],
+    9: [[-np.inf, -np.inf], [np.inf, np.inf]], 10: [[0, 1], [-np.inf, -np.inf], [np.inf, np.inf]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "p", "order", "expected"),
+    [
+        (3, 0, np.inf, 1, 2), (3, 0, 1, 1, 4), (4, 0, 1, 2, 5), (4, 0, np.inf, 2, 2.5),
+        (4, 0, 2, 2, 3.5355339059327378), (1, 2, 2, 1, 1.4453593023967701), (1, 2, 2.35, 1.74, 0.9772734057168739),
+        (1, 0, 2.35, 1.7863, 3.141592214572228), (3, 4, 1, 1, 3), (3, 4, np.inf, 1, 3), (3, 4, np.inf, 2, 5**0.5),
+        (3, 4, 4.5, 2, 5**0.5), (5, 6, np.inf, 1, 4), (9, 10, 1, 1, 1), (9, 0, 2, 2, 0), (4, 5, np.inf, 1, np.inf),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:the diagrams have different numbers")
+def test_the_values_of_gudhi(first, second, p, order, expected):
+    found = wasserstein_distance(GUDHI[first], GUDHI[second], order=order, internal_p=p)
+    assert found == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_matchings_of_gudhi():
+    for first, second, expected in (
+        (1, 2, {(0, 0), (1, 1), (2, -1)}), (5, 6, {(0, -1), (-1, 0), (-1, 1), (1, 2)}),
+        (9, 10, {(0, -1), (1, -1), (-1, 0), (-1, 1), (-1, 2)}), (0, 2, {(-1, 0), (-1, 1)}),
+    ):  # fmt: skip
+        matching = wasserstein_distance(GUDHI[first], GUDHI[second], True, 2.0, 2.0)[1]
+        assert set(map(tuple, matching.tolist())) == expected
 
 
 def test_the_case_of_gudhi_465():

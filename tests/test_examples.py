@@ -49,6 +49,15 @@ def test_barycenters_write_their_picture(tmp_path):
 
 
 @pytest.mark.slow
+def test_graphs_write_their_pictures(tmp_path):
+    printed = run("graphs.py", tmp_path, "10")
+    assert re.search(r"barycenter: objective 0\.4\d+, gap .*, (gap reached|budget spent)", printed)
+    assert float(re.search(r"centres at most ([.\d]+)", printed)[1]) < 0.1
+    for name in ("barycenter", "components"):
+        check_picture(tmp_path / f"graph-{name}.png")
+
+
+@pytest.mark.slow
 def test_demo_writes_its_pictures(tmp_path):
     printed = run("nmf.py", "--quick", "--epochs", "6", "--out", tmp_path / "new")
     assert "scikit-learn NMF" in printed
@@ -125,3 +134,11 @@ def test_errors_are_one_line(demo, blobs, tmp_path, monkeypatch, capsys, options
     printed = capsys.readouterr()
     assert printed.err.startswith("error: ")
     assert printed.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_clusters_are_compared_and_drawn(tmp_path):
+    printed = run("clusters.py", "--quick", "--out", tmp_path)
+    assert "100 digits" in printed
+    assert "40 palettes" in printed
+    check_picture(tmp_path / "clusters.png")

@@ -17,14 +17,15 @@ distance, matching = wasserstein_distance(X, Y, matching=True)
 print(f"distance {distance:.4f}, {(matching >= 0).all(axis=1).sum()} pairs of points")
 
 # %%
-fig, ax = plt.subplots(figsize=(5, 5))
-ax.plot([0, 1.2], [0, 1.2], color="0.7")
+fig, ax = plt.subplots(figsize=(5.2, 5.2), layout="constrained")
+ax.axline((0, 0), slope=1, color="0.6", linewidth=1)
 for i, j in matching:
     x = X[i] if i >= 0 else np.full(2, Y[j].mean())
     y = Y[j] if j >= 0 else np.full(2, X[i].mean())
-    ax.plot(*zip(x, y, strict=True), color="0.5", linewidth=0.8)
-ax.scatter(*X.T, s=15, label="X")
-ax.scatter(*Y.T, s=15, label="Y")
-ax.set(xlabel="birth", ylabel="death", aspect="equal")
-ax.legend()
+    paired = i >= 0 and j >= 0
+    ax.plot(*zip(x, y, strict=True), color="0.2" if paired else "0.7", linewidth=1.4 if paired else 0.8, zorder=1)
+ax.scatter(*X.T, s=22, linewidths=0, label="X")
+ax.scatter(*Y.T, s=22, linewidths=0, label="Y")
+ax.set(xlabel="birth", ylabel="death", aspect="equal", xlim=(-0.05, 1.2), ylim=(-0.05, 1.2))
+ax.legend(loc="upper left", frameon=False)
 plt.show()

@@ -19,6 +19,7 @@ from .solvers.result import OTResult
 from .solvers.solve import solve, solve_batch
 
 if TYPE_CHECKING:
+    from .gromov import GromovResult, gromov_wasserstein
     from .models.barycenter.estimator import WassersteinBarycenter
     from .models.classifier import WassersteinClassifier
     from .models.geometry.coordinates import barycentric_coordinates
@@ -26,15 +27,18 @@ if TYPE_CHECKING:
     from .models.geometry.embedding import WassersteinEmbedding
     from .models.geometry.neighbors import WassersteinNeighbors
     from .models.geometry.pca import WassersteinPCA
+    from .models.kmeans.estimator import WassersteinKMeans
     from .models.mixtures import mixture_coordinates
     from .models.nmf.estimator import WassersteinNMF
 
 __version__ = "0.1.0"
 # Names and modules that are loaded when they are first used, as scikit-learn and the extras are slow to import.
 _LAZY = {
+    "GromovResult": ".gromov",
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
     "WassersteinEmbedding": ".models.geometry.embedding",
+    "WassersteinKMeans": ".models.kmeans",
     "WassersteinNMF": ".models.nmf.estimator",
     "WassersteinNeighbors": ".models.geometry.neighbors",
     "WassersteinPCA": ".models.geometry.pca",
@@ -43,6 +47,7 @@ _LAZY = {
     "datasets": ".datasets",
     "diagrams": ".diagrams",
     "distances": ".models.geometry.distances",
+    "gromov_wasserstein": ".gromov",
     "mixture_coordinates": ".models.mixtures",
     "mirror_descent": ".mirror_descent",
     "plots": ".plots",
@@ -56,6 +61,7 @@ __all__ = [
     "Gibbs",
     "GraphCost",
     "GridCost",
+    "GromovResult",
     "OTResult",
     "Oracle",
     "PointCost",
@@ -64,12 +70,14 @@ __all__ = [
     "WassersteinBarycenter",
     "WassersteinClassifier",
     "WassersteinEmbedding",
+    "WassersteinKMeans",
     "WassersteinNMF",
     "WassersteinNeighbors",
     "WassersteinPCA",
     "barycentric_coordinates",
     "coulomb",
     "distances",
+    "gromov_wasserstein",
     "mixture_coordinates",
     "sampler",
     "schedules",

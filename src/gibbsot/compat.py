@@ -1,4 +1,6 @@
-"""POT's exact solvers on the exact engine: `emd`, `emd2`, `solve` and `solve_sample`, to import instead of from ``ot``.
+"""POT's exact solvers on the exact engine, to import instead of from ``ot``.
+
+These are `emd`, `emd2`, `solve`, `solve_sample`, and of ``ot.unbalanced`` `mm_unbalanced` and `lbfgsb_unbalanced`.
 
 Arguments, results, warnings and errors are those of POT. Three things differ: problems with infinite costs, which POT
 reports as infeasible, are solved exactly; no limit on iterations stops before the optimum; and what POT would hand to
@@ -11,7 +13,8 @@ be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 - invalid input that it refuses itself, costs that forbid every plan, and problems that are not solved to optimality;
 - without compiled kernels: problems with fewer than 90,000 pairs of points with weight and finite costs, where it is
   faster;
-- in `solve` and `solve_sample`: regularised problems, and unbalanced ones of other types than "TV" and "partial".
+- in `solve` and `solve_sample`: regularised problems, and unbalanced ones of other types than "KL", "TV" and "partial";
+- in `mm_unbalanced` and `lbfgsb_unbalanced`: regularised problems, and other divergences than "kl".
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ from scipy import sparse
 from .core.backend import backend
 from .costs import Cost, DenseCost, PointCost, SparseCost
 from .costs.problems import Problem
+from .exact.certificate import PROVED
 from .exact.methods import optima
 from .exact.solution import Solution
 from .solvers.solve import solve as exact_solve
 
 _MIN_PAIRS = 90_000
 _ITERATIONS = 100_000  # POT's default
+_KL_GAP = 1e-9  # of unbalanced problems: what POT's own iterations hardly reach
 
 Array = NDArray[np.float64]
 
@@ -255,10 +260,11 @@ def solve(
         As for :func:`ot.solve`.
     unbalanced : float or pair of floats, optional
         As for :func:`ot.solve`: with the type "TV" the cost of a unit of mass that is left over, on either side.
-        With the type "partial" the mass that is transported, as for :func:`ot.solve_gromov`.
+        With the type "KL" the weights of the divergences. With the type "partial" the mass that is transported, as for
+        :func:`ot.solve_gromov`.
     unbalanced_type : str
-        "TV" and "partial" are solved exactly, others by POT. "TV" goes to POT too where costs are negative, or where
-        its two penalties differ by more than the least cost.
+        "TV" and "partial" are solved exactly, "KL" to a certified gap of 1e-9, others by POT. "TV" goes to POT too
+        where costs are negative, or where its two penalties differ by more than the least cost.
 
     Returns
     -------
@@ -321,7 +327,7 @@ def solve_sample(
 ) -> Any:
     """Solve a transport problem between two point clouds, as :func:`ot.solve_sample` does.
 
-    Balanced problems with (squared) Euclidean distances in one to three dimensions need no matrix of costs, for
+    Balanced problems with (squared) Euclidean distances in one to four dimensions need no matrix of costs, for
     ``lazy=False`` too.
 
     Parameters
@@ -397,8 +403,10 @@ def _unbalanced(
                 return None
         elif unbalanced_type.lower() == "partial":
             options["mass"] = float(unbalanced)
+        elif unbalanced_type.lower() == "kl":
+            options |= {"kl": _pair(unbalanced), "gap": _KL_GAP}
         elif unbalanced_type.lower() == "tv":
-            first, second = (float(x) for x in np.broadcast_to(np.ravel(unbalanced), (2,)))
+            first, second = _pair(unbalanced)
             # otherwise it may pay to make mass on the cheaper side, which is no partial transport
             if not 0 <= abs(first - second) <= cost.least() or not 0 <= first + second < np.inf:
                 return None
@@ -417,9 +425,109 @@ def _unbalanced(
     linear = float(plan.tocoo().data @ cost.at(i, j)) if unbalanced is not None else found.value
     value, potentials = float(found.value), (f.astype(dtype), g.astype(dtype))
     # POT's word for an optimum; `exact_solve` has warned of an open gap
-    state = "Converged" if found.status == "optimal" else found.status
+    state = "Converged" if found.status in PROVED else found.status
     log = {"cost": value, "u": potentials[0], "v": potentials[1], "warning": None, "result_code": 1}
     return Result(value, linear, plan.astype(dtype), potentials, status=state, log=log)
+
+
+def _pair(x: Any) -> tuple[float, float]:
+    """Return what is given for both sides, as POT takes it: a number, or one for each."""
+    first, second = (float(y) for y in np.broadcast_to(np.ravel(x), (2,)))
+    return first, second
+
+
+def mm_unbalanced(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg_m: Any,
+    c: Any = None,
+    reg: float = 0,
+    div: str = "kl",
+    G0: Any = None,
+    numItermax: int = 1000,
+    stopThr: float = 1e-15,
+    verbose: bool = False,
+    log: bool = False,
+) -> Any:
+    """Return the plan of unbalanced transport, as :func:`ot.unbalanced.mm_unbalanced`, to a certified gap of 1e-9.
+
+    Parameters
+    ----------
+    a, b, M, reg_m, c, reg, div, G0, numItermax, stopThr, verbose, log
+        As for :func:`ot.unbalanced.mm_unbalanced`. The number of iterations and the tolerance have no effect where the
+        problem is solved here: without ``reg``, with ``div="kl"`` and arrays of NumPy.
+
+    Returns
+    -------
+    array, or pair of array and dict
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = np.ones(1)
+    >>> mm_unbalanced(one, one, np.ones((1, 1)), 1.0).round(6)
+    array([[0.606531]])
+    """
+    found = None if reg or div.lower() != "kl" else _unbalanced_plan(a, b, M, reg_m, log)
+    if found is None:
+        return _pot().unbalanced.mm_unbalanced(a, b, M, reg_m, c, reg, div, G0, numItermax, stopThr, verbose, log)
+    return found
+
+
+def lbfgsb_unbalanced(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    reg_m: Any,
+    c: Any = None,
+    reg_div: Any = "kl",
+    regm_div: str = "kl",
+    G0: Any = None,
+    numItermax: int = 1000,
+    stopThr: float = 1e-15,
+    method: str = "L-BFGS-B",
+    verbose: bool = False,
+    log: bool = False,
+) -> Any:
+    """Return the plan of unbalanced transport, as :func:`ot.unbalanced.lbfgsb_unbalanced`, to a certified gap of 1e-9.
+
+    Parameters
+    ----------
+    a, b, M, reg, reg_m, c, reg_div, regm_div, G0, numItermax, stopThr, method, verbose, log
+        As for :func:`ot.unbalanced.lbfgsb_unbalanced`, which solves regularised problems, other divergences than "kl",
+        and those of arrays that are not NumPy's.
+
+    Returns
+    -------
+    array, or pair of array and dict
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = np.ones(1)
+    >>> lbfgsb_unbalanced(one, one, np.ones((1, 1)), 0, 1.0).round(6)
+    array([[0.606531]])
+    """
+    found = None if reg or regm_div.lower() != "kl" else _unbalanced_plan(a, b, M, reg_m, log)
+    if found is None:
+        options = c, reg_div, regm_div, G0, numItermax, stopThr, method, verbose, log
+        return _pot().unbalanced.lbfgsb_unbalanced(a, b, M, reg, reg_m, *options)
+    return found
+
+
+def _unbalanced_plan(a: Any, b: Any, M: Any, reg_m: Any, log: bool) -> Any:
+    """Return the plan, or plan and log, of unbalanced transport; None if POT is to solve it."""
+    a, b, M = _arrays(a, b, M)
+    weights = None
+    if _numbers(M, 2) and all(isinstance(x, np.ndarray) for x in (a, b)):
+        weights = _weights(a if len(a) else None, b if len(b) else None, M.shape, M.dtype)
+    found = None if weights is None else _unbalanced(DenseCost, (M,), weights, reg_m, "KL", M.dtype)
+    if found is None:
+        return None
+    own = {"cost": found.value_linear, "total_cost": found.value, "err": [], "G": []}
+    return (found.plan, own) if log else found.plan
 
 
 def pot_emd(*args: Any) -> Any:

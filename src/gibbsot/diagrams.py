@@ -6,11 +6,14 @@ the other or with the diagonal, which costs its distance to it, and two points o
 .. math:: W(X, Y) = \Big( \min_{\text{matchings}} \sum_{(x, y)} \lVert x - y \rVert_p^q \Big)^{1/q}
 
 So the diagonal is a penalty of every point, and mass is left over (see `solve`). A pair that costs at least as much as
-both of its penalties is never needed: k-d trees list the others, and only these are arcs of the network simplex.
+both of its penalties is never needed, and k-d trees list the others. Shortest augmenting paths match the points on
+these (``native/matching.hpp``), and their potentials prove the result. Where they do not, because costs differ by too
+many orders of magnitude, and without compiled kernels, `solve` finds the optimum on the same pairs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,12 +24,15 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from .core import validation
+from .core.backend import backend
 from .core.warn import warn
 from .costs import Cost, DenseCost, SparseCost
+from .exact.certificate import OPTIMAL_GAP
 from .exact.method import in_threads
 from .solvers.solve import solve
 
 Points = NDArray[np.float64]
+_Matched = tuple[float, tuple[NDArray[np.intp], NDArray[np.intp]]]  # a cost, and rows and columns of pairs
 
 _SLACK = 1 + 1e-9  # of radii and bounds, so that rounding leaves out no pair that is needed
 _MATRIX_SHARE = 0.2  # of all pairs: with more of them a matrix is faster
@@ -212,18 +218,57 @@ def _finite(
     near = (X[rows], Y[columns])
     radii = tuple((points[:, 1] - points[:, 0]) * 2.0 ** (1 / norm - 1) for points in near)
     off = [np.flatnonzero(r > 0) for r in radii]  # those on the diagonal may stay there
-    penalties = radii[0][off[0]] ** order, radii[1][off[1]] ** order
-    matched = np.empty((0, 2), np.intp)
-    total = float(penalties[0].sum() + penalties[1].sum())
-    cost = _allowed(near[0][off[0]], near[1][off[1]], (radii[0][off[0]], radii[1][off[1]]), order, norm)
-    if cost is not None:
-        result = solve(np.ones(len(off[0])), np.ones(len(off[1])), cost, penalty=penalties)
-        plan = result.plan.tocoo()
-        whole = plan.data > 0.5  # an optimal vertex has integers, but for rounding
-        matched, total = np.column_stack([plan.row[whole], plan.col[whole]]).astype(np.intp), result.value
-    pairs = np.column_stack([rows[off[0]][matched[:, 0]], columns[off[1]][matched[:, 1]]])
-    left = [np.setdiff1d(own, pair) for own, pair in zip((rows, columns), pairs.T, strict=True)]
-    return total, [pairs, _to_diagonal(left[0]), _to_diagonal(left[1])[:, ::-1]]
+    own, others = near[0][off[0]], near[1][off[1]]
+    found = _by_paths(own, others, (radii[0][off[0]], radii[1][off[1]]), order, norm)
+    if found is None:
+        found = _by_solve(own, others, (radii[0][off[0]], radii[1][off[1]]), order, norm)
+    total, matched = found
+    pairs = np.column_stack([rows[off[0]][matched[0]], columns[off[1]][matched[1]]])
+    left = [_others(len(points), pair) for points, pair in ((X, pairs[:, 0]), (Y, pairs[:, 1]))]
+    alone = [own[left[side][own]] for side, own in enumerate((rows, columns))]
+    return total, [pairs, _to_diagonal(alone[0]), _to_diagonal(alone[1])[:, ::-1]]
+
+
+def _others(n: int, some: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return a mask of n points without some."""
+    mask = np.ones(n, bool)
+    mask[some] = False
+    return mask
+
+
+def _by_paths(X: Points, Y: Points, radii: tuple[Points, Points], order: float, norm: float) -> _Matched | None:
+    """Return a cost and pairs that the potentials of the compiled kernel prove, or None if they do not."""
+    if not (len(X) and len(Y)) or not backend().has_kd_trees:
+        return None
+    mates, f, g = np.empty(len(X), np.int32), np.empty(len(X)), np.empty(len(Y))
+    a, b = radii[0] ** order, radii[1] ** order
+    if not np.isfinite([a.max(), b.max(), _distances(X[:1], Y[:1], order, norm)[0]]).all():
+        return None
+    violation = backend().match_points(X, Y, a=a, b=b, p=norm, q=order, mates=mates, f=f, g=g)
+    i = np.flatnonzero(mates >= 0)
+    j = mates[i].astype(np.intp)
+    alone = a[mates < 0], b[_others(len(Y), j)]
+    total = math.fsum(np.concatenate([_distances(X[i], Y[j], order, norm), *alone]).tolist())
+    lower = math.fsum(np.concatenate([f, g]).tolist()) - min(len(X), len(Y)) * violation
+    return (total, (i, j)) if total - lower <= OPTIMAL_GAP * total else None
+
+
+def _distances(X: Points, Y: Points, order: float, norm: float) -> Points:
+    """Return the costs of pairs."""
+    apart: Points = np.linalg.norm(X - Y, norm, axis=1) ** order
+    return apart
+
+
+def _by_solve(X: Points, Y: Points, radii: tuple[Points, Points], order: float, norm: float) -> _Matched:
+    """Return the cost and the pairs of an optimum that `solve` finds."""
+    penalties, none = (radii[0] ** order, radii[1] ** order), np.empty(0, np.intp)
+    cost = _allowed(X, Y, radii, order, norm)
+    if cost is None:
+        return math.fsum(np.concatenate(penalties).tolist()), (none, none)
+    result = solve(np.ones(len(X)), np.ones(len(Y)), cost, penalty=penalties)
+    plan = result.plan.tocoo()
+    whole = plan.data > 0.5  # an optimal vertex has integers, but for rounding
+    return result.value, (plan.row[whole].astype(np.intp), plan.col[whole].astype(np.intp))
 
 
 def _allowed(X: Points, Y: Points, radii: tuple[Points, Points], order: float, norm: float) -> Cost | None:

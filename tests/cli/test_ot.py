@@ -55,6 +55,14 @@ def test_ot_of_images_has_bounds_a_plan_and_a_picture(blobs, tmp_path, capfd):
     check_picture(picture)
 
 
+def test_unbalanced_ot(pair, capfd):
+    p, q = (x / x.sum() for x in map(np.load, pair))
+    report = succeeds(capfd, "ot", *pair, "--kl", "0.1")
+    assert report["value"] == pytest.approx(solve(p, q, GridCost(20), kl=0.1).value, rel=1e-9)
+    assert report["status"] == "gap reached"
+    assert "--kl" in fails(capfd, "ot", *pair, "--kl", "0")
+
+
 def test_ot_of_points(tmp_path, capfd):
     rng = np.random.default_rng(0)
     a, b = tmp_path / "a.csv", tmp_path / "b.csv"

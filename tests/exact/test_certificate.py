@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,16 @@ from hypothesis import strategies as st
 
 from cases import KINDS, batch, problems
 from gibbsot import DenseCost, GridCost, PointCost, Problem, solve
+from gibbsot.core import native
+from gibbsot.core.backend import backend
 from gibbsot.costs.problems import dual_value
-from gibbsot.exact.certificate import bounds, lower_bound
+from gibbsot.exact.certificate import bounds, enclose, lower_bound, rounded_down, rounded_up
 from gibbsot.exact.methods import optima
+from gibbsot.exact.simplex import solve_dense
 from gibbsot.sampling.gibbs import sparse_plans
+from gibbsot.solvers import masses
+from kernels import using
+from rational import exact_distances
 
 
 def values(pair: Problem) -> np.ndarray:
@@ -144,3 +151,97 @@ def test_the_largest_values_have_bounds():
     result = solve(np.full(50, 1e300), np.full(50, 1e300), _MATRIX, penalty=1e100)
     assert result.status == "optimal"
     assert 0 < result.lower_bound <= result.value <= result.upper_bound < np.inf
+
+
+def numbers(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Numbers of many sizes, some of them zero, and some that cancel."""
+    x = rng.normal(size=n) * 10.0 ** rng.uniform(*rng.choice([[0, 1], [-20, 20], [-320, -280], [-300, 300]]), n)
+    x[rng.random(n) < 0.1] = 0
+    half = n // 2
+    x[:half] = np.where(rng.random(half) < 0.5, -x[n - half :], x[:half])
+    return x
+
+
+@pytest.mark.parametrize("kernel", native.available())
+@pytest.mark.parametrize("n", [1, 7, 32, 300, 2000])
+def test_sums_are_enclosed(kernel, n):
+    """Of products and of numbers, by kernels and without them, to within twice the digits."""
+    rng = np.random.default_rng(n)
+    with using(kernel):
+        for _ in range(20):
+            x, y = numbers(rng, n), numbers(rng, n)
+            for found, terms in (
+                (enclose(x, y), [Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]),
+                (enclose(x), list(map(Fraction, x.tolist()))),
+            ):
+                size = sum(map(abs, terms))
+                assert abs(found.value - sum(terms)) <= found.error
+                largest = max(Fraction(abs(x).max()), 1) * max(Fraction(abs(y).max()), 1)
+                assert found.error <= Fraction(2) ** -88 * size + n * Fraction(2) ** -1060 * largest
+                assert found.error == 0 or size > 0
+
+
+@pytest.mark.skipif(native.name() == "numpy", reason="needs the compiled kernels")
+def test_bounds_for_given_masses_are_rounded_outwards_once():
+    """The nearest doubles outside, as the errors of sums of doubles of one size are doubles."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        weights = rng.random((3, rng.integers(1, 40)))
+        lower, upper = np.sort(rng.normal(size=(2, 3)), axis=0)
+        both = np.array([lower, upper])
+        assert backend().scale_bounds(weights, both)
+        for w, a, b, low, high in zip(weights, lower, upper, *both, strict=True):
+            total = sum(map(Fraction, w.tolist()))
+            assert (low, high) == (rounded_down(total * Fraction(a)), rounded_up(total * Fraction(b)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_bounds_for_masses_of_any_size_are_outside(seed):
+    rng = np.random.default_rng(seed)
+    w = 10.0 ** rng.uniform(-300, rng.choice([-290, 0, 200]), (1, rng.integers(1, 40)))
+    pair = Problem.checked(w, w, DenseCost(np.zeros((w.shape[1],) * 2)), w.sum(axis=1))
+    lower, upper = np.sort(rng.normal(size=2) * 10.0 ** rng.uniform(-300, 100))
+
+    one = SimpleNamespace(lower=float(lower), upper=float(upper))
+    total, (low, high) = sum(map(Fraction, w[0].tolist())), masses.bounds(pair, [one])
+    least = Fraction(pair.cost.least())
+    assert Fraction(low[0]) <= total * max(Fraction(one.lower), least)
+    assert Fraction(high[0]) >= total * Fraction(one.upper)
+    assert low[0] == pytest.approx(float(total * max(Fraction(one.lower), least)), rel=1e-15, abs=1e-320)
+    assert high[0] == pytest.approx(float(total * Fraction(one.upper)), rel=1e-15, abs=1e-320)
+
+
+@pytest.mark.skipif(native.name() == "numpy", reason="needs the compiled kernels")
+@pytest.mark.parametrize("decades", [0, 3, 30])
+def test_masses_are_rounded_once(decades):
+    """Each is within 1.02 * 2^-53 of the exact flow, relative to itself, as `share` says."""
+    rng = np.random.default_rng(decades)
+    for _ in range(100):
+        p, q = (10.0 ** rng.uniform(-decades, 0, m) + rng.random(m) * (decades == 0) for m in (7, 5))
+        found = solve_dense(rng.random((7, 5)), p, q)
+        i, j, mass = found.arcs()
+        a, b = (list(map(Fraction, x.tolist())) for x in (p, q))
+        left = [[x / sum(a) for x in a], [x / sum(b) for x in b]]
+        arcs = list(zip(i.tolist(), j.tolist(), mass.tolist(), strict=True))
+        while arcs:  # a leaf of the forest has all of the mass of its point
+            ends = [[arc[side] for arc in arcs] for side in (0, 1)]
+            arc, side = next((x, side) for x in arcs for side in (0, 1) if ends[side].count(x[side]) == 1)
+            exact = left[side][arc[side]]
+            assert abs(Fraction(arc[2]) / exact - 1) <= Fraction(1.02) * Fraction(2) ** -53
+            left[1 - side][arc[1 - side]] -= exact
+            arcs.remove(arc)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize(("metric", "power"), [("sqeuclidean", 2), ("euclidean", 1)])
+def test_costs_of_points_are_as_accurate_as_they_say(d, metric, power):
+    rng = np.random.default_rng(d)
+    X, Y = rng.random((2, 60, d))
+    cost, exact = PointCost(X, Y, metric), exact_distances(X, Y, power)
+    i, j = np.indices(cost.shape).reshape(2, -1)
+    for found in (cost.matrix().ravel(), cost.at(i, j)):
+        off = [
+            abs(Fraction(x) - exact.at(a, b)) - exact.error * exact.at(a, b) - Fraction(cost.accuracy()) * Fraction(x)
+            for x, a, b in zip(found.tolist(), i.tolist(), j.tolist(), strict=True)
+        ]
+        assert max(off) <= 0

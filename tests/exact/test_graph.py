@@ -18,6 +18,7 @@ from gibbsot.exact import graph as module
 from gibbsot.exact.annealed import Crossover
 from gibbsot.exact.graph import GridEdges
 from gibbsot.exact.methods import choose
+from gibbsot.io import progress
 from gibbsot.io.budget import Budget
 from rational import Exact, integers, optimum
 
@@ -104,9 +105,9 @@ def test_values_plans_flows_and_potentials(family, seed):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_against_pot(family):
+def test_all_pairs_and_pot_on_two_hundred_graphs(family):
     ot = pytest.importorskip("ot")
-    for seed in range(8):
+    for seed in range(40):
         graph, directed, p, q = example(family, seed)
         cost = GraphCost(graph, directed)
         M = cost.matrix()
@@ -281,6 +282,55 @@ def test_sparse_pairs_against_a_linear_programme(seed):
 
 
 @needs_simplex
+@needs_simplex
+def test_a_warm_start_continues_from_the_tree():
+    """With few pivots where weights or lengths change little; other graphs of the same size start from nothing."""
+    rng = np.random.default_rng(4)
+    X = rng.random((1500, 2))
+    triangles = Delaunay(X).simplices
+    ends = np.unique(np.sort(np.concatenate([triangles[:, k] for k in ([0, 1], [1, 2], [2, 0])]), axis=1), axis=0)
+    lengths = np.linalg.norm(X[ends[:, 0]] - X[ends[:, 1]], axis=1)
+    cost, more = (
+        GraphCost(sparse.coo_array((scale * lengths, ends.T), (1500, 1500)), directed=False)
+        for scale in (1.0, 1 + 0.01 * rng.random(len(lengths)))
+    )
+    p, q = rng.random((2, 1500))
+    before = solve(p, q, cost, normalize=True)
+    near = p * (1 + 0.01 * rng.random(1500))
+    for weights, given in ((near, cost), (p, more), (p, cost)):
+        cold = solve(weights, q, given, normalize=True)
+        warm = solve(weights, q, given, normalize=True, warm_start=before)
+        assert warm.status == "optimal"
+        assert warm.value == pytest.approx(cold.value, rel=1e-14)
+    network, (solution,) = cost.network(), before.parts[0].solved
+    again = module.NetworkProblem(network, p, q)
+    again.begin(solution.links(network))
+    assert again.carry()
+    assert again.pivots == 0
+    turned = GraphCost(sparse.coo_array((lengths, 1499 - ends.T), (1500, 1500)), directed=False)
+    assert solution.links(turned.network()) is None
+    warm = solve(p, q, turned, normalize=True, warm_start=before)
+    assert warm.value == pytest.approx(solve(p, q, turned, normalize=True).value, rel=1e-14)
+    left = solve(p, 0.5 * q, cost, penalty=0.1)
+    for share in (0.5, 0.6, 2.0):
+        relaxed = solve(p, share * q, cost, penalty=0.1, warm_start=left)
+        assert relaxed.value == pytest.approx(solve(p, share * q, cost, penalty=0.1).value, rel=1e-13)
+
+
+@needs_simplex
+def test_progress_of_a_graph_is_shown(capfd, monkeypatch):
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    graph, directed, p, q = example("planar", 3)
+    cost = GraphCost(graph, directed)
+    quiet = solve(p, q, cost)
+    assert capfd.readouterr().err == ""
+    loud = solve(p, q, cost, verbose=True)
+    shown = capfd.readouterr().err
+    assert f"{len(p)} nodes, {len(cost.network().tail)} links: a first tree of cost" in shown
+    assert "pivots: cost" in shown
+    assert loud.value == quiet.value
+
+
 def test_an_error_names_the_points_that_cannot_be_served():
     pairs = sparse.coo_array(([1.0, 1, 1, 1], ([0, 1, 2, 2], [0, 0, 0, 1])), (3, 2))
     with pytest.raises(ValueError, match=r"0\.75 of .* in rows 0, 1 only has ways .* 0\.5 .* in column 0"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import ot
 import pytest
@@ -191,7 +193,7 @@ def test_arcs_start_from_a_basis():
 
 
 @pytest.mark.parametrize("squared", [True, False])
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_points_agree_with_pot(d, squared):
     rng = np.random.default_rng(d)
     X, Y = rng.random((900, d)), rng.random((700, d))
@@ -215,10 +217,11 @@ def test_points_with_ties():
 
 def test_nearest_is_that_of_the_matrix():
     rng = np.random.default_rng(0)
-    X, Y, h = rng.random((300, 2)), rng.random((400, 2)), rng.random(400)
-    for squared in (True, False):
-        C = cdist(X, Y, "sqeuclidean" if squared else "euclidean")
-        points = PointCost(X, Y, "sqeuclidean" if squared else "euclidean").by_trees()
+    X, Y, random = rng.random((300, 2)), rng.random((400, 2)), rng.random(400)
+    steep = 0.9 * Y[:, 0] - 0.05 * Y[:, 1] + 0.01 * random  # as optimal potentials are
+    for metric, h in product(("sqeuclidean", "euclidean", "cityblock", "chebyshev"), (random, steep, 3 * steep)):
+        C = cdist(X, Y, metric)
+        points = PointCost(X, Y, metric).by_trees()
         found, sums = points.nearest(h, 5)
         np.testing.assert_array_equal(found, np.argsort(C + h, axis=1)[:, :5])
         np.testing.assert_allclose(sums, np.sort(C + h, axis=1)[:, :5], rtol=1e-13)

@@ -251,6 +251,7 @@ PROGRAM = """
     [
         ("DenseCost", "Cost(rng.random((2990, 8)) @ rng.random((8, 2990)))", ""),  # two thirds of a second
         ("PointCost", "Cost(rng.random((100_000, 2)), rng.random((100_000, 2)))", ""),
+        ("GridCost", "Cost((600, 600), power=1)", ""),
         ("DenseCost", "Cost(rng.random((900, 900)))", "method=Gibbs(n_sweeps=100_000)"),
     ],
 )

@@ -182,7 +182,7 @@ def test_squared_distances_on_a_grid_stay_those_of_points(shape):
 
 
 def test_metrics_whose_matrix_is_too_large_stay_as_they_are(monkeypatch):
-    monkeypatch.setattr("gibbsot.costs.conversion.MATRIX_BYTES", 100)
+    monkeypatch.setattr("gibbsot.costs.points.MATRIX_BYTES", 100)
     cost = PointCost(POINTS, metric="cosine")
     assert in_units(cost) == (cost, 0.0, 1.0)
     assert in_units(PointCost(2 * POINTS)).cost == in_units(PointCost(POINTS)).cost

@@ -27,6 +27,10 @@ WORK = {
     "arcs": "long_arcs()",
     "k-d queries": "long_queries()",
     "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]))",
+    "a graph": "gibbsot.solve(*rng.random((2, 1000, 1000)), gibbsot.GridCost((1000, 1000), power=1), normalize=True)",
+    "graphs in threads": "gibbsot.solve_batch(*rng.dirichlet(np.ones(160000), (2, 4)), lattice, n_jobs=2)",
+    "sparse pairs": "gibbsot.solve(None, None, few_pairs())",
+    "diagrams": "long_diagrams()",
     "crossovers in threads": "long_crossovers()",
     "costs of their own, all arcs": "gibbsot.solve_batch(None, None, list(rng.random((4, 2500, 2500))), n_jobs=2)",
     "costs of their own, points": "gibbsot.solve_batch(None, None, [clouds] * 4, n_jobs=2)",
@@ -34,7 +38,9 @@ WORK = {
 PREPARE = """
     import signal, sys, time
     import numpy as np
+    from scipy import sparse
     import gibbsot
+    from gibbsot.diagrams import wasserstein_distance
     from gibbsot.exact import methods as exact
     from gibbsot.exact.simplex import ArcProblem, solve_dense
 
@@ -54,6 +60,22 @@ PREPARE = """
         print("begins", flush=True)
         problem.optimise()
 
+    lattice = gibbsot.GridCost((400, 400), power=1)
+
+    def few_pairs():
+        i = np.repeat(np.arange(200000), 20)
+        j = (i + np.tile(np.arange(20) ** 2, 200000)) % 200000
+        cost = gibbsot.SparseCost(sparse.coo_array((rng.random(len(i)), (i, j)), (200000, 200000)))
+        print("begins", flush=True)
+        return cost
+
+    def long_diagrams():
+        birth = rng.random((2, 60000))
+        life = rng.random((2, 60000))
+        diagrams = np.stack([birth, birth + life], axis=2)
+        print("begins", flush=True)
+        wasserstein_distance(*diagrams)
+
     def long_crossovers():
         exact.choose = lambda problem: [exact.METHODS[-1]] * len(problem)
         for _ in range(100):
@@ -71,7 +93,7 @@ PREPARE = """
 @pytest.mark.slow
 @pytest.mark.parametrize("work", list(WORK))
 def test_control_c_arrives_within_half_a_second(work):
-    begins = "pass" if work in ("arcs", "k-d queries") else "print('begins', flush=True)"
+    begins = "pass" if work in ("arcs", "k-d queries", "sparse pairs", "diagrams") else "print('begins', flush=True)"
     source = textwrap.dedent(PREPARE) + textwrap.dedent(f"""
         try:
             {begins}

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from gibbsot import DenseCost, GridCost, PointCost, solve, solve_batch
+from gibbsot import DenseCost, GraphCost, GridCost, PointCost, SparseCost, solve, solve_batch
 from gibbsot.core import native
 
 pytestmark = [
@@ -31,6 +32,20 @@ def clouds(m: int, metric: str) -> PointCost:
     return PointCost(RNG.random((m, 2)), RNG.random((m, 2)), metric)
 
 
+def streets(m: int, links: int = 3, directed: bool = False) -> GraphCost:
+    """Return a ring with links to nodes that are not far."""
+    tail = np.repeat(np.arange(m), links)
+    head = (tail + np.tile([1, *RNG.integers(2, 300, links - 1)], m)) % m
+    return GraphCost(sparse.coo_array((RNG.random(len(tail)), (tail, head)), (m, m)), directed)
+
+
+def few_pairs(m: int) -> SparseCost:
+    """Return the costs of neighbours on a line, all in a circle."""
+    i = np.repeat(np.arange(m), 9)
+    j = (i + np.tile(np.arange(9) - 4, m)) % m
+    return SparseCost(sparse.coo_array((RNG.random(len(i)), (i, j)), (m, m)))
+
+
 def matrix(m: int, kind: type = np.float64) -> np.ndarray:
     return RNG.random((m, m), kind)
 
@@ -44,6 +59,12 @@ CASES = {
     "crossover in single precision": lambda: (weights(3100), weights(3100), DenseCost(matrix(3100, np.float32))),
     "a metric": lambda: (weights(1200), weights(1200), clouds(1200, "cityblock")),
     "points": lambda: (weights(8000), weights(8000), clouds(8000, "euclidean")),
+    "Chebyshev": lambda: (weights(8000), weights(8000), clouds(8000, "chebyshev")),
+    "a graph": lambda: (weights(60_000), weights(60_000), streets(60_000)),
+    "a dense graph": lambda: (weights(4000), weights(4000), streets(4000, 40)),
+    "a directed graph": lambda: (weights(30_000), weights(30_000), streets(30_000, directed=True)),
+    "sparse pairs": lambda: (np.ones(10_000), np.ones(10_000), few_pairs(10_000)),
+    "L1 on a grid": lambda: (weights(200 * 200), weights(200 * 200), GridCost((200, 200), power=1)),
     "a grid": lambda: (weights(80 * 80), weights(80 * 80), GridCost((80, 80))),
     "a batch": lambda: (RNG.random((1000, 400)), RNG.random((1000, 400)), GridCost((20, 20))),
     "a batch of arrays": lambda: (RNG.random((4, 900)), RNG.random((4, 900)), [matrix(900) for _ in range(4)]),
@@ -59,10 +80,10 @@ def memory(name: str) -> int:
 def measure(name: str) -> None:
     """Print the least ``max_memory`` with which a case is solved, and the peak of its solve."""
     solve([0.5, 0.5], [0.2, 0.8], [[0.0, 1.0], [1.0, 0.0]])  # what is loaded once
-    p, q, cost = CASES[name]()
-    p, q = (x / x.sum(axis=-1, keepdims=True) for x in (p, q))
     allowed = 1.0
     while True:
+        p, q, cost = CASES[name]()  # a cost may keep what a refused call has made
+        p, q = (x / x.sum(axis=-1, keepdims=True) for x in (p, q))
         ctypes.CDLL(None).malloc_trim(0)  # or what a refused call has freed would be taken again
         Path("/proc/self/clear_refs").write_text("5")
         before = memory("VmRSS")

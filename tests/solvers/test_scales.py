@@ -170,9 +170,11 @@ def test_squares_that_vanish_are_inside_the_bounds():
     assert result.status == "gap open"
 
 
-@pytest.mark.parametrize(("seed", "n", "d"), [*((seed, 4, 2) for seed in range(10)), (230, 1, 4)])
+@pytest.mark.parametrize(
+    ("seed", "n", "d"), [(230, 1, 4), (450, 1, 4), (801, 1, 3), (1076, 2, 3), (2488, 2, 3), (0, 4, 2), (1, 4, 2)]
+)
 def test_distances_on_all_arcs_are_those_of_the_points(seed, n, d):
-    """The last one has a distance whose rounding was more than the bounds allowed for."""
+    """Those of up to two points have a distance whose rounding was more than the bounds allowed for."""
     rng = np.random.default_rng(seed)
     X, Y = rng.random((2, n, d)) if n == 1 or seed % 2 else rng.integers(0, 9, (2, n, d)) * 0.1
     W = optimum(np.ones(n), np.ones(n), exact_distances(X, Y, 2)).low
@@ -181,8 +183,9 @@ def test_distances_on_all_arcs_are_those_of_the_points(seed, n, d):
     assert result.status == "optimal"
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [1, 4, 9, 10, 11, 15, 17, 19, 0, 2])
 def test_axes_with_negative_entries(seed):
+    """The least cost was above the exact one, but for the last two seeds."""
     rng = np.random.default_rng(seed)
     axes = rng.normal(size=(3, 3)) * 10.0 ** rng.integers(-3, 16), rng.normal(size=(2, 2))
     cost = GridCost(matrices=axes)
@@ -219,11 +222,11 @@ def consistent(result, gap: float = 0.0) -> None:
     """No status contradicts the numbers."""
     assert not np.isnan([result.value, result.lower_bound, result.upper_bound, result.gap]).any()
     assert result.lower_bound <= result.upper_bound
+    assert result.value <= result.upper_bound
     scale = result.problem.mass.item(0) * result.solutions[0].scale
     assert result.gap == relative_gap(result.lower_bound, result.upper_bound, scale)
     assert (result.status == "optimal") == (result.gap <= OPTIMAL_GAP)
-    if result.status == "gap reached":
-        assert OPTIMAL_GAP < result.gap <= gap
+    assert (result.status == "gap reached") == (OPTIMAL_GAP < result.gap <= gap)
     assert (result.reason == "") == (result.status in ("optimal", "gap reached"))
 
 
@@ -260,6 +263,35 @@ def test_a_batch_has_the_statuses_of_its_problems():
         consistent(one)
 
 
+def test_uniform_weights_have_mass_one():
+    """The sum of 500 doubles 1 / 500 is more, and a value times that was above the upper bound."""
+    X, Y = clouds(500)
+    consistent(solve(None, None, cdist(X, Y, "sqeuclidean")))
+
+
+@pytest.mark.parametrize("kind", ["matrix", "points", "many points", "grid", "forbidden", "negative"])
+def test_a_gap_that_is_reached_before_the_time_is_spent(kind):
+    """Whether the time was spent as well says nothing of the proof."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((2, 2500 if kind == "many points" else 300, 2))
+    cost = PointCost(X, Y) if "points" in kind else DenseCost(1 + rng.random((300, 300)))
+    if kind == "grid":
+        cost = GridCost((30, 30), power=3)
+    elif kind == "forbidden":
+        cost = DenseCost(np.where(rng.random((300, 300)) < 0.02, np.inf, 1 + rng.random((300, 300))))
+    elif kind == "negative":
+        cost = DenseCost(rng.normal(size=(300, 300)))
+    p, q = (np.ones(size) if kind == "forbidden" else rng.random(size) + 0.1 for size in cost.shape)
+    early = solve(p, q, cost, normalize=True, max_seconds=1e-9)
+    consistent(early)
+    assert early.status == "budget spent"
+    for gap in (early.gap, 1.01 * early.gap):
+        again = solve(p, q, cost, normalize=True, gap=gap, max_seconds=1e-9)
+        consistent(again, gap)
+        assert again.status == "gap reached"
+
+
 def test_the_rule():
     assert status(0.0, 0.0, 0.0) == "optimal"
     assert status(-1e-10, 0.0, 1.0) == "optimal"
@@ -286,9 +318,9 @@ def test_clusters_with_their_own_balance_need_no_more_digits(n, off, monkeypatch
         check(solve(None, None, cdist(X, Y, "sqeuclidean")), truth / n)
 
 
-@pytest.mark.parametrize("far", [1e8, 1e12, np.inf])
+@pytest.mark.parametrize("far", [1e12, np.inf])
 def test_costs_that_are_lowered_in_vain(far):
-    """A plan that must pay large costs, and one that avoids forbidden pairs on the way to others."""
+    """A control: a plan that must pay large costs, and one that avoids forbidden pairs on the way to others."""
     rng = np.random.default_rng(3)
     C = rng.random((12, 12)) * 1e-3
     C[:6, 6:] = far

@@ -13,10 +13,12 @@ from typing import Any
 from ._text import printable
 
 # Each is a module of this package with a function of the same name and the EPILOG of its help.
-_SUBCOMMANDS = ("ot", "nmf", "distances", "geodesics", "info")
+_SUBCOMMANDS = ("ot", "nmf", "cluster", "distances", "geodesics", "info")
 
 # The first words of functions of the library and of POT, and the commands that do the same.
-_FUNCTIONS = {"solve": "ot", "emd": "ot", "emd2": "ot", "sinkhorn": "ot", "fit": "nmf", "pca": "geodesics"}
+_FUNCTIONS = {
+    "solve": "ot", "emd": "ot", "emd2": "ot", "sinkhorn": "ot", "fit": "nmf", "pca": "geodesics", "kmeans": "cluster",
+}  # fmt: skip
 
 
 def main(args: Sequence[str] | None = None) -> int:

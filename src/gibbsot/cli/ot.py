@@ -71,6 +71,10 @@ def ot(
         MethodName, typer.Option(help="The optimum, or the estimate of the paper's sampler.")
     ] = MethodName.exact,
     gap: Annotated[float | None, typer.Option(help="Stop at this certified relative gap.")] = None,
+    kl: Annotated[
+        float | None,
+        typer.Option(metavar="RHO", help="Unbalanced: the plan may change the masses, which costs RHO times KL."),
+    ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop after this time, with the bounds proved by then.")
     ] = None,
@@ -98,7 +102,8 @@ def ot(
     options = Options(
         method="exact" if method is MethodName.exact else Gibbs(n_sweeps=sweeps, rng=seed),
         gap=gap,
-        normalize=True,
+        normalize=kl is None,
+        kl=None if kl is None else validation.positive(kl, "--kl"),
         max_seconds=max_seconds,
         n_jobs=jobs,
         verbose=not quiet and not as_json,

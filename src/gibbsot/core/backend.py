@@ -60,7 +60,7 @@ class Backend:
         Whether there is a network simplex: `solve_dense`, `complete_dense`, `arc_simplex`. Without it
         exact problems are solved by SciPy's HiGHS on few arcs.
     has_kd_trees : bool
-        Whether there are `kd_tree` and `median_cells`.
+        Whether there are `kd_tree`, `median_cells` and `match_points`.
 
     Examples
     --------
@@ -186,12 +186,16 @@ class Backend:
         return out
 
     def kd_tree(self, points: NDArray[np.floating]) -> Any:
-        """Return a k-d tree of points in one to three dimensions, as `costs.kdtree.SearchedPoints` uses it."""
+        """Return a k-d tree of points in one to four dimensions, as `costs.kdtree.SearchedPoints` uses it."""
         self._lacks_kd_trees()
 
     def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
         """Write the cell of each point, of at most so many neighbouring points; return the number of cells."""
         self._lacks_kd_trees()
+
+    def match_points(self, X: Array, Y: Array, **arguments: Any) -> float:
+        """Match points in the plane, as ``native/matching.hpp`` says; return how far potentials violate a pair."""
+        self._lacks("matching of points", "solve with penalties on a sparse cost instead")
 
     def _lacks_kd_trees(self) -> NoReturn:
         """Raise an error about searches in space."""
@@ -230,6 +234,18 @@ class Backend:
     def solve_dense(self, *arguments: Any) -> None:
         """Solve problems on all arcs of a matrix, as ``native/bind_exact.cpp`` says."""
         self._lacks_simplex()
+
+    def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
+        """Return ``<x, y>``, or the sum of x if y is empty, as two doubles; None without kernels.
+
+        They are followed by the sum of the absolute terms, the number of those that are not zero, and the power of two
+        that all of these sums are to be multiplied by.
+        """
+        return None
+
+    def scale_bounds(self, weights: Array, bounds: Array) -> bool:
+        """Multiply bounds by the sums of weights, rounded outwards; return False where that is left to integers."""
+        return False
 
     def complete_dense(self, C: Array, **arguments: Any) -> None:
         """Write the potentials of points without weight, from those that `solve_dense` wrote."""
@@ -357,6 +373,9 @@ class CompiledBackend(Backend):
     def kd_tree(self, points: NDArray[np.floating]) -> Any:
         return getattr(self._module, f"KdTree{points.shape[1]}")(points)
 
+    def match_points(self, X: Array, Y: Array, **arguments: Any) -> float:
+        return float(self._module.match_points(X, Y, **arguments))
+
     def has_chains(self, cost: TransformedCost) -> bool:
         return cost.operand() is not None
 
@@ -379,6 +398,13 @@ class CompiledBackend(Backend):
 
     def solve_dense(self, *arguments: Any) -> None:
         self._module.solve_dense(*arguments)
+
+    def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
+        high, low, absolute, terms, exponent = self._module.inner(x, y)
+        return high, low, absolute, terms, exponent
+
+    def scale_bounds(self, weights: Array, bounds: Array) -> bool:
+        return bool(self._module.scale_bounds(weights, bounds))
 
     def complete_dense(self, C: Array, **arguments: Any) -> None:
         self._module.complete_dense(C, **arguments)

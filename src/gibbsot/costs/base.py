@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -26,7 +26,7 @@ MATRIX_BYTES = 512 * 2**20
 
 
 class Geometry(NamedTuple):
-    """Points whose distances are a cost: ``M_ij = |x_i - y_j|^power``, in one to three dimensions.
+    """Points whose distances are a cost: ``M_ij = |x_i - y_j|^power``, in one to four dimensions.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Cost(ABC):
     - implements the abstract methods: ``_transform_one`` (the c-transform in NumPy, which is the specification that
       the compiled kernel is tested against), ``_mean``, ``at``, ``spread``, ``least`` and ``astype``;
     - returns the arrays that define it from ``arrays``, and is made again from them by ``of_arrays`` (for files, copies
-      in other processes and comparisons); `from_arrays` must recognise them;
+      in other processes and comparisons); ``named_by`` is the array by which `from_arrays` recognises them;
     - says how far its entries are from the costs that are meant, by ``accuracy``, ``rounding`` and ``underflow``: the
       default is that they are exact, and certificates rely on it;
     - returns the edges of a graph from ``network`` if its entries are lengths of shortest paths, as on a tree;
@@ -135,6 +135,7 @@ class Cost(ABC):
     bounded_search: bool = False
     row_shape: tuple[int, ...] = ()
     col_shape: tuple[int, ...] = ()
+    named_by: ClassVar[str]
 
     @abstractmethod
     def __repr__(self) -> str: ...
@@ -437,6 +438,24 @@ class Cost(ABC):
         -------
         dict of str to array
         """
+
+    def rescaled(self, shift: float, root: float) -> Cost | None:
+        """Return the cost ``(M - shift) / root^2``, or None if that takes a matrix that is too large.
+
+        Parameters
+        ----------
+        shift : float
+            The least cost.
+        root : float
+            A power of two.
+
+        Returns
+        -------
+        Cost or None
+        """
+        from .dense import DenseCost  # which derives from this class
+
+        return DenseCost((self.matrix().astype(np.float64) - shift) / root**2, self.dtype)
 
     @classmethod
     @abstractmethod

@@ -53,6 +53,8 @@ class BorderedCost(Cost):
            [2., 2., 0.]])
     """
 
+    named_by = "border"
+
     def __init__(
         self, inner: Cost, outer: float | tuple[ArrayLike, ArrayLike], corner: float, extra: tuple[int, int] = (1, 1)
     ) -> None:
@@ -117,13 +119,14 @@ class BorderedCost(Cost):
     def arrays(self) -> dict[str, NDArray[Any]]:
         rows, columns = self.outer
         border = np.array([self.corner, *self.extra])
-        return {**self.inner.arrays(), "border": border, "border_rows": rows, "border_columns": columns}
+        inner = {f"inner_{name}": x for name, x in self.inner.arrays().items()}
+        return {**inner, "border": border, "border_rows": rows, "border_columns": columns}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         from .conversion import from_arrays  # which knows all costs
 
-        inner = {name: x for name, x in arrays.items() if not name.startswith("border")}
+        inner = {name.removeprefix("inner_"): x for name, x in arrays.items() if name.startswith("inner_")}
         corner, *extra = arrays["border"].tolist()
         outer = arrays["border_rows"], arrays["border_columns"]
         return cls(from_arrays(inner), outer, corner, (int(extra[0]), int(extra[1])))

@@ -9,13 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .base import MATRIX_BYTES, Array, Cost
-from .bordered import BorderedCost
+from .base import Array, Cost
 from .dense import DenseCost
-from .graph import GraphCost
 from .grid import GridCost
-from .points import PointCost
-from .sparse import SparseCost
 
 
 def as_cost(cost: Cost | ArrayLike) -> Cost:
@@ -60,10 +56,8 @@ def from_arrays(arrays: Mapping[str, Array]) -> Cost:
     >>> from_arrays(GridCost((2, 3)).arrays()).shape
     (6, 6)
     """
-    if "border" in arrays:
-        return BorderedCost.of_arrays(arrays)
-    known: dict[str, type[Cost]] = {"M": DenseCost, "X": PointCost, "lengths": GraphCost, "pairs": SparseCost}
-    return next((kind for name, kind in known.items() if name in arrays), GridCost).of_arrays(arrays)
+    kinds = (kind for kind in Cost.__subclasses__() if kind.named_by in arrays)
+    return next(kinds, GridCost).of_arrays(arrays)
 
 
 def single(cost: Cost) -> Cost:
@@ -133,22 +127,8 @@ def in_units(cost: Cost) -> Units:
     """
     shift, spread = cost.least(), cost.spread()
     root = math.ldexp(1.0, math.ceil(math.frexp(spread)[1] / 2)) if spread > 0 else 1.0
-    unit = root * root
-    if isinstance(cost, PointCost) and cost.geometric:
-        side = root if cost.metric == "sqeuclidean" else unit
-        Y = None if cost.Y is cost.X else cost.Y / side
-        return Units(PointCost(cost.X / side, Y, cost.metric, cost.dtype), shift, unit)
-    if isinstance(cost, GraphCost):
-        return Units(cost.scaled(unit), shift, unit)
-    if isinstance(cost, GridCost):
-        axes = [(axis.astype(np.float64) - float(axis.min())) / unit for axis in cost.axes]
-        arrays = {f"axis{a}": axis.astype(cost.dtype) for a, axis in enumerate(axes)}
-        if cost.spacing is not None and cost.power == 2:  # the root is a power of two: these are the axes above
-            arrays |= {"spacing": cost.spacing / root, "power": np.array(cost.power)}
-        return Units(GridCost.of_arrays(arrays), shift, unit)
-    if isinstance(cost, PointCost) and 8 * cost.shape[0] * cost.shape[1] > MATRIX_BYTES:
-        return Units(cost, 0.0, 1.0)
-    return Units(DenseCost((cost.matrix().astype(np.float64) - shift) / unit, cost.dtype), shift, unit)
+    rescaled = cost.rescaled(shift, root)
+    return Units(cost, 0.0, 1.0) if rescaled is None else Units(rescaled, shift, root * root)
 
 
 def mean_cost(cost: Cost) -> float:

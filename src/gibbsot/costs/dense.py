@@ -41,6 +41,8 @@ class DenseCost(Cost):
     array([1., 2., 1.])
     """
 
+    named_by = "M"
+
     depth = 1
 
     def __init__(self, M: ArrayLike, dtype: DTypeLike | None = None) -> None:

@@ -65,6 +65,7 @@ class GraphCost(Cost):
     (5.0, [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     """
 
+    named_by = "lengths"
     graph: sparse.csr_array
     directed: bool
     _rows: NDArray[np.int32]
@@ -188,20 +189,10 @@ class GraphCost(Cost):
         validation.check_range(max(self.spread(), float(self.graph.data.max(initial=0.0))), "graph", np.dtype(dtype))
         return self._of(dtype=np.dtype(dtype))
 
-    def scaled(self, unit: float) -> GraphCost:
-        """Return the cost with lengths divided by a power of two.
-
-        Parameters
-        ----------
-        unit : float
-            The power.
-
-        Returns
-        -------
-        GraphCost
-        """
+    def rescaled(self, shift: float, root: float) -> GraphCost:
+        assert shift == 0
         graph = self.graph
-        lengths = sparse.csr_array((graph.data / unit, graph.indices, graph.indptr), graph.shape)
+        lengths = sparse.csr_array((graph.data / root**2, graph.indices, graph.indptr), graph.shape)
         made = GraphCost.__new__(GraphCost)
         made._set(lengths, self.directed, self.dtype, self._rows, self._columns)
         return made

@@ -70,6 +70,8 @@ class GridCost(Cost):
     5.0
     """
 
+    named_by = "axis0"
+
     def __init__(
         self,
         shape: int | Sequence[int] | None = None,
@@ -151,7 +153,9 @@ class GridCost(Cost):
 
     def by_trees(self) -> Cost | None:
         geometry = self.geometry() if self.searchable else None
-        return None if geometry is None else PointCost.searched(*geometry)
+        if geometry is None:
+            return None
+        return PointCost.searched(geometry.X, geometry.Y, "sqeuclidean" if geometry.power == 2 else "euclidean")
 
     def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
         if max(self.shape) <= smallest:
@@ -163,13 +167,11 @@ class GridCost(Cost):
         return Coarser(coarse, GridCost(matrices=halves), a, b, rows, columns)
 
     def network(self) -> Network | None:
-        return self._network
+        return self._network if self.power == 1 and self.dtype == np.float64 else None
 
     @cached_property
-    def _network(self) -> Network | None:
+    def _network(self) -> Network:
         """The links between neighbours: the sum of the distances along the axes is a shortest path on them."""
-        if self.power != 1 or self.dtype != np.float64:
-            return None
         nodes = np.arange(self.shape[0], dtype=np.int32).reshape(self.row_shape)
         tails, heads, lengths = [], [], []
         for a, axis in enumerate(self.axes):
@@ -286,6 +288,13 @@ class GridCost(Cost):
         # costs that were rounded before keep their values
         cost._definition = self._definition if self.dtype == np.float64 else None
         return cost
+
+    def rescaled(self, shift: float, root: float) -> GridCost:
+        axes = [(axis.astype(np.float64) - float(axis.min())) / root**2 for axis in self.axes]
+        arrays = {f"axis{a}": axis.astype(self.dtype) for a, axis in enumerate(axes)}
+        if self._definition is not None and self._definition[1] == 2:  # the root is a power of two: these are the axes
+            arrays |= {"spacing": self._definition[0] / root, "power": np.array(2.0)}
+        return GridCost.of_arrays(arrays)
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         i, j = np.asarray(i), np.asarray(j)

@@ -1,4 +1,4 @@
-"""Distances of points in one to three dimensions: k-d trees, cells, and squares that are too small for doubles."""
+"""Distances of points in one to four dimensions: k-d trees, cells, and squares that are too small for doubles."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..core.backend import backend
 Array = NDArray[np.floating]
 Indices = NDArray[np.int64]
 
+MOST_DIMENSIONS = 4  # of k-d trees
 _SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
 _CELL = 4  # points of a cell
 _WIDE = 1000.0  # times the usual width: cells that are no cells
@@ -63,7 +64,7 @@ def _lost(d: int, squared: bool) -> float:
 
 
 class SearchedPoints:
-    """Points in one to three dimensions with their k-d tree, which is built when it is first used.
+    """Points in one to four dimensions with their k-d tree, which is built when it is first used.
 
     `PointCost` searches with those of both sides; costs between the same points share them.
 
@@ -93,7 +94,7 @@ class SearchedPoints:
         return order
 
     def least(
-        self, of: SearchedPoints, h: Array, k: int, squared: bool, below: Array | None = None, threads: int = 1
+        self, of: SearchedPoints, h: Array, k: int, metric: str, below: Array | None = None, threads: int = 1
     ) -> tuple[Indices, Array]:
         """Return which of these points have the k least sums of h and the distance to other points, and the sums.
 
@@ -105,8 +106,8 @@ class SearchedPoints:
             A potential of these points.
         k : int
             The number of points.
-        squared : bool
-            Squared or plain Euclidean distances.
+        metric : {"sqeuclidean", "euclidean", "cityblock", "chebyshev"}
+            The distance.
         below : array, optional
             Only smaller sums count.
         threads : int
@@ -121,7 +122,7 @@ class SearchedPoints:
         with self._lock:  # a tree holds h while it answers
             self._tree.set_h(np.ascontiguousarray(h, np.float64))
             self._tree.nearest(
-                of.points, queries=order, bound=bound, squared=squared, n_threads=threads, indices=found, values=sums
+                of.points, queries=order, bound=bound, metric=metric, n_threads=threads, indices=found, values=sums
             )
         return found, sums
 

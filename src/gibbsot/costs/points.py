@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..core.backend import backend
 from .base import MATRIX_BYTES as MATRIX_BYTES
 from .base import Array, Coarser, Cost, Geometry, Positions, frozen
 from .dense import DenseCost, padded_columns
-from .kdtree import SearchedPoints, joined, underflow, vanishing
+from .kdtree import MOST_DIMENSIONS, SearchedPoints, joined, underflow, vanishing
 
 # Pairs above which k-d trees answer c-transforms: there one is about as fast as with a matrix, which need not be made.
 TREE_PAIRS = 4_000_000
@@ -24,15 +24,15 @@ TREE_PAIRS = 4_000_000
 _BLOCK = 2_000_000  # entries of the blocks that are computed one after another
 _POWERS = {"sqeuclidean": 2.0, "euclidean": 1.0}
 NORMS = {"sqeuclidean": 2.0, "euclidean": 2.0, "cityblock": 1.0, "chebyshev": np.inf}
-_METRICS = {power: metric for metric, power in _POWERS.items()}
 
 
 class PointCost(Cost):
     """The cost between two point clouds.
 
-    The cost stores the points. In one to three dimensions, k-d trees answer the c-transforms and searches of large
-    problems with squared or plain Euclidean distances. A matrix is made when an operation needs it that is faster with
-    one, such as the sweeps of the sampler, and if it takes at most 512 MB; otherwise distances are computed in blocks.
+    The cost stores the points. In one to four dimensions, k-d trees answer the c-transforms and searches of large
+    problems with squared and plain Euclidean, city-block and Chebyshev distances. A matrix is made when an operation
+    needs it that is faster with one, such as the sweeps of the sampler, and if it takes at most 512 MB; otherwise
+    distances are computed in blocks.
 
     The costs are the distances between the points as given: ``dtype`` is the precision of computations with them.
 
@@ -65,6 +65,7 @@ class PointCost(Cost):
            [9., 4., 0.]])
     """
 
+    named_by = "X"
     finite = True
 
     def __init__(
@@ -81,13 +82,13 @@ class PointCost(Cost):
         # copies, as the arrays of the caller stay writeable
         self.X = frozen(np.array(first, np.float64, order="C"))
         self.Y = self.X if second is first else frozen(np.array(second, np.float64, order="C"))
-        on_line = self.X.shape[1] == 1 and metric in ("cityblock", "chebyshev")  # distances, as the Euclidean one
-        self._power = _POWERS.get("euclidean" if on_line else metric)
         self._prepare()
         self._check()
 
     def _prepare(self) -> None:
-        """Set what follows from the points."""
+        """Set what follows from the points and the metric."""
+        on_line = self.X.shape[1] == 1 and self.metric in ("cityblock", "chebyshev")  # distances, as the Euclidean one
+        self._power, self._norm = _POWERS.get("euclidean" if on_line else self.metric), NORMS.get(self.metric)
         self.shape = len(self.X), len(self.Y)
         self.work = 2 * self.shape[0] * self.shape[1]
         # In double precision: difference, square, d - 1 additions and the square root, with the difference counted
@@ -102,7 +103,7 @@ class PointCost(Cost):
 
     def _check(self) -> None:
         """Refuse unknown metrics, and distances out of range, in a time that is linear in the number of points."""
-        if self._power is not None:
+        if self._norm is not None:
             widths = self._widths()
             least = 5e-324 if widths.any() else 0.0  # squares may vanish
             validation.check_range(max(self._diameter(widths), least), "X, Y", self.dtype)
@@ -142,7 +143,9 @@ class PointCost(Cost):
         return Positions(X, Y, norm, 2.0 if self.metric == "sqeuclidean" else 1.0)
 
     def geometry(self) -> Geometry | None:
-        return None if self._power is None or self.X.shape[1] > 3 else Geometry(self.X, self.Y, self._power)
+        if self._power is None or self.X.shape[1] > MOST_DIMENSIONS:
+            return None
+        return Geometry(self.X, self.Y, self._power)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         points = {"X": self.X} if self.Y is self.X else {"X": self.X, "Y": self.Y}
@@ -163,12 +166,22 @@ class PointCost(Cost):
                 self._single = PointCost(self.X, Y, self.metric, dtype)
             return self._single
 
+    def rescaled(self, shift: float, root: float) -> Cost | None:
+        if self._norm is not None:
+            side = root if self.metric == "sqeuclidean" else root**2
+            return PointCost(self.X / side, None if self.Y is self.X else self.Y / side, self.metric, self.dtype)
+        return None if 8 * self.shape[0] * self.shape[1] > MATRIX_BYTES else super().rescaled(shift, root)
+
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         i, j = np.asarray(i), np.asarray(j)
         if i.ndim == 2 and i.shape[1] == 1 and j.ndim == 1:
             return self.matrix(i[:, 0], j)
-        if self._power is None:
+        if self._norm is None:
             return self._pairs(*np.broadcast_arrays(i, j))
+        if self._norm != 2:
+            join = np.add if self._norm == 1 else np.maximum
+            parts = (np.abs(x[i] - y[j]) for x, y in zip(self.X.T, self.Y.T, strict=True))
+            return np.asarray(reduce(join, parts)).astype(self.dtype, copy=False)[()]
         squares = np.zeros(np.broadcast_shapes(i.shape, j.shape))
         for x, y in zip(self.X.T, self.Y.T, strict=True):
             squares += (x[i] - y[j]) ** 2
@@ -188,15 +201,20 @@ class PointCost(Cost):
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
         X, Y = self.X if rows is None else self.X[rows], self.Y if columns is None else self.Y[columns]
         block = cdist(X, Y, self.metric, **self._options)
-        if self._power is None:
+        if self._norm is None:
             _check_block(block, self.metric, self.dtype)
         return block.astype(self.dtype, copy=False)
 
     def accuracy(self) -> float:
-        # difference, square, d - 1 additions and the square root, of half a unit each; one more for good measure
-        # of other metrics the costs are what SciPy computes
-        known = self._power is not None or self.metric in ("cityblock", "chebyshev")
-        return (self.X.shape[1] + 3) * 2.0**-53 if known else 0.0
+        # rounded operations, of half a unit in the last place each: a difference counts twice in its square, which is
+        # rounded, and so are d - 1 sums; a square root halves these errors and adds its own. The last factor covers
+        # terms of second order. Of other metrics the costs are what SciPy computes.
+        d = self.X.shape[1]
+        if self._power is not None:
+            operations = d + 2 if self._power == 2 else d / 2 + 2
+        else:
+            operations = {"cityblock": d, "chebyshev": 1}.get(self.metric, 0)
+        return operations * 2.0**-53 * (1 + 2.0**-20)
 
     def underflow(self) -> float:
         if self._underflow is None:
@@ -207,22 +225,23 @@ class PointCost(Cost):
         return 0.0 if self._power is None else vanishing(self.X, self.Y, self._power == 2, i, j)
 
     def spread(self) -> float:
-        if self._power is None:
+        if self._norm is None:
             ends = [(block.min(), block.max()) for _, block in self._blocks()]
             return float(max(high for _, high in ends)) - float(min(low for low, _ in ends))
         return self._diameter(self._widths())
 
     def _diameter(self, widths: NDArray[np.float64]) -> float:
         """Return the cost between points that are so far apart along each axis."""
+        if self._norm != 2:
+            return float(np.linalg.norm(widths, self._norm))
         with np.errstate(over="ignore", under="ignore"):
             squares = float((widths * widths).sum())
         return squares if self._power == 2 else squares**0.5
 
     def least(self) -> float:
-        if self._power is not None:
+        if self._norm is not None:
             return 0.0
-        least = min(float(block.min()) for _, block in self._blocks())
-        return least * (1 - 2 * self.accuracy()) if self.accuracy() else least
+        return min(float(block.min()) for _, block in self._blocks())
 
     def _widths(self) -> NDArray[np.float64]:
         """Return how far apart points of X and Y are at most along each axis."""
@@ -310,7 +329,7 @@ class PointCost(Cost):
     ) -> tuple[NDArray[np.int64], Array]:
         """Return where the k least sums of costs and x are, and the sums."""
         own, others = self._sides if by_rows else self._sides[::-1]
-        return others.least(own, x, k, self._power == 2, below, threads)
+        return others.least(own, x, k, self.metric, below, threads)
 
     @cached_property
     def _sides(self) -> tuple[SearchedPoints, SearchedPoints]:
@@ -320,7 +339,7 @@ class PointCost(Cost):
 
     @property
     def searchable(self) -> bool:
-        return self.geometry() is not None and backend().has_kd_trees
+        return self._norm is not None and self.X.shape[1] <= MOST_DIMENSIONS and backend().has_kd_trees
 
     @property
     def on_line(self) -> bool:
@@ -329,32 +348,32 @@ class PointCost(Cost):
     def by_trees(self) -> PointCost | None:
         if self._searched:
             return self
-        return None if not self.searchable else PointCost.searched(self.X, self.Y, self._power or 0.0)
+        return None if not self.searchable else PointCost.searched(self.X, self.Y, self.metric)
 
     @classmethod
-    def searched(cls, X: Array, Y: Array, power: float) -> PointCost:
+    def searched(cls, X: Array, Y: Array, metric: str) -> PointCost:
         """Return the cost between points that have been checked, which k-d trees search at every size.
 
         Parameters
         ----------
         X, Y : arrays of shape (m1, d) and (m2, d)
-            The points, in one to three dimensions; they are not copied.
-        power : {1, 2}
-            Plain or squared Euclidean distances.
+            The points, in one to four dimensions; they are not copied.
+        metric : {"sqeuclidean", "euclidean", "cityblock", "chebyshev"}
+            The distance.
 
         Returns
         -------
         PointCost
         """
         first = SearchedPoints(np.ascontiguousarray(X, np.float64))
-        return cls._between(first, first if Y is X else SearchedPoints(np.ascontiguousarray(Y, np.float64)), power)
+        return cls._between(first, first if Y is X else SearchedPoints(np.ascontiguousarray(Y, np.float64)), metric)
 
     @classmethod
-    def _between(cls, first: SearchedPoints, second: SearchedPoints, power: float) -> PointCost:
+    def _between(cls, first: SearchedPoints, second: SearchedPoints, metric: str) -> PointCost:
         """Return the cost between points whose k-d trees may be known."""
         cost = cls.__new__(cls)
         cost.X, cost.Y = first.points, second.points
-        cost._power, cost.dtype, cost.metric = power, np.dtype(np.float64), _METRICS[power]
+        cost.metric, cost.dtype = metric, np.dtype(np.float64)
         cost._prepare()
         cost._searched = cost.bounded_search = True
         vars(cost)["_sides"] = first, second
@@ -367,14 +386,14 @@ class PointCost(Cost):
     def subset(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> PointCost:
         X = self.X[rows]
         Y = X if self.Y is self.X and np.array_equal(rows, columns) else self.Y[columns]
-        return PointCost.searched(X, Y, self._power or 0.0)
+        return PointCost.searched(X, Y, self.metric)
 
     def coarsen(self, p: NDArray[np.float64], q: NDArray[np.float64], smallest: int) -> Coarser | None:
-        if max(self.shape) <= smallest or not self._searched or self._power is None:
+        if max(self.shape) <= smallest or not self._searched:
             return None
         (X, a, rows), (Y, b, columns) = joined(self.X, p, smallest), joined(self.Y, q, smallest)
-        coarse = PointCost.searched(X, Y, self._power)
-        between = PointCost._between(self._sides[0], coarse._sides[1], self._power)
+        coarse = PointCost.searched(X, Y, self.metric)
+        between = PointCost._between(self._sides[0], coarse._sides[1], self.metric)
         return Coarser(coarse, between, a, b, rows, columns)
 
 

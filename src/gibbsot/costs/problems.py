@@ -44,6 +44,8 @@ class Problem:
         measures matter.
     unit : bool
         Whether these are one by definition, and no rounded sums.
+    averages : bool
+        Whether the cost of a plan of mass one is a mean of costs, so that the least cost is a bound.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class Problem:
     cost: Cost
     mass: Weights
     unit: bool
+    averages = True
 
     def __init__(
         self,
@@ -75,13 +78,14 @@ class Problem:
     ) -> None:
         self.cost = cost = as_cost(cost)
         (first, mass), (second, other) = pairs(p, q, cost, names)
-        if normalize:
+        unit = normalize or (p is None and q is None)
+        if unit:
             mass = np.ones(len(first))
         else:
             m1, m2 = cost.shape
             tolerance = max(validation.sum_tolerance(p, m1), validation.sum_tolerance(q, m2))
             check_sums(mass, other, names, tolerance)
-        self.given, self.mass, self.unit = (first, second), mass, normalize or (p is None and q is None)
+        self.given, self.mass, self.unit = (first, second), mass, unit
         if not cost.finite:
             _check_reachable(self, names)
 

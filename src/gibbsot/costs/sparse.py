@@ -51,6 +51,8 @@ class SparseCost(Cost):
     6.0
     """
 
+    named_by = "pairs"
+
     depth = 1
 
     def __init__(self, matrix: Any, dtype: DTypeLike | None = None) -> None:

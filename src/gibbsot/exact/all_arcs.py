@@ -17,7 +17,7 @@ from ..core.double_double import DoubleDouble
 from ..costs import Cost, DenseCost
 from ..io.budget import Budget
 from .annealed import feasible
-from .certificate import Certificate, for_cost
+from .certificate import concluded, for_cost
 from .easy_plan import with_easy_plan
 from .far_costs import solve_capped
 from .method import Batch, Method
@@ -147,9 +147,9 @@ def proved(
         C, p, q = answers.problem(b)
         forbidden = np.isinf(C)
         counts, errors = (forbidden.sum(axis=1), forbidden.sum(axis=0)), (cost.accuracy(), cost.underflow() + rounding)
-        return with_easy_plan(solution, p, q, counts, lambda i, j: C[i, j], *errors)
+        return with_easy_plan(solution, p, q, counts, lambda i, j: C[i, j], gap, *errors)
     tiny = solution.upper < cost.underflow() * 2.0**60  # squares may have vanished
-    if solution.status != "gap open" and not rounding and not tiny:
+    if solution.optimal and not rounding and not tiny:
         return solution
     budget, found = budget or Budget(), solution.certificate
     i, j, _ = answers.arcs(b)
@@ -157,11 +157,11 @@ def proved(
         found = replace(found, lower=found.lower - 2 * rounding, upper=found.upper + 2 * rounding)
     elif tiny:
         found = for_cost(found, cost, *_named(points, i, j))
-    state = found.status(gap=gap, spent=solution.status == "budget spent")
+    found, state = concluded(found, gap=gap, spent=solution.status == "budget spent")
     if state == "gap open":
         again = None if rounding or tiny else solve_capped(answers, b, budget, cost.accuracy(), cost.underflow())
         if again is not None and again[0].optimal:
-            return Solution.of(again[0].certificate, again[0].status, again.f[0], again.g[0], again.plan())
+            return Solution.of(again[0].certificate, "optimal", again.f[0], again.g[0], again.plan())
         return _refined(answers, b, cost, gap, budget, points)
     return Solution.of(found, state, solution.f - 2 * rounding, solution.g, solution.plan)
 
@@ -194,7 +194,7 @@ def _refined(
     least = float(part.min()) - rounding
     found = refined(screen, p[rows], q[columns], (start[0], start[1]), potentials, gap, budget, least)
     i, j = rows[found.i], columns[found.j]
-    proof: Certificate = for_cost(found.certificate, cost, *_named(points, i, j))
+    proof = for_cost(found.certificate, cost, *_named(points, i, j))
     f = np.full(len(p), -np.inf)
     f[rows] = found.f
     U, L = feasible(DenseCost(C), f, p, q)
@@ -202,4 +202,4 @@ def _refined(
     near, less = (cost.accuracy(), cost.underflow()), 2 * rounding
     U, L = lowered(U, *near), -lowered(-L, *near)
     plan = plan_of(i, j, found.mass, C[i, j], p, q)
-    return Solution.of(proof, proof.status(gap=gap, spent=budget.spent), U - less, -L, plan)
+    return Solution.of(*concluded(proof, gap=gap, spent=budget.spent), U - less, -L, plan)

@@ -18,11 +18,11 @@ from ..sampling.gibbs import Gibbs
 from ..sampling.schedules import Adaptive
 from .arcs import GrowingArcs
 from .certificate import (
-    NO_PLAN,
+    PROVED,
     ROUNDS,
-    SPENT,
     below,
     bounds,
+    concluded,
     for_cost,
     weighted_median,
 )
@@ -203,31 +203,27 @@ class _Crossover:
             potentials = feasible(self.cost, growing.f, self.p, self.q)
             self.budget.report("%d x %d points, %d arcs, round %d", *self.cost.shape, growing.count, rounds)
             if growing.carried and not self.budget.spent:
-                answer = self._solution(*potentials, rounds)
-                if answer.optimal:
+                answer = self._solution(*potentials, rounds, gap)
+                if answer.status in PROVED:
                     return answer
-                if answer.gap <= gap:
-                    return replace(answer, status="gap reached")
         if self.budget.spent:
-            return self._ended(potentials, first, rounds)
+            return self._ended(potentials, first, rounds, gap)
         if growing.settled:
             if not growing.carried:
                 raise ValueError(INFEASIBLE)
             return self._refined(gap, rounds)
         if not growing.carried:
             growing.force()
-        answer = self._solution(*potentials, rounds)
-        return answer if answer.optimal else replace(answer, reason=ROUNDS)
+        return self._solution(*potentials, rounds, gap, ROUNDS)
 
-    def _ended(self, potentials: tuple[Array, Array], first: Array, rounds: int) -> Solution:
+    def _ended(self, potentials: tuple[Array, Array], first: Array, rounds: int, gap: float) -> Solution:
         """Return what is proved when the budget is spent, with the better of two pairs of potentials."""
-        found = [self._solution(*pair, rounds) for pair in (potentials, feasible(self.cost, first, self.p, self.q))]
+        pairs = potentials, feasible(self.cost, first, self.p, self.q)
+        found = [self._solution(*pair, rounds, gap) for pair in pairs]
         best = max(found, key=lambda solution: solution.lower)
         if np.isinf(best.upper) and (forbidden := self.cost.forbidden()) is not None:
-            best = with_easy_plan(best, self.p, self.q, forbidden, self.cost.at)
-        if best.optimal:
-            return best
-        return replace(best, status="budget spent", reason=SPENT if np.isfinite(best.upper) else NO_PLAN)
+            best = with_easy_plan(best, self.p, self.q, forbidden, self.cost.at, gap)
+        return best
 
     def _refined(self, gap: float, rounds: int) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
@@ -242,10 +238,9 @@ class _Crossover:
         arcs = rows[found.i], columns[found.j]
         plan = plan_of(*arcs, found.mass, self.cost.at(*arcs), self.p, self.q)
         proof = for_cost(found.certificate, self.cost, *arcs)
-        state = proof.status(gap=gap, spent=self.budget.spent)
-        return Solution.of(proof, state, U, -L, plan, rounds)
+        return Solution.of(*concluded(proof, gap=gap, spent=self.budget.spent), U, -L, plan, rounds)
 
-    def _solution(self, U: Array, L: Array, rounds: int) -> Solution:
+    def _solution(self, U: Array, L: Array, rounds: int, gap: float, reason: str = "") -> Solution:
         """Return the plan of the basis with bounds rounded outwards."""
         i, j, mass = self.growing.problem.exact_plan()
         i, j = self.growing.rows[i], self.growing.columns[j]
@@ -254,4 +249,5 @@ class _Crossover:
         found = bounds(self.p, self.q, U, -L, mass, costs, self.cost.depth)
         vanished = self.cost.vanishing(i, j) if self.cost.underflow() else 0.0
         found = found.widened(0.0, vanished + self.cost.rounding()).at_least(self.least)
-        return Solution.of(found, found.status(), U, -L, plan, rounds)
+        found = replace(found, reason=found.reason or reason)
+        return Solution.of(*concluded(found, gap=gap, spent=self.budget.spent), U, -L, plan, rounds)

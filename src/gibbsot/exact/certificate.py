@@ -8,23 +8,26 @@ W``. Both numbers are rounded outwards.
 **The rule** (`status`). "optimal" if and only if the upper bound is finite and ``upper - lower <= 1e-10 * scale``,
 where ``scale = <plan, |M|>`` is the sum of the absolute terms of the objective, the value itself where costs are not
 negative. Equal bounds have gap 0. Otherwise "gap reached" (a gap was asked for, with the same denominator), "budget
-spent" or "gap open", with a reason that the warning states.
+spent" or "gap open", with a reason that the warning states. `concluded` applies the rule and finds the reason.
 
 **Error analysis.** With u = 2^-53, and numbers that were scaled by powers of two to at most one:
 
-- *Sums.* `enclose` splits each product into a double and its error (Dekker), which is exact above 2^-969, and adds
-  all pairwise. The rounding error of each addition is a double; these errors are added in double precision. With n
-  terms in L = log2(2 n) levels they amount to at most ``L u S``, S the sum of absolute terms, and their own sum is
-  off by at most ``(n + L) u`` of that, so the result is within ``(n + L) L u^2 S`` of the truth; `enclose` adds ``65
-  (n + 64) u^2 S`` (n < 2^63) and 2^-1069 for each term that may have lost digits below the normal range. `exact_sum`
-  has no rounding error at all (`math.fsum`). Sums, quotients and differences of enclosures are rational numbers; the
-  only other rounding is the last one, outwards.
-- *Plan.* Each mass has three units in the last place, so that ``<plan, M>`` is within ``6 u <plan, |M|>`` of the cost
-  of an exact coupling. A fourth unit covers the summation. It is relative to the scale, whatever the potentials are.
+- *Sums.* `enclose` splits each product into a double and its error (Dekker), which is exact above 2^-969. The rounding
+  error of each addition is a double, too, and all these errors are added in double precision. Kernels add in lanes of
+  k <= 32 terms, whose errors amount to at most ``k u S``, S the sum of absolute terms; their own sum has 2 k terms and
+  is off by at most ``2 k u`` of that. Lanes are added in double-double, each to within ``3 u^2 S``: in all it is
+  ``(2048 + n / 8) u^2 S``. NumPy adds all pairwise: with n terms in L = log2(2 n) levels the errors amount to at most
+  ``L u S``, their sum is off by at most ``(n + L) u`` of that, and the result by ``(n + L) L u^2 S``. `enclose` adds
+  ``65 (n + 64) u^2 S`` (n < 2^63), which is more than either, and 2^-1069 for each term that may have lost digits
+  below the normal range. `exact_sum` has no rounding error at all (`math.fsum`). Sums, quotients and differences of
+  enclosures are rational numbers; the only other rounding is the last one, outwards.
+- *Plan.* Each mass may be off by three units in the last place (those of kernels are rounded once), so that ``<plan,
+  M>`` is within ``6 u <plan, |M|>`` of the cost of an exact coupling. A fourth unit covers the summation. It is
+  relative to the scale, whatever the potentials are.
 - *Potentials in doubles.* The computed ``min_j (c_ij - g_j)`` is off by at most (depth + 1) rounded operations on
   terms of the size of f_i, of g_j or of their sum. `below` lowers every potential by as much, relative to itself, so
-  the potentials that remain are feasible in exact arithmetic. This costs about ``depth u (<p, |f|> + <q, |g|>)``,
-  which is negligible unless potentials are a million times the value.
+  the potentials that remain are feasible in exact arithmetic. This costs ``4 (depth + 1) u (<p, |f|> + <q, |g|>)``,
+  which is negligible unless potentials are tens of thousands of times the value.
 - *Potentials in double-double* (`refinement`), where that is not negligible. Potentials follow the tree of the plan
   as unevaluated sums of two doubles. A reduced cost ``c_ij - f_i - g_j`` in double arithmetic is off by at most ``16
   u (|f_i| + |g_j|)``; pairs for which it is larger than that are feasible. Only the others are evaluated again, in
@@ -37,11 +40,12 @@ spent" or "gap open", with a reason that the warning states.
 - *Costs that no plan pays* (`far_costs`). Where they are more than 2^20 times those that a plan pays, costs are lowered
   before any of this. Potentials below lowered costs are below the costs, and a plan that uses none of them costs the
   same, so the bounds need no other argument.
-- *Costs of points* are computed to within a relative error delta = (d + 3) u, or (d + 6) u where they stand for those
-  of a grid. For costs that are not negative, costs between ``(1 - delta) c`` and ``(1 + delta) c`` have an optimum
-  between ``(1 - delta) W_c`` and ``(1 + delta) W_c``, so what is proved for the doubles c is widened by delta,
-  relative to the value: `Certificate.widened`. Squares that vanish add an absolute error. Costs of grids are sums of
-  the stored entries of the axes, exact in double-double.
+- *Costs of points* are computed to within a relative error delta = (d + 2) u for squares and (d / 2 + 2) u for roots,
+  up to terms of second order (`Cost.accuracy`), or (d + 6) u where they stand for those of a grid. For costs that are
+  not negative, costs between ``(1 - delta) c`` and ``(1 + delta) c`` have an optimum between ``(1 - delta) W_c`` and
+  ``(1 + delta) W_c``, so what is proved for the doubles c is widened by delta, relative to the value:
+  `Certificate.widened`. Squares that vanish add an absolute error. Costs of grids are sums of the stored entries of
+  the axes, exact in double-double.
 """
 
 from __future__ import annotations
@@ -54,6 +58,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.backend import backend
 from ..core.warn import warn
 from ..costs import Cost
 from ..costs.problems import Problem
@@ -64,6 +69,9 @@ OPTIMAL_GAP = 1e-10  # the largest gap of an optimum: far above rounding, far be
 # Barycenters and mixture coordinates are programmes that an interior-point method solves in double precision. Its
 # normal equations square the condition number, so that its last iterates have half the digits of a simplex.
 PROGRAMME_GAP = 1e-9
+# Of a gap: what engines aim at where their bounds are rounded once more, as those for the masses given are. That takes
+# some units in the last place, far less than the hundredth that this leaves.
+MARGIN = 0.99
 # Violations of arcs that a solver need not look at, relative to the value: a hundredth of the gap of an optimum.
 NEGLIGIBLE_VIOLATION = 2.0**-40
 
@@ -74,6 +82,7 @@ NO_PLAN = "the time or memory allowed was used up before there was a plan withou
 ROUNDS = "the largest number of rounds was reached"
 ROUNDING = "the costs or weights differ by more orders of magnitude than the arithmetic can resolve"
 FORBIDDEN = "the plan found so far needs pairs that infinite costs forbid"
+_OF_BUDGETS = (SPENT, NO_PLAN, ROUNDS)
 
 _NEGLIGIBLE = 2.0**-60  # relative: what disappears in the last rounding
 
@@ -81,6 +90,7 @@ _UNIT = 2.0**-53
 _DOUBLES = 8  # whose sum an exact sum is, each below half a unit in the last place of the one before
 _ULP = 2.0**-52
 _TINY = 2.0**-1070  # some units of the smallest number
+_NONE = np.empty(0)
 
 
 def relative_gap(lower: float, upper: float, scale: float) -> float:
@@ -96,6 +106,27 @@ def relative_gap(lower: float, upper: float, scale: float) -> float:
     if upper <= lower:
         return 0.0
     return (upper - lower) / scale if scale > 0 else math.inf
+
+
+def scale_of(value: float) -> float:
+    """Return the sum of the absolute terms of an objective of which only the value is known, or less.
+
+    It is the value where no cost is negative, and otherwise at least that, so that a gap is not understated.
+    """
+    return abs(value)
+
+
+def enough(lower: float, gap: float) -> float:
+    """Return the largest value within a relative gap of a lower bound, for an objective without negative terms.
+
+    Examples
+    --------
+    >>> enough(1.0, 0.5), enough(1.0, 1.0), enough(-1.0, 2.0)
+    (2.0, inf, -inf)
+    """
+    if gap < 1:
+        return lower / (1 - gap)
+    return math.inf if lower >= 0 else -math.inf
 
 
 def status(
@@ -195,6 +226,40 @@ class Certificate:
         return replace(self, lower=bound) if bound > self.lower else self
 
 
+def concluded(
+    found: Certificate, *, gap: float = 0.0, spent: bool = False, closed: float = OPTIMAL_GAP
+) -> tuple[Certificate, str]:
+    """Return a certificate with the reason why its gap is open, none where it is not, and its status.
+
+    Parameters
+    ----------
+    found : Certificate
+        The bounds; its reason counts where the gap is open and no budget ended the work.
+    gap, spent, closed
+        As for `status`.
+
+    Returns
+    -------
+    found : Certificate
+    status : str
+
+    Examples
+    --------
+    >>> wide = Certificate(1.0, 1.25, 1.2, 1.25)
+    >>> [(state, one.reason) for one, state in (concluded(wide, gap=gap, spent=True) for gap in (0.2, 0.1))]
+    [('gap reached', ''), ('budget spent', 'the time or memory allowed was used up')]
+    """
+    state = status(found.lower, found.upper, found.scale, gap=gap, spent=spent, closed=closed)
+    if state in PROVED:
+        reason = ""
+    elif state == "budget spent":
+        known = found.reason in _OF_BUDGETS
+        reason = found.reason if known else SPENT if math.isfinite(found.upper) else NO_PLAN
+    else:
+        reason = found.reason or ROUNDING
+    return (found if reason == found.reason else replace(found, reason=reason)), state
+
+
 def for_cost(found: Certificate, cost: Cost, i: NDArray[np.integer], j: NDArray[np.integer]) -> Certificate:
     """Return bounds that hold for a cost from those that were proved for its rounded entries.
 
@@ -241,10 +306,9 @@ def warning(gaps: Iterable[float], reasons: Iterable[str], total: int, what: str
     """
     gaps, known = list(gaps), sorted(set(reasons) - {""}) or [ROUNDING]
     advice = []
-    budget = {SPENT, NO_PLAN, ROUNDS}
-    if budget & set(known):
+    if set(known) & set(_OF_BUDGETS):
         advice.append("Allow more time or memory, or ask for a gap")
-    if set(known) - budget:
+    if set(known) - set(_OF_BUDGETS):
         advice.append("Scale or shift the costs so that rounding matters less, or ask for a gap")
     return (
         f"{len(gaps)} of {total} {what} ended with an open gap, the largest is {max(gaps):.1e} of the value, because "
@@ -259,8 +323,7 @@ def warn_of_gaps(gaps: list[float], states: list[str], reasons: list[str], what:
         return
     from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
-    why = [reasons[b] or (SPENT if states[b] == "budget spent" else ROUNDING) for b in left]
-    warn(warning([gaps[b] for b in left], why, len(states), what), ConvergenceWarning)
+    warn(warning([gaps[b] for b in left], [reasons[b] for b in left], len(states), what), ConvergenceWarning)
 
 
 # Sums that are rigorous.
@@ -347,21 +410,25 @@ def enclose(x: Array, y: Array | None = None) -> Enclosure:
     >>> enclose(np.array([1e16, 1.0, -1e16])).lower  # less what the sum may be off
     0.99999999999...
     """
-    x = np.asarray(x, np.float64)
-    if len(x) == 0:
+    a, b = (np.ascontiguousarray(z, np.float64) for z in (x, _NONE if y is None else y))
+    if len(a) == 0:
         return Enclosure(Fraction(0))
-    (own, first), second = _scaled(x), 0
-    terms = np.count_nonzero(x if y is None else y)
+    high, low, absolute, terms, exponent = backend().inner(a, b) or _inner(a, b)
+    # in doubles: the 65th share covers their rounding, and the second tiny number that they vanish
+    error = 65.0 * (len(a) + 64) * _UNIT**2 * 1.01 * absolute + 2.0 * float(terms) * _TINY
+    return Enclosure(_dyadic(exponent, high, low), _dyadic(exponent, error if terms else 0.0))
+
+
+def _inner(x: Array, y: Array) -> tuple[float, float, float, int, int]:
+    """Return what `Backend.inner` does, to within ``(n + L) L u^2 S``."""
+    (own, first), second, terms = _scaled(x), 0, np.count_nonzero(x)
     every = own
-    if y is not None:
-        other, second = _scaled(np.asarray(y, np.float64))
+    if len(y):
+        other, second = _scaled(y)
+        terms = np.count_nonzero((x != 0) & (y != 0))
         own, rests = split_products(own, other)
         every = np.concatenate([own, rests])
-    high, low = _sum(every)
-    absolute = 1.01 * float(np.abs(own).sum())
-    # in doubles: the 65th share covers their rounding, and the second tiny number that they vanish
-    error = 65.0 * (len(x) + 64) * _UNIT**2 * absolute + 2.0 * float(terms) * _TINY
-    return Enclosure(_dyadic(first + second, high, low), _dyadic(first + second, error if terms else 0.0))
+    return *_sum(every), float(np.abs(own).sum()), int(terms), first + second
 
 
 def _dyadic(exponent: int, *terms: float) -> Fraction:

@@ -10,7 +10,6 @@ and the mass between two cells is spread over their points.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from ..costs import Cost
 from ..costs.base import Coarser
 from ..io.budget import Budget
 from .arcs import GrowingArcs
-from .certificate import NO_PLAN, PROVED, SPENT, Certificate, below, bounds, weighted_median
+from .certificate import PROVED, Certificate, below, bounds, concluded, enough, weighted_median
 from .far_costs import solve_capped
 from .highs import HighsProblem
 from .method import Batch, Method
@@ -49,7 +48,7 @@ class CoarseToFine(Method):
 
     name = "coarse to fine"
     about = "potentials of a coarser problem choose arcs; k-d trees search for more; no matrix"
-    suits = "plain and squared Euclidean distances in one to three dimensions, of grids too"
+    suits = "Euclidean (plain or squared), city-block and Chebyshev distances in one to four dimensions; grids too"
     least = 160_000
 
     def accepts(self, cost: Cost) -> bool:
@@ -217,7 +216,7 @@ class _Levels:
                 return self._of_level(n + 1, solved)
             coarse, start = solved, self._carried(n, solved)
             # a bound that is good at this level may be good at the finest
-            if self.gap and coarse.value - start.bound <= self.gap * coarse.value:
+            if self.gap and coarse.value <= enough(start.bound, self.gap):
                 answer = self._of_level(n + 1, coarse)
                 if answer.status in PROVED:
                     return answer
@@ -239,14 +238,14 @@ class _Levels:
         """
         growing = GrowingArcs(level.cost, level.a, level.b, _NEIGHBOURS, self.budget)
         growing.start(start.f, start.g, start.near, some_plan=False, far=far)
-        best, growing.enough = start.f, start.bound / (1 - gap) if gap else -np.inf
+        best, growing.enough = start.f, enough(start.bound, gap) if gap else -np.inf
         problem = growing.problem
         for rounds in growing.rounds(_ROUNDS):
             if gap and growing.carried and not self.budget.spent:
                 value = -np.inf
                 if problem.value > growing.enough:
                     closed = -level.cost.col_max(growing.f, self.budget.threads)
-                    value = _dual_value(level.a, level.b, growing.f, closed) / (1 - gap)
+                    value = enough(_dual_value(level.a, level.b, growing.f, closed), gap)
                 best, growing.enough = (growing.f, value) if value > growing.enough else (best, growing.enough)
                 if problem.value <= growing.enough:
                     return _Solved(best, growing.g, problem.value, lambda: problem, rounds)
@@ -352,9 +351,7 @@ class _Levels:
             found = found.widened(0.0, above + excess).at_least(least)
         else:
             found = proof.widened((cost.depth + 3) * _ULP / 2, above, below_all)
-        state = found.status(gap=self.gap, spent=self.budget.spent)
-        if state == "budget spent":
-            found = replace(found, reason=SPENT if np.isfinite(found.upper) else NO_PLAN)
+        found, state = concluded(found, gap=self.gap, spent=self.budget.spent)
         plan = plan_of(self.rows[i], self.columns[j], mass, costs, self.p, self.q)
         return PointsSolution(found, state, plan, rounds, (self.rows, self.columns, f, g, self.whole))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs.base import Counts
-from .certificate import SPENT, plan_bounds
+from .certificate import concluded, plan_bounds
 from .simplex import staircase
 from .solution import Solution, plan_of
 
@@ -18,8 +18,8 @@ Array = NDArray[np.float64]
 
 
 def with_easy_plan(
-    found: Solution, p: Array, q: Array, forbidden: Counts, at: Callable[..., Any], relative: float = 0.0,
-    absolute: float = 0.0,
+    found: Solution, p: Array, q: Array, forbidden: Counts, at: Callable[..., Any], gap: float = 0.0,
+    relative: float = 0.0, absolute: float = 0.0,
 ) -> Solution:  # fmt: skip
     """Return a solution with a plan that avoids forbidden pairs, if the first one that comes to mind does.
 
@@ -36,6 +36,8 @@ def with_easy_plan(
         How many pairs of each row and column are forbidden: see `Cost.forbidden`.
     at : callable
         The costs of pairs.
+    gap : float
+        The relative gap that is enough.
     relative, absolute : float
         How far costs may be off.
 
@@ -57,7 +59,6 @@ def with_easy_plan(
     if not np.isfinite(costs).all():
         return found
     proof = plan_bounds(mass, costs, 4, found.lower).widened(relative, absolute)
-    proof = replace(proof, lower=found.lower, reason=SPENT)
-    return Solution.of(
-        proof, proof.status(spent=True), found.f, found.g, plan_of(i, j, mass, costs, p, q), found.rounds
-    )
+    proof = replace(proof, lower=found.lower)
+    plan = plan_of(i, j, mass, costs, p, q)
+    return Solution.of(*concluded(proof, gap=gap, spent=True), found.f, found.g, plan, found.rounds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.backend import backend
 from ..costs import Cost, PointCost
 from ..costs.kdtree import underflow, vanishing
-from .certificate import ROUNDING, Certificate, below, bounds
+from .certificate import OPTIMAL_GAP, Certificate, below, bounds, concluded
 from .method import Batch, Method
 from .refinement import CostScreen, MatrixScreen, refined
 from .simplex import staircase
@@ -49,12 +48,13 @@ class Line(Method):
         geometry = batch.cost.geometry()
         assert geometry is not None
         x, y = geometry.X[:, 0], geometry.Y[:, 0]
-        return batch.each(lambda b: solve_line(x, y, *batch.weights(b), geometry.power), which)
+        return batch.each(lambda b: solve_line(x, y, *batch.weights(b), geometry.power, batch.gap), which)
 
 
 def solve_line(
-    x: ArrayLike, y: ArrayLike, p: ArrayLike | None = None, q: ArrayLike | None = None, power: float = 2.0
-) -> Solution:
+    x: ArrayLike, y: ArrayLike, p: ArrayLike | None = None, q: ArrayLike | None = None, power: float = 2.0,
+    gap: float = 0.0,
+) -> Solution:  # fmt: skip
     r"""Solve transport on the line with the cost ``|x_i - y_j|^power`` exactly, in O(m log m).
 
     The plan fills the cells of a monotone path. Potentials follow the path: each of its cells is tight. They are
@@ -67,6 +67,8 @@ def solve_line(
         Non-negative weights, normalised or not; uniform by default.
     power : float
         At least 1.
+    gap : float
+        The relative gap that is enough.
 
     Examples
     --------
@@ -90,15 +92,12 @@ def solve_line(
     i, j, mass, costs = order_x[i[kept]], order_y[j[kept]], mass[kept], costs[kept].astype(np.float64)
     found = bounds(p, q, full_f, full_g, mass, costs, depth)
     found = found.widened(0.0, _LOST if small.any() else 0.0).at_least(0.0)
-    if found.status() != "optimal":
+    if found.gap > max(gap, OPTIMAL_GAP):
         again = _with_more_digits(x, y, p, q, power, (full_f, full_g))
         if again is not None and again[0].gap < found.gap:
             found, i, j, mass = again
             costs = np.abs(x[i] - y[j]) ** power
-    plan = plan_of(i, j, mass, costs, p, q)
-    if found.status() != "optimal":
-        found = replace(found, reason=ROUNDING)
-    return Solution.of(found, found.status(), full_f, full_g, plan)
+    return Solution.of(*concluded(found, gap=gap), full_f, full_g, plan_of(i, j, mass, costs, p, q))
 
 
 def _with_more_digits(
@@ -112,7 +111,7 @@ def _with_more_digits(
     xs, ys = x[rows], y[columns]
     screen: CostScreen | MatrixScreen
     if power in (1, 2):
-        screen = CostScreen(PointCost.searched(xs[:, None], ys[:, None], power))
+        screen = CostScreen(PointCost.searched(xs[:, None], ys[:, None], "sqeuclidean" if power == 2 else "euclidean"))
     elif len(xs) * len(ys) <= _PAIRS:
         screen = MatrixScreen(np.abs(xs[:, None] - ys) ** power)
     else:

@@ -28,7 +28,7 @@ from ..core.backend import backend
 from ..core.double_double import DoubleDouble
 from ..costs import Cost
 from ..io.budget import Budget
-from .certificate import OPTIMAL_GAP, ROUNDING, SPENT, Certificate, exact_sum, plan_bounds, weighted_median
+from .certificate import OPTIMAL_GAP, Certificate, exact_sum, plan_bounds, weighted_median
 from .highs import arc_problem
 
 Array = NDArray[np.float64]
@@ -282,10 +282,7 @@ class _Refinement:
             if not self._pivot(tree, fresh) and rounds:
                 break
         assert best is not None
-        certificate = best.certificate
-        if certificate.gap > self.gap:
-            certificate = replace(certificate, reason=SPENT if self.budget.spent else ROUNDING)
-        return replace(best, certificate=certificate)
+        return best
 
     def _tops(self, i: Indices, j: Indices) -> Indices:
         """Return a node of each tree from which it is strongly feasible, if there is one.

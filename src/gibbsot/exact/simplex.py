@@ -10,7 +10,6 @@ whatever the range of the weights, and the bounds are rounded outwards: ``lower 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from scipy import sparse
 
 from ..core.backend import backend
 from ..io.budget import Budget
-from .certificate import NO_PLAN, SPENT, status
+from .certificate import concluded, status
 from .repair import coupling_near
 from .solution import Solution
 
@@ -112,11 +111,22 @@ class DenseSolutions:
     def _complete(self) -> tuple[Array, Array]:
         """Potentials of all points. Those without weight cost a pass over the whole matrix for each problem."""
         C, p, q = self._problems
-        ends = np.cumsum([_INFO * len(p), p.size, q.size])
-        f, g = self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
+        f, g = self.weighted_potentials()
         if not (p.all() and q.all()):
             backend().complete_dense(C, p=p, q=q, n_threads=self._threads, f=f, g=g)
         return lowered(f, self._accuracy, self._underflow), lowered(g, self._accuracy, self._underflow)
+
+    def weighted_potentials(self) -> tuple[Array, Array]:
+        """Return potentials of the points that have weight; other entries mean nothing unless they were completed."""
+        _, p, q = self._problems
+        ends = np.cumsum([_INFO * len(p), p.size, q.size])
+        return self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
+
+    def all_arcs(self) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32], Array]:
+        """Return the arcs of all plans: the numbers of their problems, rows, columns and masses."""
+        i, j = self.basis
+        own = np.arange(i.shape[1]) < self._column(4)[:, None]
+        return np.nonzero(own)[0], i[own], j[own], self._numbers[-i.size :].reshape(i.shape)[own]
 
     def problem(self, b: int = 0) -> tuple[Array, Array, Array]:
         """Return costs and weights of problem b."""
@@ -173,7 +183,9 @@ class DenseSolution(Solution):
         own = vars(self)  # the class is frozen
         own["value"], own["lower"], own["upper"], own["scale"] = batch._info[b][:4]
         own["status"], own["rounds"], own["_batch"], own["_index"] = batch.status[b], 1, batch, b
-        own["reason"] = "" if batch.status[b] != "budget spent" else NO_PLAN if np.isinf(self.upper) else SPENT
+        own["reason"] = ""
+        if self.status != "optimal":
+            own["reason"] = concluded(self.certificate, spent=self.status == "budget spent")[0].reason
 
     @property
     def f(self) -> Array:
@@ -247,16 +259,14 @@ def solve_dense(
         most = int((np.count_nonzero(p, axis=1) + np.count_nonzero(q, axis=1)).max(initial=0))
     start = _NO_BASIS
     if basis is not None:
-        start = np.stack([np.broadcast_to(x, (n, np.shape(x)[-1])) for x in basis]).astype(np.int32, copy=False)
+        start = np.array(basis, np.int32)
+        start = start if start.ndim == 3 else start[:, None]
+        if start.shape[1] < n:  # the same for all problems
+            start = np.repeat(start, n, axis=1)
     budget = budget or Budget()
     numbers, arcs = np.empty(n * (_INFO + m1 + m2 + most)), np.empty((2, n, most), np.int32)
-    backend().solve_dense(C, p, q, start, threads, budget.seconds, budget.flag, numbers, arcs)
+    backend().solve_dense(C, p, q, start, accuracy, threads, budget.seconds, budget.flag, numbers, arcs)
     info = numbers[: n * _INFO].reshape(n, _INFO).tolist()
-    if accuracy:
-        less, more = math.nextafter(1 - accuracy, 0), math.nextafter(1 + accuracy, 2)
-        for row in info:
-            row[1] = math.nextafter(row[1] * less, 0) if row[1] > 0 else row[1]
-            row[2] = math.nextafter(row[2] * more, math.inf) if row[2] > 0 else row[2]
     states = []
     for _, lower, upper, scale, *_, feasible, stopped in info:
         state = status(lower, upper, scale, spent=bool(stopped))

@@ -201,7 +201,8 @@ class MembershipSolver:
                 continue
             found = self._minimise(oracle.targets, X.dtype, budget)
             W[rows] = [each.w for each in found]
-            open_gaps += [each.certificate for each in found if each.status(self.gap) not in PROVED]
+            known = [each.concluded(self.gap) for each in found]
+            open_gaps += [each for each, state in known if state not in PROVED]
         return W, open_gaps
 
     def describe(self, open_gaps: list[Certificate], total: int) -> str:

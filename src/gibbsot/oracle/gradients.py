@@ -129,7 +129,7 @@ def solved(of: Marginals, pair: Problem, n_jobs: int | None, warm_start: list[An
     solutions = of.solve(pair, n_jobs=n_jobs, warm_start=warm_start)
     warn_of_open_gaps(solutions)
     value = pair.mass * np.array([one.value for one in solutions])
-    f, g = np.stack([one.f for one in solutions]), np.stack([one.g for one in solutions])
+    f, g = of.gradients(solutions)
     zero = value == 0
     if zero.any() and of.cost.least() >= 0:
         f, g = (np.where(zero[:, None], 0.0, x) for x in (f, g))  # optimal too: W has its minimum there

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.backend import backend
 from ..costs.problems import Problem
 from ..exact.certificate import quotient_down
 from ..exact.solution import Solution
@@ -28,10 +29,16 @@ def plans(problem: Problem, of_mass_one: Sequence[Any]) -> list[Any]:
 def bounds(problem: Problem, solutions: Sequence[Solution], estimate: bool = False) -> tuple[list[float], list[float]]:
     """Return lower and upper bounds, rounded outwards; those of an estimate may be below what every plan costs."""
     lower, upper = [one.lower for one in solutions], [one.upper for one in solutions]
-    if estimate or min(lower) < 0:
+    if problem.averages and (estimate or min(lower) < 0):
         least = problem.cost.least()  # no plan costs less; it may take as long as a small problem
         lower = [max(bound, least) for bound in lower]
-    for b, weights in enumerate(() if problem.unit else problem.given[0]):
+    if problem.unit:
+        return lower, upper
+    both = np.array([lower, upper])
+    if backend().scale_bounds(problem.given[0], both):
+        lower, upper = both.tolist()
+        return lower, upper
+    for b, weights in enumerate(problem.given[0]):
         total = _total(weights)
         if total != (1.0, 0.0):
             lower[b], upper[b] = _product(total, lower[b], -math.inf), _product(total, upper[b], math.inf)

@@ -6,6 +6,7 @@ A new option is a field of `Options` with its check, a paragraph in the docstrin
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from ..core import native, validation
 from ..sampling.gibbs import Gibbs
+from .kl import divergence_weights
 from .relaxed import Penalty, check_normalize
 from .result import OTResult
 
@@ -25,7 +27,7 @@ class Options:
 
     Attributes
     ----------
-    method, gap, normalize, penalty, mass, max_seconds, max_memory, warm_start, n_jobs, verbose
+    method, gap, normalize, penalty, mass, kl, max_seconds, max_memory, warm_start, n_jobs, verbose
         As for `solve`.
     ids : array of int, optional
         As for `solve_batch`; None for `solve`.
@@ -38,6 +40,7 @@ class Options:
     normalize: bool = False
     penalty: Penalty | None = None
     mass: float | None = None
+    kl: float | tuple[float, float] | None = None
     max_seconds: float | None = None
     max_memory: float | None = None
     warm_start: OTResult | None = None
@@ -70,6 +73,20 @@ class Options:
             validation.positive(self.max_memory, "max_memory")
         if self.normalize:
             check_normalize(self.normalize, self.penalty, self.mass)
+        if self.kl is not None:
+            self._check_kl()
+
+    def _check_kl(self) -> None:
+        """Refuse what does not go together with divergences of the marginals."""
+        weights = divergence_weights(self.kl)
+        others = {"penalty": self.penalty is not None, "mass": self.mass is not None, "normalize": self.normalize}
+        for name in (name for name, given in others.items() if given):
+            raise ValueError(
+                f"kl: expected no {name} with it; masses may differ, and the difference costs its divergence"
+            )
+        if self.sampler is not None:
+            raise ValueError("kl: the sampler solves balanced and partial problems; expected method='exact' with it")
+        self.kl = None if math.isinf(min(weights)) else weights  # both marginals are fixed: balanced transport
 
     @property
     def partial(self) -> bool:
@@ -91,7 +108,7 @@ class BatchOptions(Options):
 
     Attributes
     ----------
-    method, gap, normalize, penalty, mass, max_seconds, max_memory, warm_start, n_jobs, verbose, ids
+    method, gap, normalize, penalty, mass, kl, max_seconds, max_memory, warm_start, n_jobs, verbose, ids
         As for `solve_batch`.
     sampler : Gibbs or None
         The method, if it is the sampler.

@@ -214,6 +214,10 @@ class Marginals:
         """Return solutions for the masses that matter: here measures are normalised."""
         return solutions
 
+    def gradients(self, solutions: Sequence[Solution]) -> tuple[Weights, Weights]:
+        """Return the gradients of optima with respect to the weights of both measures: the potentials."""
+        return np.stack([one.f for one in solutions]), np.stack([one.g for one in solutions])
+
     def bounds(self, chains: Problem, p: Measures, q: Measures, U: Array, **options: Any) -> tuple[Weights, Weights]:
         """Return certified bounds of W of measures from the potentials of their chains."""
         found = optima(chains, U, max_rounds=1, **options)

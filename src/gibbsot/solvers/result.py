@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..costs.problems import Problem
 from ..exact.annealed import feasible
-from ..exact.certificate import OPTIMAL_GAP, lower_bound, relative_gap, status
+from ..exact.certificate import MARGIN, OPTIMAL_GAP, Certificate, concluded, lower_bound, relative_gap
 from ..exact.methods import optima
 from ..exact.solution import Solution
 from ..sampling.gibbs import Sampled, sparse_plans
@@ -43,12 +43,16 @@ class Part:
         The chains, of an estimate.
     cut : bool
         Whether chains ended before their last sweep because the time was over.
+    asked : float
+        The relative gap that was asked for.
     """
 
     problem: Problem
     solved: list[Solution] | None = None
     sample: Sampled | None = None
     cut: bool = False
+    asked: float = 0.0
+    _bounds: tuple[list[float], list[float]] | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.problem)
@@ -56,7 +60,7 @@ class Part:
     def __getitem__(self, rows: slice) -> Part:
         solved = None if self.solved is None else self.solved[rows]
         sample = None if self.sample is None else self.sample.rows(rows)
-        return Part(self.problem[rows], solved, sample, self.cut)
+        return Part(self.problem[rows], solved, sample, self.cut, self.asked)
 
     @property
     def balanced(self) -> list[Solution]:
@@ -90,7 +94,7 @@ class Part:
         """Whether no gap of an exact solve is open, also after one more rounding of the bounds for the masses given."""
         for one, mass in zip(self.solved or (), self.problem.mass.tolist(), strict=self.solved is not None):
             in_range = 1e-280 < min(one.scale, mass * one.scale) < math.inf
-            if not in_range or not one.upper - one.lower <= 0.99 * OPTIMAL_GAP * one.scale:
+            if not in_range or not one.upper - one.lower <= MARGIN * OPTIMAL_GAP * one.scale:
                 return False
         return True
 
@@ -99,17 +103,19 @@ class Part:
         """The costs of the plans, or the estimates V(z)."""
         if self.sample is not None:
             return (self.problem.mass * self.sample.info.value).tolist()
-        return masses.values(self.problem, self.solutions)
+        return masses.values(self.problem, self.balanced)
 
-    @cached_property
+    @property
     def bounds(self) -> tuple[list[float], list[float]]:
         """Lower and upper bounds for the masses given, rounded outwards."""
-        return masses.bounds(self.problem, self.solutions, self.sample is not None)
+        if self._bounds is None:  # a cached property takes a lock, and a small problem notices that
+            self._bounds = masses.bounds(self.problem, self.balanced, self.sample is not None)
+        return self._bounds
 
     @property
     def scale(self) -> list[float]:
         """What gaps are relative to."""
-        return [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.solutions, strict=True)]
+        return [mass * one.scale for mass, one in zip(self.problem.mass.tolist(), self.balanced, strict=True)]
 
     @property
     def lower_bound(self) -> list[float]:
@@ -128,19 +134,26 @@ class Part:
 
     @property
     def status(self) -> list[str]:
-        """What is known of the values, unless the last rounding of the bounds for the masses given contradicts it."""
-        if self.sample is not None:
-            return ["estimate"] * len(self)
-        found = []
-        for one, lower, upper, scale in zip(self.solutions, *self.bounds, self.scale, strict=True):
-            state = status(lower, upper, scale, gap=math.inf if one.status == "gap reached" else 0.0)
-            found.append(state if state == "optimal" or one.status == "optimal" else one.status)
-        return found
+        """What is known of the values."""
+        return ["estimate"] * len(self) if self.sample is not None else [state for _, state in self._concluded]
 
     @property
     def reason(self) -> list[str]:
         """Why gaps are open, if they are."""
-        return [one.reason for one in self.solutions]
+        return [""] * len(self) if self.sample is not None else [found.reason for found, _ in self._concluded]
+
+    @property
+    def _concluded(self) -> list[tuple[Certificate, str]]:
+        """What the bounds for the masses given prove."""
+        every = zip(self.balanced, *self.bounds, self.scale, strict=True)
+        return [
+            concluded(
+                Certificate(lower, upper, one.value, scale, one.reason),
+                gap=self.asked,
+                spent=one.status == "budget spent",
+            )
+            for one, lower, upper, scale in every
+        ]
 
     @property
     def plan(self) -> list[Any]:
@@ -156,6 +169,12 @@ class Part:
     def transported(self) -> list[float]:
         """The masses of the plans."""
         return [math.fsum(plan.data.tolist()) for plan in self.plan]
+
+    @property
+    def marginals(self) -> tuple[Array, Array]:
+        """What the plans take from the points of p and bring to those of q."""
+        plans = self.plan
+        return np.stack([x.sum(axis=1) for x in plans]), np.stack([x.sum(axis=0) for x in plans])
 
     @property
     def multiplier(self) -> list[float]:
@@ -177,7 +196,7 @@ class Part:
     @property
     def start(self) -> NDArray[np.floating]:
         """Potentials of the first measures, additional points included, from which similar problems may start."""
-        return self._chain_potentials[0]
+        return np.stack([one.f for one in self.balanced]) if self.sample is None else self.sample.info.U
 
     @property
     def U(self) -> NDArray[np.floating]:  # noqa: N802
@@ -215,7 +234,8 @@ class OTResult:
     ----------
     value : float
         The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With a penalty it includes that of
-        every unit that is left over, on either side. With ``method="gibbs"`` the estimate V(z), which is no bound.
+        every unit that is left over, on either side, and with ``kl`` the divergences of the marginals. With
+        ``method="gibbs"`` the estimate V(z), which is no bound.
     lower_bound, upper_bound : float
         Certified bounds of W(p, q), rounded outwards.
     gap : float
@@ -238,12 +258,16 @@ class OTResult:
         A list for a batch. Other costs have none: AttributeError.
     transported : float
         The mass of the plan.
+    marginals : pair of arrays of shape (m1,) and (m2,)
+        The sums of the plan over its rows and columns: p and q, less where mass is left over, and with ``kl`` the
+        optimal marginals.
     potentials : pair of arrays of shape (m1,) and (m2,)
         f and g: ``f_i + g_j <= M_ij`` for all pairs, points without weight included, and ``<p, f> + <q, g>`` is the
         lower bound, both up to the rounding of f and g to double precision: the bound itself may have been proved
         with twice the digits. They are gradients of W with respect to p and q. With a penalty they are at most that
-        of their point. With a given mass s they are at most 0, ``f_i + g_j + multiplier <= M_ij``, and the lower bound
-        is ``<p, f> + <q, g> + multiplier s``.
+        of their point. With ``kl`` the lower bound is ``rho1 <p, 1 - exp(-f / rho1)> + rho2 <q, 1 - exp(-g / rho2)>``,
+        and the gradients are ``rho1 (1 - exp(-f / rho1))`` and the same of g. With a given mass s they are at most 0,
+        ``f_i + g_j + multiplier <= M_ij``, and the lower bound is ``<p, f> + <q, g> + multiplier s``.
     multiplier : float
         The cost of one more unit of mass, with ``mass=s``; otherwise 0.
     U, L : arrays of shape (m1,) and (m2,)
@@ -449,6 +473,12 @@ class OTResult:
         """
         found = [interpolated(plan, part.problem.cost, t, on_grid) for part in self.parts for plan in part.plan]
         return found[0] if self.single else found
+
+    @property
+    def marginals(self) -> tuple[Any, Any]:
+        """What the plan takes from the points of p and brings to those of q."""
+        pairs = [part.marginals for part in self.parts]
+        return self._array([a for a, _ in pairs]), self._array([b for _, b in pairs])
 
     @property
     def potentials(self) -> tuple[Any, Any]:

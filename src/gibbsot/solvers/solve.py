@@ -17,13 +17,14 @@ from ..core import native, validation
 from ..core.warn import warn
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
-from ..exact.certificate import warn_of_gaps
+from ..exact.certificate import MARGIN, warn_of_gaps
 from ..exact.feasibility import rounded_apart
 from ..exact.method import in_threads
 from ..exact.methods import KEPT_BYTES, memory_needed, optima
 from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import Gibbs, Sampled, memory_of_chains, sample_of
+from .kl import KL_GAP, Unbalanced, UnbalancedProblem, unbalanced_optima
 from .options import BatchOptions, Options, takes
 from .relaxed import LeftOver, refitted, start_from
 from .result import OTResult, Part
@@ -55,6 +56,10 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
         pair for p and q, each a number or an array with an entry for every point.
     mass : float, optional
         Exactly this much is transported, at least cost.
+    kl : float or pair of float, optional
+        Unbalanced transport: the marginals of the plan may differ from p and q, and the objective has ``rho1 KL(Z 1 |
+        p) + rho2 KL(Z^T 1 | q)`` besides ``<Z, M>``. A number for both, or a pair (rho1, rho2); an infinite one
+        keeps its marginal. The problem is no linear programme: ``gap`` is then 1e-4 by default.
     max_seconds : float, optional
         The time after which the solve ends with what it has proved: valid bounds, a coupling and the status "budget
         spent". Where infinite costs forbid every coupling found so far, ``reason`` says that there is none yet: value
@@ -97,6 +102,9 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     'estimate'
     >>> solve([3, 1], [0, 2], [[0, 5], [5, 0]], penalty=1).value  # one unit stays, four are left over
     4.0
+    >>> result = solve([1], [1], [[1]], kl=1)  # half of the cost is paid by either marginal
+    >>> round(result.value, 4), [round(x.item(), 4) for x in result.marginals]
+    (0.7869, [0.6065, 0.6065])
     """
     begun = time.perf_counter()
     problem, copied = one_problem(p, q, cost, options)
@@ -212,6 +220,9 @@ def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options
         copied = _copied(cost)
         options.allow(copied)
     try:
+        if options.kl is not None:
+            cost = as_cost(cost)
+            return Unbalanced(cost, options.kl).problem(*pairs(p, q, cost, names)), copied
         if not options.partial:
             return Problem(p, q, cost, normalize=options.normalize, names=names), copied
         cost = as_cost(cost)
@@ -315,14 +326,18 @@ def _solve(
     if options.sampler is not None:
         return _estimate(problem, options.sampler, start, ids, n_jobs, budget)
     U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
+    if isinstance(problem, UnbalancedProblem):
+        gap = KL_GAP if options.gap is None else options.gap
+        return Part(problem, unbalanced_optima(problem, U, n_jobs, gap, budget), asked=gap)
     try:
-        solutions = optima(problem, U, n_jobs=n_jobs, gap=options.gap or 0.0, warm_start=basis, budget=budget)
+        gap = MARGIN * (options.gap or 0.0)
+        solutions = optima(problem, U, n_jobs=n_jobs, gap=gap, warm_start=basis, budget=budget)
     except ValueError as error:
         if not str(error).startswith(INFEASIBLE) or (reason := rounded_apart(problem)) is None:
             raise
         raise ValueError(reason) from None
     _check_range(problem, solutions)
-    return Part(problem, solutions)
+    return Part(problem, solutions, asked=options.gap or 0.0)
 
 
 def _estimate(
@@ -359,7 +374,7 @@ def _start(warm_start: Any, problem: Problem, options: Options) -> Part:
     if len(warm_start.parts) > 1:
         raise ValueError("warm_start: has problems with costs of their own; expected one cost for all")
     if type(before) is not type(problem):
-        raise ValueError("warm_start: expected a result with penalty or mass if and only if one of them is given")
+        raise ValueError("warm_start: expected a result with penalty or mass, or with kl, if and only if that is given")
     if n != len(problem) or before.size != problem.size:
         raise ValueError(
             f"warm_start: has {n} problems of {before.size[0]} x {before.size[1]} points; "

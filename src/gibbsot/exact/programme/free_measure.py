@@ -41,6 +41,13 @@ REASONS = {
     "precision": ROUNDING,
     "weights": "the weights are rounded to the precision in which they are returned",
 }
+_BUDGETS = "time", "memory", "epochs"
+
+
+def concluded(lower: float, upper: float, scale: float, ended: str, gap: float) -> tuple[Certificate, str]:
+    """Return a certificate and its status from bounds, a key of `REASONS` and the gap that was asked for."""
+    found = Certificate(lower, upper, upper, scale, REASONS.get(ended, ROUNDING))
+    return certificate.concluded(found, gap=gap, spent=ended in _BUDGETS, closed=PROGRAMME_GAP)
 
 
 class Bound(NamedTuple):
@@ -81,18 +88,13 @@ class Optimum:
     ended: str = "precision"
 
     @property
-    def certificate(self) -> Certificate:
-        """The bounds, with the reason why the gap is open."""
-        return Certificate(self.lower, self.upper, self.upper, self.scale, REASONS.get(self.ended, ROUNDING))
-
-    @property
     def gap(self) -> float:
         """The relative certified gap."""
-        return self.certificate.gap
+        return certificate.relative_gap(self.lower, self.upper, self.scale)
 
-    def status(self, gap: float) -> str:
-        """Return what is proved, for a gap that was asked for."""
-        return self.certificate.status(gap=gap, spent=self.ended in ("time", "memory", "epochs"), closed=PROGRAMME_GAP)
+    def concluded(self, gap: float) -> tuple[Certificate, str]:
+        """Return what is proved, and its status, for a gap that was asked for."""
+        return concluded(self.lower, self.upper, self.scale, self.ended, gap)
 
     def rounded(self, problem: FreeMeasure, dtype: DTypeLike) -> Optimum:
         """Return the weights in another precision, with the bounds of these."""

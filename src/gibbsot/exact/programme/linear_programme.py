@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from ...io.budget import Budget
 from ..arcs import union
-from ..certificate import OPTIMAL_GAP, PROGRAMME_GAP
+from ..certificate import OPTIMAL_GAP, PROGRAMME_GAP, relative_gap, scale_of
 from .free_measure import Bound, FreeMeasure, Optimum
 from .interior_point import Dual, InteriorPoint, Iterate, MeasureArcs, PrimalDual
 from .vertex import Step, Vertex
@@ -55,7 +55,6 @@ _NEW = 0.1  # share of its target's mass that a new arc has at most: more would 
 
 # When the interior point ends. Its last iterates are expensive where rounding needs many refinements.
 _STALL = 0.1  # share of the gap that is wanted, by which a step must raise the bound when rounding spoils masses
-_FINE = 1e-9  # gap at which the interior point ends and HiGHS finishes: that of an optimum, `PROGRAMME_GAP`
 _TRY = 6.0  # times the gap that is wanted: from there the objective is computed exactly, an exact solve per measure
 
 # The finish by HiGHS on the arcs that carry mass.
@@ -291,16 +290,16 @@ class _Rounds:
                 continue
             dual = self.problem.bound(self._potentials(it.at.dual.v))
             if history and (it.gap <= 0 or it.residual > max(10 * history[-1].residual, 1e-2 * it.gap)):
-                if dual.value <= self.best.lower + _STALL * self.wanted * abs(self.best.lower):
+                if dual.value <= self.best.lower + _STALL * self.wanted * scale_of(self.best.lower):
                     break  # rounding has spoilt the masses, and the potentials are as good as they get
                 self._improve(dual, None)
                 continue
             self._improve(dual, None)
             history.append(it)
-            wanted = self.wanted * abs(self.problem.least / self.scale + it.primal)
-            if it.primal - self._scaled(self.best.lower) <= _TRY * wanted:
+            value = self.problem.least + self.scale * it.primal
+            if relative_gap(self.best.lower, value, scale_of(value)) <= _TRY * self.wanted:
                 self._improve(None, self._weights(it.at.w))
-            if self._finished() or it.gap <= _FINE * it.primal:
+            if self._finished() or it.gap <= PROGRAMME_GAP * it.primal:
                 break
             missing = it.value - self._scaled(dual.value)
             lacking = dual.value < before and it.gap <= _PRICED * it.primal
@@ -311,7 +310,7 @@ class _Rounds:
             return None, False
         last = history[-1]
         missing = last.value - self._scaled(self.best.lower)
-        if missing > max(_FINE, self.wanted) * last.primal and self._price(history, missing):
+        if missing > max(PROGRAMME_GAP, self.wanted) * last.primal and self._price(history, missing):
             return None, True
         self._improve(None, self._weights(last.at.w))
         return last, False

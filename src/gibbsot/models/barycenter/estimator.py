@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,33 @@ from .._costs import Metric, feature_cost
 from .._loop import Checkpoints, run_epochs
 from . import files
 from .fit import Fit
+from .free import fit_free
 from .shard import BarycenterShard
+
+_FIXED_ONLY = ("step_size", "temperature", "tau", "max_memory", "client", "checkpoint", "checkpoint_seconds")
+_FREE_ONLY = ("n_support", "init", "n_init", "max_pairs")
 
 
 class WassersteinBarycenter(_base.ClientEstimator):
-    r"""The barycenter of measures on one support.
+    r"""The barycenter of measures, on their common support or with a free one.
 
     .. math:: \min_p \sum_i \lambda_i W(p, x_i)
 
-    over weights p, to a certified gap. The problem is a linear programme, and potentials choose its arcs. These come
-    from mirror descent with the gradients of warm-started Gibbs samplers (`Oracle`); small programmes have all arcs.
+    over weights p on the common support, to a certified gap. The problem is a linear programme, and potentials choose
+    its arcs. These come from mirror descent with the gradients of warm-started Gibbs samplers (`Oracle`); small
+    programmes have all arcs.
     The programme is solved by an interior-point method and, for the optimum itself, HiGHS (see
     ``solvers.linear_programme``). On a line the barycenter has a closed form. Where the programme is too large for the
     memory, the descent goes on to the end: when neither V(z) falls nor the certified lower bound rises, the chains are
     cooled, and the descent continues from the average of the last models with shorter steps. Then follows a level
     method with exact values and subgradients (see ``oracle.level_method``). Without the programme, the measure of the
     largest weight is a candidate too.
+
+    With ``support="free"`` the barycenter is a cloud: ``n_support`` points and their weights, which minimise the mean
+    transport cost by squared Euclidean distances to clouds or rows of weights. Exact plans alternate with updates of
+    the points, to the means of what they are sent to, and of the weights. This problem is not convex: the result is
+    stationary, and it is a global optimum only where ``lower_bound_`` says so. Two measures and measures on the line
+    have a closed form, which is used if ``n_support`` is large enough, and is the start if it is not.
 
     Parameters
     ----------
@@ -79,26 +91,48 @@ class WassersteinBarycenter(_base.ClientEstimator):
         The time between two checkpoints.
     feature_vectors : array of shape (m, d), optional
         An embedding of each bin, from which a metric builds the cost.
+    support : {"fixed", "free"}
+        Whether the barycenter has weights on the bins, or points of its own. Parameters that do not apply to a support
+        must keep their defaults.
+    n_support : int, optional
+        Free support: the number of points, by default the mean number of points of a measure.
+    init : "k-means++", array of shape (n_support, d), or pair of points and weights
+        Free support: where to start. k-means++ chooses among the points of all measures, or of the closed form.
+    n_init : int
+        Free support: the number of starts by k-means++, of which the best result is kept.
+    max_pairs : float
+        Free support: up to so many pairs of measures, an exact transport cost each, ``lower_bound_`` is computed;
+        ``np.inf`` for any number.
 
     Attributes
     ----------
     cost_ : Cost
-        The cost between bins.
+        The cost between bins; missing for clouds.
     barycenter_ : array of shape (m,)
         The weights p, with sum one, in double precision whatever the data have: single precision has no digits for a
-        gap of 1e-9.
+        gap of 1e-9. With free support those of ``support_``.
+    support_ : array of shape (n_support, d)
+        Free support: the points, at most as many as asked for.
+    stationarity_ : float
+        Free support: by what share the best points for the optimal plans would lower the objective.
+    weights_gap_ : float
+        Free support: by what share other weights of these points could lower the objective at most, as computed in
+        double precision.
     objective_ : float
         The exact objective of the barycenter over all measures of the fit, from optimal plans, rounded up; infinite
         during the descent and after an interrupt of it.
     lower_bound_ : float
-        A certified lower bound of the objective of all weights p.
+        A certified lower bound of the objective of all weights p. With free support
+        :math:`\sum_{i<j} \lambda_i \lambda_j W(x_i, x_j)`, which holds for every support, and 0 where this is not
+        computed: see ``max_pairs``.
     gap_ : float
         ``objective_ - lower_bound_`` relative to the sum of the absolute terms of the objective, which is the objective
         where no cost is negative. It bounds the relative suboptimality of the barycenter.
     status_ : str
         "optimal" (a gap of at most 1e-9), "gap reached", "budget spent" or "gap open", both with a
         `ConvergenceWarning` that says why, or "stopped" by a callback; "running" during the fit and after an
-        interrupt. Like ``objective_`` and ``gap_`` it is that of ``barycenter_`` as it is.
+        interrupt. With free support also "stationary". Like ``objective_`` and ``gap_`` it is that of ``barycenter_``
+        as it is.
     n_iter_ : int
         The number of epochs and rounds.
     history_ : list of Epoch
@@ -138,6 +172,11 @@ class WassersteinBarycenter(_base.ClientEstimator):
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_seconds: float = 120.0,
         feature_vectors: Any = None,
+        support: str = "fixed",
+        n_support: int | None = None,
+        init: Any = "k-means++",
+        n_init: int = 1,
+        max_pairs: float = 200,
     ) -> None:
         self.cost = cost
         self.gap = gap
@@ -156,6 +195,11 @@ class WassersteinBarycenter(_base.ClientEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_seconds = checkpoint_seconds
         self.feature_vectors = feature_vectors
+        self.support = support
+        self.n_support = n_support
+        self.init = init
+        self.n_init = n_init
+        self.max_pairs = max_pairs
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinBarycenter:
         """Find the barycenter of measures. A fit that is interrupted leaves the best so far.
@@ -163,7 +207,9 @@ class WassersteinBarycenter(_base.ClientEstimator):
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
-            Measures as rows, which are normalised. Each item of a list, or block of a Dask array, is a shard.
+            Measures as rows, which are normalised. Each item of a list, or block of a Dask array, is a shard. With free
+            support and ``cost`` None or "sqeuclidean" also clouds: arrays of points of shape (m_k, d), or pairs
+            (points, weights).
         y : None
             Ignored.
         sample_weight : array of shape (n,), optional
@@ -177,6 +223,9 @@ class WassersteinBarycenter(_base.ClientEstimator):
         """
         started = time.perf_counter()
         self._check_parameters()
+        if self.support == "free":
+            fit_free(self, X, sample_weight, started)
+            return self
         fit_id = "" if self.checkpoint is None else checkpoints.prepare(self.checkpoint)
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
             self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
@@ -213,6 +262,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
         """
         started = time.perf_counter()
         self._check_parameters()
+        if self.support == "free":
+            raise ValueError("support: free supports have no checkpoints; expected 'fixed' to resume a fit")
         if self.checkpoint is None or not checkpoints.exist(self.checkpoint):
             raise ValueError("resume: there is no checkpoint; expected one in the folder checkpoint, of a fit")
         fit_id = checkpoints.claim(self.checkpoint, checkpoints.mark(self.checkpoint))
@@ -252,6 +303,15 @@ class WassersteinBarycenter(_base.ClientEstimator):
     def _check_parameters(self) -> None:
         _base.check_parameters(self)
         validation.positive(self.step_size, "step_size")
+        validation.count(self.n_init, "n_init")
+        validation.nonnegative(0.0 if self.max_pairs == np.inf else self.max_pairs, "max_pairs")
+        other = _FREE_ONLY if validation.choice(self.support, "support", ("fixed", "free")) == "fixed" else _FIXED_ONLY
+        for name, parameter in signature(type(self)).parameters.items():
+            value = getattr(self, name)
+            if name in other and not (isinstance(value, type(parameter.default)) and value == parameter.default):
+                raise ValueError(
+                    f"{name}: does not apply to support={self.support!r}; expected its default, {parameter.default!r}"
+                )
 
     def _fit(self, fit: Fit, started: float) -> None:
         """Run the stages of a fit."""

@@ -11,9 +11,9 @@ from scipy import sparse
 from ...costs import Units
 from ...distributed.shard import Array
 from ...distributed.shards import Shards
-from ...exact.certificate import PROGRAMME_GAP, PROVED, ROUNDING, relative_gap, status, warn_of_gaps
+from ...exact.certificate import PROGRAMME_GAP, PROVED, relative_gap, scale_of, warn_of_gaps
 from ...exact.programme import linear_programme
-from ...exact.programme.free_measure import REASONS, FreeMeasure, Optimum
+from ...exact.programme.free_measure import FreeMeasure, Optimum, concluded
 from ...exact.programme.line_barycenter import line_barycenter
 from ...io import npz
 from ...io.budget import Budget
@@ -191,8 +191,8 @@ class Fit:
         self._follow(descent)
         if record.estimate - record.lower <= self.model.gap * abs(record.estimate):
             upper = self._upper(self.p)
-            if relative_gap(self.lower, upper, abs(upper)) <= self.model.gap:
-                self.upper, self.scale = upper, abs(upper)
+            if relative_gap(self.lower, upper, scale_of(upper)) <= self.model.gap:
+                self.upper, self.scale = upper, scale_of(upper)
         return record, note
 
     def _follow(self, descent: Descent) -> None:
@@ -204,7 +204,7 @@ class Fit:
         shards, heaviest = self.objective.shards, 0 if self.weights is None else int(self.weights.argmax())
         x = sparse.vstack(shards.collect(BarycenterShard.targets, np.array([heaviest])), format="csr").toarray()[0]
         if (upper := self._upper(x)) < self.upper:
-            self.p, self.upper, self.scale = x, upper, abs(upper)
+            self.p, self.upper, self.scale = x, upper, scale_of(upper)
 
     def _upper(self, p: Array) -> float:
         """Return the exact objective of weights, rounded up, from the shards."""
@@ -255,7 +255,7 @@ class Fit:
             p = _without_negligible(np.exp(level.log_p))
             value, cut = self.objective.exact(p)
             if (upper := self.units.upper(value)) < self.upper:
-                self.p, self.upper, self.scale = p, upper, abs(upper)
+                self.p, self.upper, self.scale = p, upper, scale_of(upper)
             with linear_programme.ONE_THREAD():
                 level.add(cut)
                 level.step(*((bound - self.units.shift) / self.units.unit for bound in (self.lower, self.upper)))
@@ -273,7 +273,7 @@ class Fit:
         """Compute the bounds of a descent that has ended, and take an input if it is better."""
         if self.upper == np.inf:
             self.upper = self._upper(self.p)
-            self.scale = abs(self.upper)
+            self.scale = scale_of(self.upper)
             if self.gap > self.model.gap:
                 self.lower = max(self.lower, self.units.lower(self.objective.lower_bound(_ROUNDS[0])))
                 self._offer_input()
@@ -288,17 +288,16 @@ class Fit:
             self.upper, self.scale = found.upper, found.scale
         else:
             self.upper = self._upper(p)
-            self.scale = abs(self.upper)
+            self.scale = scale_of(self.upper)
         if self.upper > before and self.ended == "gap reached":
             self.ended = "weights"
 
     def status(self) -> str:
         """Return the status of the fit, and warn if the gap stays open."""
-        ended = self.ended in ("time", "memory", "epochs")
-        known = status(self.lower, self.upper, self.scale, gap=self.model.gap, spent=ended, closed=PROGRAMME_GAP)
+        found, known = concluded(self.lower, self.upper, self.scale, self.ended, self.model.gap)
         if known not in PROVED and self.ended == "stopped":
             return "stopped"
-        warn_of_gaps([self.gap], [known], [REASONS.get(self.ended, ROUNDING)], "barycenters")
+        warn_of_gaps([found.gap], [known], [found.reason], "barycenters")
         return known
 
 

@@ -412,7 +412,7 @@ def solutions(
             found = optima(problem, n_jobs=n_jobs, gap=gap, budget=own)
         else:
             found = in_threads(_cloud_solver(first, second, i, j, gap, budget), range(n), n_jobs)
-        done = next((k for k, one in enumerate(found) if one.status == "budget spent" and not one.gap <= gap), n)
+        done = next((k for k, one in enumerate(found) if one.status == "budget spent"), n)
         left = [solution for solution in found[:done] if solution.status not in PROVED]
         gaps += [solution.gap for solution in left]
         reasons += [solution.reason for solution in left]

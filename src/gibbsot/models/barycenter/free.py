@@ -1,0 +1,564 @@
+"""Barycenters with free support: points and weights that minimise the mean transport cost to clouds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.cluster import kmeans_plusplus
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
+
+from ...core import native, validation
+from ...core.backend import backend
+from ...core.warn import warn
+from ...costs import Cost, PointCost
+from ...costs.problems import Problem
+from ...exact import certificate
+from ...exact.all_arcs import AllArcs
+from ...exact.methods import optima
+from ...exact.simplex import solve_dense
+from ...exact.solution import Solution
+from ...io.budget import Budget
+from ...oracle.level_method import LevelMethod
+from .. import _base
+from .._costs import feature_cost
+from .._loop import Epoch, run_epochs
+from ..geometry import sets as _sets
+
+if TYPE_CHECKING:
+    from .estimator import WassersteinBarycenter
+
+Array = NDArray[np.float64]
+Basis = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+_MOMENTUM = 0.7  # of the points: plans follow them, so that the next ones lie in the same direction
+_PLAIN = 1  # first updates of the points, which change the plans too much for momentum
+_PATIENCE = 2  # updates whose gain decides whether they go on
+_WEIGHT_STEPS = 12  # of the level method at most in one update of the weights
+_NEGLIGIBLE = 1e-6  # weight relative to the largest: such points are dropped
+_BLOCK_POINTS = 4000  # of the clouds whose problems are solved in one call
+_LEVELS = 1500  # atoms of a barycenter on the line up to which its best approximation by fewer is computed
+
+
+class Cloud(NamedTuple):
+    """Points of shape (m, d) and their weights. Exact solvers take the weights as they are given, and normalise."""
+
+    points: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, points: Array, weights: Array) -> Cloud:
+        """Return the points that have weight."""
+        own = weights > 0
+        return cls(np.asarray(points[own], np.float64), np.asarray(weights[own], np.float64))
+
+    def normalised(self) -> Cloud:
+        """Return the cloud with weights of sum one."""
+        return Cloud(self.points, self.weights / self.weights.sum())
+
+
+class Plans(NamedTuple):
+    """What optimal plans from weighted points to all clouds show.
+
+    Attributes
+    ----------
+    value : float
+        The objective.
+    targets : array of shape (K, d)
+        The best points for these plans: the means of what each point is sent to.
+    potentials : array of shape (K,)
+        The mean of the potentials f: a subgradient of the objective for the weights.
+    bases : list
+        The arcs of the plans of each block of clouds, for the next ones.
+    """
+
+    value: float
+    targets: Array
+    potentials: Array
+    bases: list[Basis]
+
+
+class Block(NamedTuple):
+    """Clouds whose problems are solved together, on one matrix of costs.
+
+    Attributes
+    ----------
+    clouds, points : slice
+        Which of the clouds, and of all points.
+    weights : array of shape (clouds, points)
+        The weights of the clouds, zero at the points of the others.
+    """
+
+    clouds: slice
+    points: slice
+    weights: Array
+
+
+class Clouds:
+    r"""Clouds and their weights lambda, and the objective of a barycenter with free support.
+
+    .. math:: F(X, p) = \sum_i \lambda_i W\Big(\sum_a p_a \delta_{X_a}, \; y_i\Big)
+
+    with squared Euclidean distances as the cost.
+
+    Parameters
+    ----------
+    points : list of arrays of shape (m_i, d)
+        The points.
+    weights : list of arrays of shape (m_i,)
+        Their weights; points without weight are left out.
+    lambdas : array of shape (n,), optional
+        The weights of the clouds, which are normalised; equal by default. Clouds without weight are left out.
+    n_jobs : int, optional
+        Threads over the clouds.
+    """
+
+    def __init__(
+        self, points: Sequence[Array], weights: Sequence[Array], lambdas: Array | None = None, n_jobs: int | None = None
+    ) -> None:
+        lambdas = np.ones(len(points)) if lambdas is None else np.asarray(lambdas, np.float64)
+        used = np.flatnonzero(lambdas)
+        self.given = lambdas[used]
+        self.lambdas, self.n_jobs = self.given / self.given.sum(), n_jobs
+        self.clouds = [Cloud.of(points[i], weights[i]) for i in used.tolist()]
+        # around their mean, squares lose fewest digits
+        share = np.concatenate([a * c.normalised().weights for a, c in zip(self.lambdas, self.clouds, strict=True)])
+        every = np.concatenate([c.points for c in self.clouds])
+        self.mean = share @ every
+        self.points, self.share = every - self.mean, share
+        self._starts = np.cumsum([0, *(len(c.weights) for c in self.clouds)])
+        self._products = np.ascontiguousarray(-2 * self.points.T)
+        self._mean_square = float(share @ (self.points**2).sum(axis=1))
+
+    def __len__(self) -> int:
+        return len(self.clouds)
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """Blocks of clouds with few points in all."""
+        return _blocks(self.clouds)
+
+    def plans(self, X: Array, p: Array, bases: list[Basis] | None = None) -> Plans:
+        """Return what optimal plans from centred points X with weights p show, from the bases of earlier ones."""
+        if backend().has_simplex and len(X) * int(np.diff(self._starts).max()) <= AllArcs.most:
+            return self._plans_of_blocks(X, p, bases)
+        centred = [
+            Cloud(self.points[start:end], c.weights)
+            for c, (start, end) in zip(self.clouds, itertools.pairwise(self._starts), strict=True)
+        ]
+        found = cloud_optima(Cloud(X, p), centred, self.n_jobs)
+        arcs = [one.plan.tocoo() for one in found]
+        starts = np.concatenate([np.full(len(b.weights), b.points.start) for b in self.blocks])
+        columns = np.concatenate([one.col + start for one, start in zip(arcs, starts, strict=True)])
+        which = np.repeat(np.arange(len(self)), [one.nnz for one in arcs])
+        rows, mass = (np.concatenate([getattr(one, name) for one in arcs]) for name in ("row", "data"))
+        values, f = np.array([one.value for one in found]), np.stack([one.f for one in found])
+        return self._shown(X, values, f, which, rows, columns, mass, [])
+
+    def _plans_of_blocks(self, X: Array, p: Array, bases: list[Basis] | None) -> Plans:
+        """Solve the problems of each block in one call."""
+        threads, parts, kept = native.threads(self.n_jobs), [], list[Basis]()
+        for k, (clouds, points, Q) in enumerate(self.blocks):
+            C = X @ self._products[:, points]  # the squares of a row or a column change no plan
+            basis = None if bases is None else bases[k]
+            found = solve_dense(C, np.broadcast_to(p, (len(Q), len(p))), Q, True, threads, basis)
+            f, g = found.weighted_potentials()
+            if not p.all():  # what other rows would be worth
+                without = np.flatnonzero(p == 0)
+                for b, q in enumerate(Q):
+                    f[b, without] = (C[np.ix_(without, q > 0)] - g[b, q > 0]).min(axis=1)
+            which, rows, columns, mass = found.all_arcs()
+            parts.append((found.value, f, which + clouds.start, rows, columns + points.start, mass))
+            kept.append(found.basis)
+        values, f, which, rows, columns, mass = (np.concatenate(x) for x in zip(*parts, strict=True))
+        squares = (X**2).sum(axis=1)
+        # what the squares add to every value, on average over the clouds
+        more = float(p @ squares) / float(p.sum()) + self._mean_square
+        return self._shown(X, values + more, f + squares + self._mean_square, which, rows, columns, mass, kept)
+
+    def _shown(
+        self, X: Array, values: Array, f: Array, which: Any, rows: Any, columns: Any, mass: Array, bases: list[Basis]
+    ) -> Plans:
+        """Return what the values, potentials and arcs of all clouds show."""
+        sent = sparse.csr_array((self.lambdas[which] * mass, (rows, columns)), shape=(len(X), len(self.points)))
+        total = np.asarray(sent.sum(axis=1))
+        targets = np.where(total[:, None] > 0, sent @ self.points / np.maximum(total, 1e-300)[:, None], X)
+        return Plans(float(self.lambdas @ values), targets, self.lambdas @ f, bases)
+
+    def objective(self, cloud: Cloud) -> tuple[float, float]:
+        """Return certified bounds of the objective of a cloud, as it is."""
+        found = cloud_optima(cloud, self.clouds, self.n_jobs)
+        below, above = (np.array(x) for x in zip(*((one.lower, one.upper) for one in found), strict=True))
+        return certificate.mean(self.given, below).lower, certificate.mean(self.given, above).upper
+
+    def pairs_bound(self) -> float:
+        r"""Return a certified lower bound of the objective of every measure, the sum over pairs of clouds.
+
+        .. math:: F(X, p) \ge \sum_{i < j} \lambda_i \lambda_j W(y_i, y_j)
+
+        because the plans of any measure to two clouds, glued together, are a plan between these.
+        """
+        measures = _sets.Clouds([c.points for c in self.clouds], [c.weights for c in self.clouds], "sqeuclidean")
+        pairs = _sets.AllPairs(len(self), len(self), symmetric=True, zero_diagonal=True)
+        exact, total = [Fraction(a) for a in self.given.tolist()], Fraction(0)
+        for which, found in _sets.solutions(measures, measures, pairs, None, n_jobs=self.n_jobs):
+            for i, j, one in zip(*(x.tolist() for x in pairs[which]), found, strict=True):
+                total += exact[i] * exact[j] * Fraction(max(one.lower, 0.0))
+        return certificate.rounded_down(total / sum(exact) ** 2)
+
+    def closed_form(self) -> Cloud | None:
+        """Return the barycenter of at most two clouds, or on the line; None elsewhere."""
+        if len(self) == 1:
+            return self.clouds[0].normalised()
+        if self.points.shape[1] == 1:
+            return _quantile_mean(self.clouds, self.lambdas)
+        if len(self) == 2:
+            (X, p), (Y, q) = self.clouds
+            arcs = cloud_optima(Cloud(X, p), [Cloud(Y, q)])[0].plan.tocoo()
+            a, b = self.lambdas
+            return Cloud(a * X[arcs.row] + b * Y[arcs.col], np.asarray(arcs.data, np.float64))
+        return None
+
+    def start(self, size: int, random_state: Any, exact: Cloud | None) -> Cloud:
+        """Return centred points to start from, with weights: chosen by k-means++ among a barycenter, or all points."""
+        points, share = (self.points, self.share) if exact is None else (exact.points - self.mean, exact.weights)
+        if exact is not None and points.shape[1] == 1 and len(points) <= _LEVELS:
+            return _nearest_on_line(Cloud(points, share), size)
+        size = min(size, len(points))
+        centres, _ = kmeans_plusplus(points, size, sample_weight=share, random_state=random_state)
+        return Cloud(np.asarray(centres, np.float64), np.full(size, 1 / size))
+
+
+def _blocks(clouds: list[Cloud]) -> list[Block]:
+    """Return blocks of clouds with few points in all."""
+    starts, found, first = np.cumsum([0, *(len(c.weights) for c in clouds)]), list[Block](), 0
+    while first < len(clouds):
+        last = max(first + 1, int(np.searchsorted(starts, starts[first] + _BLOCK_POINTS, side="right")) - 1)
+        start, end = starts[[first, last]].tolist()
+        weights = np.zeros((last - first, end - start))
+        for i in range(first, last):
+            weights[i - first, starts[i] - start : starts[i + 1] - start] = clouds[i].weights
+        found.append(Block(slice(first, last), slice(start, end), weights))
+        first = last
+    return found
+
+
+def cloud_optima(one: Cloud, clouds: list[Cloud], n_jobs: int | None = None) -> list[Solution]:
+    """Return the exact solutions between a cloud and others, with squared Euclidean distances as the cost.
+
+    The columns of their plans are the points of some of the clouds, one after the other.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0]])
+    >>> found = cloud_optima(Cloud(points, np.ones(2)), [Cloud(points + 2, np.ones(2)), Cloud(points, np.ones(2))])
+    >>> [round(solution.value, 9) for solution in found]
+    [4.0, 0.0]
+    """
+    found = list[Solution]()
+    for which, _, weights in _blocks(clouds):
+        cost = PointCost(one.points, np.concatenate([c.points for c in clouds[which]]))
+        n = len(weights)
+        problem = Problem.checked(np.tile(one.weights, (n, 1)), weights, cost, np.ones(n))
+        found += optima(problem, n_jobs=n_jobs)
+    return found
+
+
+def _quantile_mean(clouds: list[Cloud], lambdas: Array) -> Cloud:
+    """Return the barycenter of clouds on the line: its quantile function is the mean of theirs."""
+    orders = [np.argsort(c.points[:, 0], kind="stable") for c in clouds]
+    ends = [np.cumsum(c.weights[order], dtype=np.longdouble) for c, order in zip(clouds, orders, strict=True)]
+    ends = [end / end[-1] for end in ends]
+    levels = np.unique(np.concatenate([np.zeros(1, np.longdouble), *ends]))
+    length, middle = np.diff(levels).astype(np.float64), (levels[1:] + levels[:-1]) / 2
+    quantiles = [c.points[o, 0][np.searchsorted(e, middle)] for c, o, e in zip(clouds, orders, ends, strict=True)]
+    x = lambdas @ np.stack(quantiles)
+    kept = length > 2.0**-50  # the others are rounding errors of sums
+    x, where = np.unique(x[kept], return_inverse=True)
+    weight = np.bincount(where.ravel(), length[kept])
+    return Cloud(x[:, None], weight / weight.sum())
+
+
+def _nearest_on_line(cloud: Cloud, size: int) -> Cloud:
+    """Return the best approximation of a sorted cloud on the line by fewer points, by dynamic programming.
+
+    Examples
+    --------
+    >>> _nearest_on_line(Cloud(np.array([[0.0], [1.0], [5.0]]), np.array([0.25, 0.25, 0.5])), 2)
+    Cloud(points=array([[0.5],
+           [5. ]]), weights=array([0.5, 0.5]))
+    """
+    x, w = cloud.points[:, 0], cloud.weights
+    n = len(x)
+    size = min(size, n)
+    mass, first, second = (np.append(0.0, np.cumsum(y)) for y in (w, w * x, w * x * x))
+    i, j = np.arange(n)[:, None], np.arange(1, n + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # the variance of the points i to j - 1, times their mass
+        spread = second[j] - second[i] - (first[j] - first[i]) ** 2 / (mass[j] - mass[i])
+    spread = np.where(i < j, np.maximum(spread, 0), np.inf)
+    best, cuts = spread[0].copy(), []
+    for _ in range(size - 1):
+        total = np.append(np.inf, best[:-1])[:, None] + spread
+        cuts.append(total.argmin(axis=0))
+        best = total[cuts[-1], np.arange(n)]
+    ends = [n]
+    for cut in reversed(cuts):
+        ends.append(int(cut[ends[-1] - 1]))
+    bounds = [0, *reversed(ends)]
+    parts = [slice(a, b) for a, b in itertools.pairwise(bounds)]
+    weight = np.array([w[part].sum() for part in parts])
+    points = np.array([w[part] @ x[part] for part in parts]) / weight
+    return Cloud(points[:, None], weight)
+
+
+class Alternation:
+    """Updates of points and weights in turn, each from exact plans; the objective never rises.
+
+    Given the plans, the best points are the means of what they are sent to; points with momentum are tried first. Given
+    the points, the objective is convex in the weights, and the plans' potentials are its cuts (see `LevelMethod`).
+
+    Parameters
+    ----------
+    clouds : Clouds
+        The clouds.
+    start : Cloud
+        Centred points and weights.
+    tol : float
+        The relative gain of some updates, below which the points rest, and the whole ends.
+
+    Attributes
+    ----------
+    X, p : arrays of shape (K, d) and (K,)
+        Points and weights.
+    now : Plans
+        Their plans.
+    weights_gap : float
+        By how much, relative to the objective, other weights of these points could lower it at most.
+    """
+
+    def __init__(self, clouds: Clouds, start: Cloud, tol: float) -> None:
+        self.clouds, self.tol = clouds, tol
+        self.X, self.p = start.points.copy(), start.weights / start.weights.sum()
+        self.now, self.weights_gap = clouds.plans(self.X, self.p), np.inf
+
+    @property
+    def stationarity(self) -> float:
+        """By what share the best points for the present plans would lower the objective."""
+        moved = float(self.p @ ((self.X - self.now.targets) ** 2).sum(axis=1))
+        return moved / self.now.value if self.now.value > 0 else 0.0
+
+    def run(self) -> Iterator[str]:
+        """Alternate until neither points nor weights gain; yield what was updated."""
+        yield "start"
+        while True:
+            yield from self._move_points()
+            before = self.now.value
+            yield from self._move_weights()
+            if before - self.now.value <= self.tol * before:
+                return
+
+    def _move_points(self) -> Iterator[str]:
+        """Move the points until they gain little: to the best ones for the plans, and beyond."""
+        values, last = [self.now.value], self.now.targets
+        while len(values) <= max(_PLAIN, _PATIENCE) or values[-1 - _PATIENCE] - values[-1] > self.tol * values[-1]:
+            to, momentum = self.now.targets, _MOMENTUM if len(values) > _PLAIN else 0.0
+            for share in (momentum, 0.0) if momentum else (0.0,):
+                X = to + share * (to - last)
+                found = self.clouds.plans(X, self.p, self.now.bases)
+                if found.value < self.now.value:
+                    self.X, self.now = X, found
+                    break
+            last = to
+            values.append(self.now.value)
+            yield "points"
+            if values[-1] == values[-2]:
+                return
+
+    def _move_weights(self) -> Iterator[str]:
+        """Improve the weights until they gain little, or are proved to be good."""
+        level, now, p, values = LevelMethod(self.p), self.now, self.p, [self.now.value]
+        while len(values) <= _WEIGHT_STEPS:
+            level.add(now.potentials - p @ now.potentials + now.value)
+            level.step(0.0, self.now.value)
+            self.weights_gap = max(0.0, self.now.value - level.lower) / self.now.value if self.now.value > 0 else 0.0
+            stalled = len(values) > _PATIENCE and values[-1 - _PATIENCE] - values[-1] <= self.tol * values[-1]
+            if self.weights_gap <= self.tol or stalled:
+                return
+            p = np.exp(level.log_p)
+            p = np.where(p < _NEGLIGIBLE * p.max(), 0.0, p)
+            p /= p.sum()
+            now = self.clouds.plans(self.X, p, self.now.bases)
+            if now.value < self.now.value:
+                self.p, self.now = p, now
+            values.append(self.now.value)
+            yield "weights"
+
+    def cloud(self) -> Cloud:
+        """Return the points with weight."""
+        own = self.p > 0
+        return Cloud(self.X[own] + self.clouds.mean, self.p[own] / self.p[own].sum())
+
+
+def squared_positions(cost: Cost) -> Array:
+    """Return the points between which a cost is the squared Euclidean distance.
+
+    Raises
+    ------
+    ValueError
+        If it is none: then barycenters with free support are not means of points.
+    """
+    found = cost.positions()
+    if found is None or found.power != 2 or found.norm != 2:
+        raise ValueError(
+            f"cost: {cost!r} is no squared Euclidean distance between points; expected GridCost(shape), "
+            "PointCost(points), 'sqeuclidean' with feature_vectors or with clouds, or support='fixed' for this cost"
+        )
+    return found.X
+
+
+def clouds_of(estimator: Any, X: Any, reset: bool = True) -> tuple[list[Array], list[Array]]:
+    """Return the points and weights of the data of an estimator with free support, clouds or rows on common points.
+
+    Rows without mass are clouds without points. With `reset` the estimator gets its number of features, and its cost
+    ``cost_`` if the data are rows; otherwise data must have that number.
+    """
+    cost = estimator.cost
+    if estimator.feature_vectors is None and _sets.are_clouds(X, "sqeuclidean" if cost is None else cost):
+        if cost is not None and cost != "sqeuclidean":
+            raise ValueError(
+                f"cost: is {cost!r}; expected 'sqeuclidean' for free support, whose updates are means of points. Other "
+                "metrics need measures on common points and support='fixed'"
+            )
+        found = _sets.clouds(X, "X", "sqeuclidean")
+        d = found.points[0].shape[1]
+        if reset:
+            estimator.n_features_in_ = d
+        elif d != estimator.n_features_in_:
+            raise ValueError(f"X: has points with {d} coordinates; expected {estimator.n_features_in_} as in the fit")
+        return found.points, found.weights
+    batches = _base.batches(estimator, X, reset)
+    if reset:
+        estimator.cost_ = feature_cost(cost, estimator.n_features_in_, estimator.feature_vectors, batches.data)
+    positions = squared_positions(estimator.cost_)
+    points, weights = [], []
+    for batch in batches:
+        rows = sparse.csr_array(batch)
+        for start, end in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
+            own = rows.data[start:end] > 0
+            points.append(positions[rows.indices[start:end][own]])
+            weights.append(rows.data[start:end][own].astype(np.float64))
+    return points, weights
+
+
+def given_start(init: Any, size: int | None, d: int) -> Cloud | None:
+    """Return checked points and weights that a fit is to start from; None for "k-means++"."""
+    if isinstance(init, str):
+        validation.choice(init, "init", ("k-means++",))
+        return None
+    points, weights = init if isinstance(init, tuple) else (init, None)
+    X = validation.points(points, "init").astype(np.float64)
+    if X.shape[1] != d or (size is not None and len(X) != size):
+        raise ValueError(f"init: has shape {X.shape}; expected {'n_support' if size is None else size} points in R^{d}")
+    p = validation.weights(np.ones(len(X)) if weights is None else weights, "init (weights)", len(X), count=1)[0]
+    return Cloud(X, p / p.sum())
+
+
+def fit_free(model: WassersteinBarycenter, X: Any, sample_weight: Any, started: float) -> None:
+    """Fit a barycenter with free support, and publish it.
+
+    Parameters
+    ----------
+    model : WassersteinBarycenter
+        The model.
+    X, sample_weight
+        As for its `fit`.
+    started : float
+        ``time.perf_counter()`` at the start of the fit.
+    """
+    points, weights = clouds_of(model, X)
+    lambdas = np.ones(len(points)) if sample_weight is None else validation.sample_weight(sample_weight, len(points))
+    lambdas = np.where([len(w) > 0 for w in weights], lambdas, 0.0)
+    if not lambdas.any():
+        raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
+    clouds = Clouds(points, weights, lambdas, model.n_jobs)
+    size = model.n_support
+    size = round(len(clouds.points) / len(clouds)) if size is None else validation.count(size, "n_support")
+    start, exact = given_start(model.init, model.n_support, clouds.points.shape[1]), clouds.closed_form()
+    random, budget = check_random_state(model.random_state), Budget(model.max_seconds or np.inf)
+    model.history_, model.status_ = [], "running"
+    with threadpool_limits(1, "blas"):  # small products are slower in threads
+        if exact is not None and len(exact.points) <= size:
+            _publish(model, clouds, exact, 0.0, 0.0)
+            ended = "closed form"
+        else:
+            ended = _best_start(model, clouds, start, size, exact, random, budget, started)
+    _prove(model, clouds, ended)
+
+
+def _best_start(
+    model: WassersteinBarycenter, clouds: Clouds, start: Cloud | None, size: int, exact: Cloud | None, random: Any,
+    budget: Budget, started: float,
+) -> str:  # fmt: skip
+    """Alternate from several starts, and publish the best; return why the last one ended."""
+    best, ended = np.inf, "stationary"
+    for k in range(1 if start is not None else model.n_init):
+        first = clouds.start(size, random, exact) if start is None else Cloud(start.points - clouds.mean, start.weights)
+        found = Alternation(clouds, first, model.tol)
+        history: list[Epoch] = []
+        why = "stopped"
+
+        def epochs(found: Alternation = found, k: int = k) -> Iterator[tuple[Epoch, str]]:
+            nonlocal why
+            for number, what in enumerate(found.run()):
+                value = found.now.value
+                yield Epoch(value, np.nan, np.nan, 0.0, found.stationarity, 0.0), f"start {k}, {what}: {value:.4g}"
+                if number + 1 >= model.max_epochs or budget.spent:
+                    why = "budget spent"
+                    return
+            why = "stationary"
+
+        def publish(found: Alternation = found, history: list[Epoch] = history, best: float = best) -> None:
+            if found.now.value < best:
+                model.history_ = history
+                _publish(model, clouds, found.cloud(), found.stationarity, found.weights_gap)
+
+        run_epochs("Wasserstein barycenter", model, epochs(), history, publish, started)
+        if found.now.value < best:
+            best, ended = found.now.value, why
+        if why == "stopped" or budget.spent:
+            return why
+    return ended
+
+
+def _publish(model: WassersteinBarycenter, clouds: Clouds, cloud: Cloud, moves: float, weights_gap: float) -> None:
+    """Set the points and weights of a model."""
+    order = np.lexsort(cloud.points.T[::-1]) if clouds.points.shape[1] == 1 else slice(None)
+    model.support_, model.barycenter_ = cloud.points[order], cloud.weights[order]
+    model.stationarity_, model.weights_gap_, model.n_iter_ = moves, weights_gap, max(1, len(model.history_))
+
+
+def _prove(model: WassersteinBarycenter, clouds: Clouds, ended: str) -> None:
+    """Compute the certified bounds of a fitted model, and its status."""
+    _, model.objective_ = clouds.objective(Cloud(model.support_, model.barycenter_))
+    n = len(clouds)
+    model.lower_bound_ = clouds.pairs_bound() if n * (n - 1) // 2 <= model.max_pairs else 0.0
+    model.gap_ = certificate.relative_gap(model.lower_bound_, model.objective_, model.objective_)
+    state = certificate.status(
+        model.lower_bound_, model.objective_, model.objective_, gap=model.gap, closed=certificate.PROGRAMME_GAP
+    )
+    model.status_ = state if state in certificate.PROVED else "stationary" if ended == "closed form" else ended
+    if model.status_ == "budget spent":
+        warn(
+            f"max_epochs, max_seconds: ended the fit after {model.n_iter_} updates, before points and weights were "
+            "stationary; allow more for a better barycenter",
+            ConvergenceWarning,
+        )

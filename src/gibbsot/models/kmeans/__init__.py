@@ -1,0 +1,5 @@
+"""k-means of measures with transport costs."""
+
+from .estimator import WassersteinKMeans
+
+__all__ = ["WassersteinKMeans"]

@@ -1,0 +1,642 @@
+r"""Unbalanced transport: marginals may differ from the measures, at the price of a Kullback-Leibler divergence.
+
+.. math:: \min_{Z \ge 0} \langle Z, M \rangle + \rho_1 KL(Z 1 | p) + \rho_2 KL(Z^T 1 | q),
+   \qquad KL(a | p) = \sum_i a_i \log \frac{a_i}{p_i} - a_i + p_i
+
+There is no entropy of the plan. The dual problem has the constraints of balanced transport,
+
+.. math:: \max_{f_i + g_j \le M_{ij}} \; \rho_1 \langle p, 1 - e^{-f / \rho_1} \rangle
+   + \rho_2 \langle q, 1 - e^{-g / \rho_2} \rangle,
+
+so the linear problem at potentials f and g is *balanced transport* between ``p exp(-f / rho1)`` and
+``q exp(-g / rho2)``, whose masses agree once f and g are shifted against each other. The exact engine solves it. Its
+plan has these marginals and gives an upper bound, its potentials are a vertex, and a line search towards the vertex
+raises the lower bound: a conditional gradient method (Frank and Wolfe) in which every step is certified.
+
+Where its steps become short, an interior-point method solves the dual problem on the arcs that the last plans used and
+those next to them (`_ArcDual`); a c-transform then makes its potentials feasible for all pairs. It ends at the optimum
+once the arcs contain those of an optimal plan, mostly after one or two times.
+
+The bounds are rounded outwards. Errors of ``expm1`` and ``log1p`` count as four units in the last place, twice what
+mathematical libraries in use are known for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import brentq
+from scipy.sparse.linalg import splu
+
+from ..core import native, validation
+from ..costs import Cost
+from ..costs.problems import Problem
+from ..exact.arcs import union
+from ..exact.certificate import OPTIMAL_GAP, ROUNDS, Certificate, Enclosure, below, concluded, enclose, plan_bounds
+from ..exact.method import in_threads
+from ..exact.solution import Solution
+from ..io.budget import Budget
+from .relaxed import LeftOver, Marginals, Measures
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+KL_GAP = 1e-4  # of a result unless another one is asked for: the problem is no linear programme
+
+_UNIT = 2.0**-53
+_STEPS = 300  # conditional gradients; if they run out, the bounds show what is left open
+_FIRST = 2  # steps before the first correction: arcs and potentials are then near those of the optimum
+_SMALL = 4_000  # points: a correction takes no longer than a few exact solves
+_LARGE = 60_000  # points: factorisations take too much time and memory beyond
+_SLOW = 0.5  # of the gap: a step that leaves more is slow, and a correction follows
+_NEIGHBOURS = 2  # arcs of least reduced cost that every point brings in
+_KEPT = 0.6  # of the arcs: those of least reduced cost stay, and those in use
+_IN_USE = 1e-9  # of the largest mass of an arc
+_ITERATIONS = 60  # of the interior-point method
+_ALMOST = 0.99  # of the way to the boundary
+_CENTRAL = 1e-3  # of the product of a mass and its slack that is aimed at: the least
+_BALANCE = 0.1  # of the error of the marginals: products are no smaller
+_FURTHEST = 2.0  # change of the logarithm of a mass in one iteration
+_UNSEEN = 40.0  # below the logarithm of the mass of all: masses that may change by any factor
+_PATIENCE = 4  # steps without any progress
+_VANISHED = 1e-40  # of the largest weight: masses that change nothing, and would cost the solvers digits
+_CANCELLED = 2.0**-70  # of rho and the mass: divergences that rounding makes, and their errors
+_LEFT_OVER = 45.0  # in units of rho: a potential whose mass is below all rounding, exp(-45) = 3e-20
+
+
+def divergence_weights(kl: Any) -> tuple[float, float]:
+    """Return the weights of the divergences for p and for q.
+
+    Parameters
+    ----------
+    kl : float or pair of float
+        Positive numbers; an infinite one fixes its marginal.
+
+    Returns
+    -------
+    pair of float
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a number is not positive.
+
+    Examples
+    --------
+    >>> divergence_weights(2), divergence_weights((1, float("inf")))
+    ((2.0, 2.0), (1.0, inf))
+    """
+    sides = kl if isinstance(kl, tuple | list) or getattr(kl, "ndim", None) else (kl, kl)
+    if len(sides) != 2:
+        raise ValueError(f"kl: expected a positive number, or a pair for p and q; got {len(sides)} entries")
+    first, second = (math.inf if x is math.inf or x == math.inf else validation.positive(x, "kl") for x in sides)
+    return float(first), float(second)
+
+
+class UnbalancedProblem(Problem):
+    """Problems whose marginals may differ from the measures, for the masses given.
+
+    Attributes
+    ----------
+    p, q, cost, given
+        As of `Problem`.
+    mass : array of ones
+        Values and plans are those of the masses given.
+    kl : pair of float
+        The weights of the divergences.
+    """
+
+    kl: tuple[float, float]
+    averages = False
+
+    @classmethod
+    def of(cls, p: Array, q: Array, cost: Cost, kl: tuple[float, float]) -> UnbalancedProblem:
+        """Return problems of weights that have been checked."""
+        made = cls.checked(p, q, cost, np.ones(len(p)), unit=True)
+        made.kl = kl
+        return made
+
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> UnbalancedProblem:
+        p, q = self.given
+        return UnbalancedProblem.of(p[rows], q[rows], self.cost, self.kl)
+
+    def with_cost(self, cost: Cost) -> UnbalancedProblem:
+        return UnbalancedProblem.of(*self.given, cost, self.kl)
+
+
+class Unbalanced(Marginals):
+    """The marginals of plans differ from the measures, at the price of their divergences.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost.
+    kl : float or pair of float
+        The weights of the divergences.
+
+    Attributes
+    ----------
+    cost, fixed
+        As of `Marginals`.
+    kl : pair of float
+        The weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot import DenseCost
+    >>> of, one = Unbalanced(DenseCost([[1.0]]), 1.0), (np.ones((1, 1)), np.ones(1))
+    >>> round(of.solve(of.problem(one, one), gap=0.0)[0].value, 9), round(float(2 - 2 * np.exp(-0.5)), 9)
+    (0.786938681, 0.786938681)
+    """
+
+    fixed = False
+
+    def __init__(self, cost: Cost, kl: Any) -> None:
+        super().__init__(cost)
+        self.kl = divergence_weights(kl)
+        if not cost.finite and math.isinf(max(self.kl)):
+            raise ValueError("kl: expected finite numbers where infinite costs forbid pairs, got inf")
+
+    @property
+    def unrounded(self) -> Unbalanced:
+        return Unbalanced(self.cost.unrounded(), self.kl)
+
+    @property
+    def least(self) -> float:
+        return 0.0 if self.cost.least() >= 0 else -math.inf
+
+    def problem(
+        self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q")
+    ) -> UnbalancedProblem:
+        """Return problems for the masses given; tolerance and names are not used."""
+        return UnbalancedProblem.of(p[0], q[0], self.cost, self.kl)
+
+    def solve(
+        self,
+        problem: Problem,
+        U: NDArray[np.floating] | None = None,
+        warm_start: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> list[Solution]:
+        """Return the solutions of problems; a warm start is any sequence of solutions with potentials f."""
+        if warm_start is not None and U is None:
+            U = np.stack([one.f for one in warm_start])
+        return unbalanced_optima(problem, U, **options)
+
+    def gradients(self, solutions: Sequence[Solution]) -> tuple[Array, Array]:
+        found = [[_Side(None, rho).slope(x) for rho, x in zip(self.kl, (s.f, s.g), strict=True)] for s in solutions]
+        return np.stack([f for f, _ in found]), np.stack([g for _, g in found])
+
+
+def unbalanced_optima(
+    problem: Problem,
+    U: NDArray[np.floating] | None = None,
+    n_jobs: int | None = None,
+    gap: float | None = None,
+    budget: Budget | None = None,
+) -> list[Solution]:
+    """Solve unbalanced problems to a certified gap.
+
+    Parameters
+    ----------
+    problem : UnbalancedProblem
+        The problems.
+    U : array of shape (n, m1), optional
+        Potentials of the first measures from which to start.
+    n_jobs : int, optional
+        Threads over the problems.
+    gap : float, optional
+        The relative gap, `KL_GAP` by default; 0 for that of an optimum.
+    budget : Budget, optional
+        Its time and memory.
+
+    Returns
+    -------
+    list of Solution
+    """
+    assert isinstance(problem, UnbalancedProblem)
+    budget = budget or Budget(threads=max(1, native.threads(n_jobs) // len(problem)))
+    cost, wanted = problem.cost.astype(np.float64), KL_GAP if gap is None else gap
+
+    def work(b: int) -> Solution:
+        p, q = (given[b] for given in problem.given)
+        start = None if U is None else np.asarray(U[b], np.float64)
+        return _Steps(_Side(p, problem.kl[0]), _Side(q, problem.kl[1]), cost, wanted, budget).solve(start)
+
+    return in_threads(work, range(len(problem)), n_jobs, budget)
+
+
+class _Side:
+    """One measure, and what a marginal costs that differs from it.
+
+    Parameters
+    ----------
+    weight : array of shape (m,), or None
+        The measure; None for what does not depend on it.
+    rho : float
+        The weight of the divergence, or infinity.
+
+    Attributes
+    ----------
+    enough : float
+        A potential at which no mass is left that counts.
+    """
+
+    def __init__(self, weight: Array | None, rho: float) -> None:
+        self.rho, self.enough = rho, _LEFT_OVER * rho
+        if weight is not None:
+            self.weight, self.own = weight, weight > 0
+            with np.errstate(divide="ignore"):
+                self.log = np.log(weight)
+
+    def hidden(self, x: NDArray[np.floating], fill: float) -> Array:
+        """Return a potential with another number where there is no weight."""
+        return np.where(self.own, x, fill).astype(np.float64, copy=False)
+
+    def log_masses(self, x: Array) -> Array:
+        """Return the logarithms of the masses ``w exp(-x / rho)`` of a potential x."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.where(self.own, self.log - x / self.rho, -np.inf)
+
+    def masses(self, x: Array) -> Array:
+        """Return the masses of a potential."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.log_masses(x))
+
+    def slope(self, x: Array) -> Array:
+        """Return the derivative of the optimum with respect to the weights: ``rho (1 - exp(-x / rho))``."""
+        with np.errstate(over="ignore"):
+            return x if math.isinf(self.rho) else -self.rho * np.expm1(-x / self.rho)
+
+    def gain(self, x: Array) -> float:
+        """Return the term of the dual objective: ``rho <w, 1 - exp(-x / rho)>``."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = float(self.weight[self.own] @ self.slope(x[self.own]))
+        return value if math.isfinite(value) else -math.inf
+
+    def gain_bound(self, x: Array) -> Enclosure | None:
+        """Return the same with a bound of its error; None if it overflows."""
+        w, x = self.weight[self.own], x[self.own]
+        if math.isinf(self.rho):
+            return enclose(w, x)
+        with np.errstate(over="ignore"):
+            ratio = x / self.rho
+            terms = -np.expm1(-ratio)
+            off = _UNIT * (8 * np.abs(terms) + 2 * np.abs(ratio) * np.exp(-ratio))  # of expm1, and of its argument
+        if not np.isfinite(off).all():
+            return None
+        total, error = enclose(w, terms), enclose(w, off)
+        return Enclosure(total.value, total.error + (error.value + error.error) * Fraction(101, 100)) * self.rho
+
+    def divergence(self, ends: Indices, mass: Array) -> Enclosure:
+        """Return ``rho KL(a | w)`` of the marginal a of a plan, with a bound of its error."""
+        if math.isinf(self.rho):
+            return Enclosure(Fraction(0))
+        m = len(self.weight)
+        a, terms = np.bincount(ends, mass, m)[self.own], np.bincount(ends, minlength=m)[self.own]
+        w = self.weight[self.own]
+        apart = (a - w) / w
+        with np.errstate(divide="ignore", invalid="ignore"):
+            near = np.abs(apart) < 0.5
+            log = np.where(near, np.log1p(np.where(near, apart, 0.0)), np.log(a / w))
+            x_log_x = np.where(a > 0, (1 + apart) * log, 0.0)
+            log = np.where(a > 0, log, 0.0)
+        # of log1p and the products, of the difference, and of the sums that a is: its share changes KL by log(a / w)
+        off = _UNIT * (12 * np.abs(x_log_x) + 4 * np.abs(apart) + (terms + 8) * np.abs(log) * (1 + apart))
+        total, error = enclose(w, x_log_x - apart), enclose(w, off)
+        return Enclosure(total.value, total.error + (error.value + error.error) * Fraction(101, 100)) * self.rho
+
+
+class _Start(NamedTuple):
+    """Feasible potentials whose masses agree, this mass, and the dual objective."""
+
+    f: Array
+    g: Array
+    total: float
+    dual: float
+
+
+class _Steps:
+    """Conditional gradients of one problem, with corrections on arcs.
+
+    Parameters
+    ----------
+    p, q : _Side
+        The measures.
+    cost : Cost
+        The cost, in double precision.
+    gap : float
+        The relative gap at which to stop.
+    budget : Budget
+        Its time and memory.
+    """
+
+    def __init__(self, p: _Side, q: _Side, cost: Cost, gap: float, budget: Budget) -> None:
+        self.p, self.q, self.cost, self.gap, self.budget = p, q, cost, gap, budget
+        self.threads = budget.threads
+        self.of: Marginals = Marginals(cost)
+        if not cost.finite or p.enough + q.enough < cost.spread():  # mass may stay where it is: smaller potentials
+            self.of = LeftOver(cost, (p.enough, q.enough))
+        self.best, self.upper = Certificate(-math.inf, math.inf, math.inf, math.inf), math.inf
+        self.plan = sparse.csr_array(cost.shape)
+        # a plan needs a fixed marginal if there is one: only those of balanced transport have it
+        fixed = [x for x in (p, q) if math.isinf(x.rho)]
+        self._free, self._fixed_mass = not fixed, float(fixed[0].weight.sum()) if fixed else 0.0
+        # where the optimum is zero, the divergence of a measure from its own rounded weights remains
+        self._least_scale = _CANCELLED * sum(x.rho * float(x.weight.sum()) for x in (p, q) if math.isfinite(x.rho))
+
+    def solve(self, f: Array | None) -> Solution:
+        """Take steps from a potential of the rows until the gap is reached or the budget is spent."""
+        here = self._closed(np.zeros(self.cost.shape[0]) if f is None else f)
+        if self._free:
+            self._take(self.plan)
+        arcs, before, basis, idle, step = np.empty(0, np.int64), math.inf, None, 0, 0
+        for step in range(1, _STEPS + 1):
+            vertex, basis = self._linear(here, basis)
+            here = self._towards(here, vertex)
+            left = self._left(here.dual)
+            self.budget.report("step %d, gap %.1e", step, left)
+            if self._settled(here) or self.budget.spent:
+                break
+            arcs = union(arcs, self._keys(*basis[0].basis))
+            if self._corrects(step, left, before):
+                here, arcs = self._corrected(here, arcs)
+                if self._settled(here):
+                    break
+            left = self._left(here.dual)
+            idle = 0 if left < 0.99 * before else idle + 1
+            if idle >= _PATIENCE and (self._corrects(step, left, before) or step > _STEPS / 4):
+                break
+            before = left
+        return self._solution(here, step)
+
+    def _left(self, dual: float) -> float:
+        """Return the relative gap of the best plan to a dual value."""
+        return (self.best.value - dual) / self.best.scale if math.isfinite(self.best.scale) else math.inf
+
+    def _settled(self, here: _Start) -> bool:
+        """Tell whether the certified gap is what was asked for."""
+        enough = max(self.gap, OPTIMAL_GAP)
+        return self._left(here.dual) <= enough and self._certificate(here)[0].gap <= enough
+
+    def _corrects(self, step: int, left: float, before: float) -> bool:
+        """Tell whether a correction pays: steps have become slow, and factorisations are not too large."""
+        points = sum(self.cost.shape)
+        return step > _FIRST and points <= _LARGE and (points <= _SMALL or left > _SLOW * before)
+
+    def _balanced(self, f: Array, g: Array) -> _Start:
+        """Shift potentials against each other such that the masses agree: the best shift."""
+        logs = self.p.log_masses(f), self.q.log_masses(g)
+        first, second = (_log_sum(x) for x in logs)
+        shift = (first - second) / (1 / self.p.rho + 1 / self.q.rho)
+        f, g = f + shift, g - shift
+        return _Start(f, g, math.exp(min(first - shift / self.p.rho, 700.0)), self.p.gain(f) + self.q.gain(g))
+
+    def _closed(self, f: Array) -> _Start:
+        """Return the potentials that c-transforms make of a potential of the rows."""
+        g = self._transformed(f)
+        own = self.cost.row_min(self.q.hidden(-g, np.inf), self.threads)
+        return self._balanced(np.minimum(own, self.p.enough).astype(np.float64, copy=False), g)
+
+    def _transformed(self, f: Array) -> Array:
+        """Return the c-transform of a potential of the rows: the largest feasible potential of the columns."""
+        # a potential that is larger gains nothing on its side, and may cost the other one
+        g = -self.cost.col_max(self.p.hidden(np.minimum(f, self.p.enough), -np.inf), self.threads)
+        return np.minimum(g, self.q.enough).astype(np.float64, copy=False)
+
+    def _linear(self, here: _Start, basis: list[Any] | None) -> tuple[_Start, list[Any]]:
+        """Solve balanced transport between the masses of potentials; return the vertex, and the solution."""
+        rows = list[Measures]()
+        for side, x in ((self.p, here.f), (self.q, here.g)):
+            log = side.log_masses(x)
+            mass = np.exp(log - log.max()) if math.isfinite(side.rho) else side.weight.copy()
+            mass[mass < _VANISHED * math.isfinite(side.rho)] = 0.0
+            mass /= mass.sum()
+            rows.append((mass[None], mass.sum(keepdims=True)))
+        pair = self.of.problem(rows[0], rows[1])
+        found = self.of.with_masses(pair, self.of.solve(pair, warm_start=basis, budget=self.budget))
+        if math.isfinite(found[0].upper):
+            plan = found[0].plan * (here.total if self._free else self._fixed_mass)
+            plan.data[~(plan.data > 0)] = 0.0
+            plan.eliminate_zeros()
+            self._take(sparse.csr_array(plan))
+        return self._balanced(np.minimum(found[0].f, self.p.enough), np.minimum(found[0].g, self.q.enough)), found
+
+    def _take(self, plan: sparse.csr_array) -> None:
+        """Keep a plan if it is better than the best."""
+        arcs = plan.tocoo()
+        i, j = arcs.row.astype(np.int64), arcs.col.astype(np.int64)
+        costs = np.asarray(self.cost.at(i, j), np.float64)
+        found = plan_bounds(arcs.data, costs, self.cost.depth + (0 if self._free else 4), 0.0)
+        value, scale, upper = found.value, found.scale + self._least_scale, Enclosure(Fraction(0))
+        for side, ends in ((self.p, i), (self.q, j)):
+            penalty = side.divergence(ends, arcs.data)
+            value, scale, upper = value + float(penalty.value), scale + float(penalty.value), upper + penalty
+        if value < self.best.value:
+            moved = found.widened(self.cost.accuracy(), self._absolute(i, j) * float(arcs.data.sum()) * 1.01)
+            top = (Enclosure(Fraction(moved.upper)) + upper).upper
+            self.best, self.plan = Certificate(-math.inf, max(top, value), value, scale), plan
+
+    def _absolute(self, i: Indices, j: Indices) -> float:
+        """Return how far the costs of arcs may be off beyond a relative error."""
+        return self.cost.vanishing(i, j) + self.cost.rounding()
+
+    def _towards(self, here: _Start, there: _Start) -> _Start:
+        """Return the best potentials between two; the objective is concave, and the constraints are convex."""
+        df, dg = there.f - here.f, there.g - here.g
+        df, dg = self.p.hidden(df, 0.0), self.q.hidden(dg, 0.0)
+
+        def rise(t: float) -> float:
+            a, b = self.p.masses(here.f + t * df), self.q.masses(here.g + t * dg)
+            with np.errstate(over="ignore", invalid="ignore"):
+                value = float(a @ df + b @ dg)
+            return value if math.isfinite(value) else -1e300
+
+        t = 1.0 if rise(1.0) >= 0 else 0.0 if rise(0.0) <= 0 else brentq(rise, 0.0, 1.0, xtol=1e-9, maxiter=60)
+        between = self._balanced(here.f + t * df, here.g + t * dg)
+        return max(here, between, there, key=lambda one: one.dual)
+
+    def _keys(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> Indices:
+        """Return arcs as numbers, without those of artificial or additional points."""
+        m1, m2 = self.cost.shape
+        kept = (i >= 0) & (j >= 0) & (i < m1) & (j < m2)
+        return i[kept].astype(np.int64) * m2 + j[kept]
+
+    def _corrected(self, here: _Start, arcs: Indices) -> tuple[_Start, Indices]:
+        """Return better potentials from the optimum on arcs, and the arcs that are worth keeping."""
+        m1, m2 = self.cost.shape
+        J = self.cost.nearest(self.q.hidden(-here.g, np.inf), min(_NEIGHBOURS, m2), n_jobs=self.threads)[0]
+        I = self.cost.nearest(self.p.hidden(-here.f, np.inf), min(_NEIGHBOURS, m1), False, n_jobs=self.threads)[0]  # noqa: E741
+        near = (np.arange(m1)[:, None] * m2 + J)[J >= 0], (I * m2 + np.arange(m2)[:, None])[I >= 0]
+        plan = self.plan.tocoo()
+        used = self._keys(plan.row, plan.col)
+        keys = union(arcs, used, *near)
+        i, j = np.divmod(keys, m2)
+        costs = np.asarray(self.cost.at(i, j), np.float64)
+        kept = self.p.own[i] & self.q.own[j] & np.isfinite(costs)
+        keys, i, j, costs = keys[kept], i[kept], j[kept], costs[kept]
+        dual = _ArcDual(self.p, self.q, i, j, costs)
+        dual.z[np.searchsorted(keys, used)] = plan.data
+        left = max(self.best.value - here.dual, 1e-16 * self.best.scale, 1e-300)
+        dual.solve(here, left, max(self.gap, 1e-11) / 10, self.budget)
+        found = self._towards(here, self._closed(dual.f))
+        if self._free and math.isfinite(float(dual.z.sum())):
+            self._take(sparse.csr_array(sparse.coo_array((dual.z, (i, j)), shape=self.cost.shape)))
+        kept = (dual.slack <= np.quantile(dual.slack, _KEPT)) | (dual.z > _IN_USE * dual.z.max())
+        return found, keys[kept]
+
+    def _certificate(self, here: _Start) -> tuple[Certificate, Array, Array]:
+        """Return what the best plan and potentials prove, and potentials that are feasible with rounding errors."""
+        cost = self.cost
+        less = cost.underflow() + cost.rounding()
+        # transformed once more: the rounding errors are then of the size of these potentials
+        f = np.minimum(here.f, self.p.enough)
+        f, g = below(f, self._transformed(f), cost.depth, cost.underflow())
+        relative = cost.accuracy()  # costs may be lower by as much: so are potentials, by a share of themselves
+        f, g = (x - relative * 1.01 * np.abs(x) - 2 * less for x in (f, g))
+        bounds = [side.gain_bound(x) for side, x in ((self.p, f), (self.q, g))]
+        lower = -math.inf if bounds[0] is None or bounds[1] is None else (bounds[0] + bounds[1]).lower
+        if cost.least() >= 0:
+            lower = max(lower, 0.0)
+        return replace(self.best, lower=lower), f, g
+
+    def _solution(self, here: _Start, steps: int) -> Solution:
+        """Return the best plan and potentials, with potentials of points without weight."""
+        found, f, g = self._certificate(here)
+        found = replace(found, reason=ROUNDS if steps == _STEPS else "")
+        found, state = concluded(found, gap=self.gap, spent=self.budget.spent)
+        if not (self.p.own.all() and self.q.own.all()):
+            f, g = self.p.hidden(f, -np.inf), self.q.hidden(g, -np.inf)
+            rest = -self.cost.col_max(f, self.threads)
+            g = np.where(self.q.own, g, rest)
+            f = np.where(self.p.own, f, self.cost.row_min(-g, self.threads))
+        return Solution.of(found, state, f, g, self.plan, steps)
+
+
+def _log_sum(x: Array) -> float:
+    """Return ``log(sum(exp(x)))``."""
+    most = float(x.max())
+    return most + math.log(float(np.exp(x - most).sum()))
+
+
+class _ArcDual:
+    """The dual problem on some arcs, by a primal-dual interior-point method (Mehrotra's predictor and corrector).
+
+    With slacks ``s = c - f_i - g_j`` and masses z of the arcs it follows the path ``z s = mu``, where the masses of the
+    potentials are the marginals of z, down to mu = 0. A Newton step solves a system with a graph Laplacian, whose
+    weights are ``z / s``, and a diagonal, the masses divided by rho.
+
+    Parameters
+    ----------
+    p, q : _Side
+        The measures.
+    i, j : arrays of int
+        The arcs.
+    costs : array
+        Their costs.
+
+    Attributes
+    ----------
+    f, g : arrays of shape (m1,) and (m2,)
+        Potentials.
+    z, slack : arrays
+        Masses and slacks of the arcs, positive.
+    """
+
+    def __init__(self, p: _Side, q: _Side, i: Indices, j: Indices, costs: Array) -> None:
+        self.p, self.q, self.i, self.j, self.costs, self.z = p, q, i, j, costs, np.zeros(len(i))
+        self._m1 = len(p.weight)
+        # points of the arcs, so that the matrix has no empty rows
+        nodes, ends = np.unique(np.concatenate([i, self._m1 + j]), return_inverse=True)
+        self._nodes, self._i, self._j = nodes, ends[: len(i)], ends[len(i) :]
+        n, number = len(nodes), np.arange(1.0, len(i) + 1)
+        upper = sparse.coo_array((number, (self._i, self._j)), shape=(n, n))
+        self._matrix = (upper + upper.T + sparse.diags_array(np.full(n, 0.5))).tocsc()
+        self._diagonal = self._matrix.data == 0.5
+        self._arc = self._matrix.data.astype(np.int64) - 1
+
+    def solve(self, start: _Start, left: float, tolerance: float, budget: Budget) -> None:
+        """Find potentials from some whose dual value is this much below the optimum, to a relative tolerance.
+
+        It begins with the masses z of a plan.
+        """
+        i, j, rhos = self._i, self._j, (self.p.rho, self.q.rho)
+        lift = left / (2 * max(start.total, 1e-300))
+        x = np.concatenate([start.f, start.g])[self._nodes] - lift
+        w = np.concatenate([self.p.log, self.q.log])[self._nodes]
+        rho = np.where(self._nodes < self._m1, *rhos)
+        mu, fixed = lift * start.total / len(self._nodes), np.isinf(rho)
+        for _ in range(2):  # Newton's method for exponentials converges from masses that are too large
+            slack = np.maximum(self.costs - x[i] - x[j], lift)
+            z = np.maximum(self.z, mu / slack)
+            x = np.where(fixed, x, np.minimum(x, np.where(fixed, 1.0, rho) * (w - np.log(self._marginals(z)))))
+        slack = np.maximum(self.costs - x[i] - x[j], lift)
+        unseen = math.log(max(start.total, 1e-300)) - _UNSEEN
+        for _ in range(_ITERATIONS):
+            log = w - x / rho
+            mass = np.exp(np.minimum(log, 700.0))
+            short, apart = mass - self._marginals(z), self.costs - x[i] - x[j] - slack
+            product = float(z @ slack)
+            scale = float(mass @ np.abs(x)) + float(z @ np.abs(self.costs))
+            wrong = float(np.abs(short) @ np.abs(x))
+            if product + wrong <= tolerance * scale and np.abs(apart).max() <= lift:
+                break
+            if budget.spent:
+                break
+            weight = z / slack
+            step = self._newton(mass / rho, weight)
+            if step is None:
+                break
+            mu = product / len(z)
+
+            def direction(target: Array | float) -> tuple[Array, Array, Array]:
+                own = (target - z * slack) / slack - weight * apart  # noqa: B023
+                dx = step.solve(short - self._marginals(own))  # noqa: B023
+                ends = dx[i] + dx[j]
+                return dx, own + weight * ends, apart - ends  # noqa: B023
+
+            dx, dz, ds = direction(0.0)
+            ahead = float((z + _reach(z, dz) * dz) @ (slack + _reach(slack, ds) * ds)) / len(z)
+            # products must not vanish before the marginals are right
+            target = max((ahead / mu) ** 3 * mu, min(mu, _BALANCE * wrong / len(z)))
+            dx, dz, ds = direction(target - dz * ds)
+            seen = np.maximum(log, log - dx / rho) > unseen
+            furthest = float((np.abs(dx) / rho).max(where=seen, initial=0.0))
+            length = min(_reach(z, dz), _reach(slack, ds), _FURTHEST / furthest if furthest > _FURTHEST else 1.0)
+            if not (np.isfinite(dx).all() and length > 1e-10):
+                break
+            x, z, slack = x + length * dx, z + length * dz, slack + length * ds
+            z = np.maximum(z, _CENTRAL * target / slack)  # a mass that vanished early returns slowly
+        every = np.concatenate([start.f, start.g])
+        every[self._nodes] = x
+        self.f, self.g, self.z, self.slack = every[: self._m1], every[self._m1 :], z, slack
+
+    def _marginals(self, z: Array) -> Array:
+        """Return the sums of masses at the points of the arcs."""
+        n = len(self._nodes)
+        return np.asarray(np.bincount(self._i, z, n) + np.bincount(self._j, z, n), np.float64)
+
+    def _newton(self, curvature: Array, weight: Array) -> Any:
+        """Return the factors of the Newton system, None if it is singular in double precision."""
+        self._matrix.data = weight[self._arc]
+        self._matrix.data[self._diagonal] = curvature + self._marginals(weight)
+        try:
+            return splu(
+                self._matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+            )
+        except RuntimeError:
+            return None
+
+
+def _reach(x: Array, dx: Array) -> float:
+    """Return the length of a step, at most one, that keeps numbers positive."""
+    falling = dx < 0
+    return min(1.0, _ALMOST * float((-x[falling] / dx[falling]).min(initial=np.inf)))
