@@ -38,7 +38,6 @@ MEASUREMENTS = {
     "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",)),
     "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",)),
     "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",)),
-    "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
     "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
     "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
     "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),

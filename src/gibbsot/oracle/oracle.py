@@ -77,7 +77,7 @@ class Oracle:
     drift : float, optional
         Of kept duals: the share of the mass that may have moved since they were optimal, 0.01 by default.
     max_sweeps : int, optional
-        Of chains: the largest number of sweeps in one call, 500 by default. A chain ends earlier when V(z) has not
+        Of chains: the largest number of sweeps in one call, 400 by default. A chain ends earlier when V(z) has not
         risen over a tenth of them: with a larger number chains follow measures more closely.
     capacity : int, optional
         The number of pairs that are kept, where both move: the least recently used are dropped. By default 10,000, and

@@ -68,7 +68,7 @@ class WassersteinLoss(torch.nn.Module):
         Of chains, as of `gibbsot.Oracle`: "auto", the default, follows the loss, and falls when exact evaluations of
         some examples show that it has stalled. A number is the temperature itself, which stays constant.
     max_sweeps : int, optional
-        Of chains: the largest number of sweeps in one call, 500 by default. A chain ends earlier when V(z) has not
+        Of chains: the largest number of sweeps in one call, 400 by default. A chain ends earlier when V(z) has not
         risen over a tenth of them: with a larger number chains follow the model more closely.
     seed : int, optional
         Of chains: the seed of their noise, 0 by default.

@@ -65,7 +65,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     temperature : "auto" or float
         The initial temperature. "auto" is a fifth of that of `WassersteinNMF`.
     tau : int
-        The lag of the chains' mixing test.
+        The lag of the chains' mixing test. One model averages the noise of all chains, so that it is shorter than that
+        of other models.
     tol : float
         The gain of ten epochs, relative to the cost, below which the chains are cooled or, if they are cold, the
         descent ends.
