@@ -465,6 +465,7 @@ def mm_unbalanced(
     Examples
     --------
     >>> import numpy as np
+    >>> from gibbsot.compat import mm_unbalanced
     >>> one = np.ones(1)
     >>> mm_unbalanced(one, one, np.ones((1, 1)), 1.0).round(6)
     array([[0.606531]])
@@ -506,6 +507,7 @@ def lbfgsb_unbalanced(
     Examples
     --------
     >>> import numpy as np
+    >>> from gibbsot.compat import lbfgsb_unbalanced
     >>> one = np.ones(1)
     >>> lbfgsb_unbalanced(one, one, np.ones((1, 1)), 0, 1.0).round(6)
     array([[0.606531]])
