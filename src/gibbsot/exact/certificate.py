@@ -410,7 +410,7 @@ def enclose(x: Array, y: Array | None = None) -> Enclosure:
     >>> enclose(np.array([1e16, 1.0, -1e16])).lower  # less what the sum may be off
     0.99999999999...
     """
-    a, b = (np.ascontiguousarray(z, np.float64) for z in (x, _NONE if y is None else y))
+    a, b = np.ascontiguousarray(x, np.float64), np.ascontiguousarray(_NONE if y is None else y, np.float64)
     if len(a) == 0:
         return Enclosure(Fraction(0))
     high, low, absolute, terms, exponent = backend().inner(a, b) or _inner(a, b)
@@ -431,11 +431,11 @@ def _inner(x: Array, y: Array) -> tuple[float, float, float, int, int]:
     return *_sum(every), float(np.abs(own).sum()), int(terms), first + second
 
 
-def _dyadic(exponent: int, *terms: float) -> Fraction:
-    """Return the sum of doubles times a power of two, without rounding: much faster than sums of fractions."""
-    ratios = [x.as_integer_ratio() for x in terms]
-    common = max(d for _, d in ratios)
-    total = sum(n * (common // d) for n, d in ratios)
+def _dyadic(exponent: int, high: float, low: float = 0.0) -> Fraction:
+    """Return the sum of two doubles times a power of two, without rounding: much faster than a sum of fractions."""
+    (a, b), (c, d) = high.as_integer_ratio(), low.as_integer_ratio()
+    common = max(b, d)  # powers of two
+    total = a * (common // b) + c * (common // d)
     return Fraction(total << exponent, common) if exponent >= 0 else Fraction(total, common << -exponent)
 
 
