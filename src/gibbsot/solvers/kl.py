@@ -345,7 +345,7 @@ class _Steps:
         self.of: Marginals = Marginals(cost)
         if not cost.finite or p.enough + q.enough < cost.spread():  # mass may stay where it is: smaller potentials
             self.of = LeftOver(cost, (p.enough, q.enough))
-        self.best, self.upper = Certificate(-math.inf, math.inf, math.inf, math.inf), math.inf
+        self.best = Certificate(-math.inf, math.inf, math.inf, math.inf)
         self.plan = sparse.csr_array(cost.shape)
         # a plan needs a fixed marginal if there is one: only those of balanced transport have it
         fixed = [x for x in (p, q) if math.isinf(x.rho)]
