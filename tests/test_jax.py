@@ -154,3 +154,21 @@ def test_bad_arguments_of_an_oracle():
         wasserstein(p[:2], None, Oracle(GRID, np.asarray(q)))
     with pytest.raises(ValueError, match="q: expected shape"):
         wasserstein(p, q[:, 1:], Oracle(GRID))
+
+
+def test_divergences_of_the_marginals():
+    rng = np.random.default_rng(0)
+    X, Y, p, q = rng.random((6, 2)), rng.random((7, 2)), rng.random(6), 2 * rng.random(7)
+
+    def loss(p, x):
+        return wasserstein(p, jnp.asarray(q), (x, jnp.asarray(Y)), kl=0.3)
+
+    value, (of_p, of_x) = jax.value_and_grad(loss, argnums=(0, 1))(jnp.asarray(p), jnp.asarray(X))
+    exact = solve(p, q, PointCost(X, Y), kl=0.3, gap=0)
+    assert float(value) == pytest.approx(exact.value, rel=1e-5)
+    np.testing.assert_allclose(of_p, 0.3 * -np.expm1(-exact.potentials[0] / 0.3), atol=2e-3)
+    moved = [X + s * 1e-3 * np.eye(6, 2) for s in (1, -1)]
+    difference = [solve(p, q, PointCost(x, Y), kl=0.3, gap=0).value for x in moved]
+    assert float((of_x * np.eye(6, 2)).sum()) == pytest.approx((difference[0] - difference[1]) / 2e-3, abs=5e-3)
+    with pytest.raises(ValueError, match="kl: expected no penalty"):
+        wasserstein(p, q, PointCost(X, Y), kl=1.0, penalty=1.0)

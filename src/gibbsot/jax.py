@@ -20,7 +20,8 @@ from .core import native, validation
 from .costs import Cost, as_cost
 from .oracle.gradients import Weights, centred, cloud_gradients, weight_gradients
 from .oracle.oracle import Oracle
-from .solvers.relaxed import Penalty, check_normalize, constant, marginals, penalties
+from .solvers.kl import divergence_weights, marginals_of
+from .solvers.relaxed import Penalty, check_normalize, constant, penalties
 
 __all__ = ["wasserstein"]
 
@@ -33,6 +34,7 @@ class _Options(NamedTuple):
     cost: Cost | None
     oracle: Oracle | None
     penalty: Any  # a number, or a pair of numbers or tuples
+    kl: tuple[float, float] | None
     metric: str
     normalize: bool
     threads: int
@@ -45,6 +47,7 @@ def wasserstein(
     cost: Any,
     *,
     penalty: Penalty | None = None,
+    kl: float | tuple[float, float] | None = None,
     normalize: bool = False,
     metric: str = "sqeuclidean",
     n_jobs: int | None = None,
@@ -70,6 +73,8 @@ def wasserstein(
     penalty : float or pair, optional
         Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q, each a number
         or an array with an entry for every point. Sums may differ, and gradients are not centred.
+    kl : float or pair of float, optional
+        Unbalanced transport, as in `solve`, to a certified gap of 1e-6. Gradients are not centred.
     normalize : bool
         Divide the weights by their sums first; the gradients are then those of the quotients.
     metric : {"sqeuclidean", "euclidean"}
@@ -99,7 +104,7 @@ def wasserstein(
     >>> float(value), [round(x, 3) for x in gradient.tolist()]
     (4.0, [2.333, -0.667, -1.667])
     """
-    check_normalize(normalize, penalty)
+    check_normalize(normalize, penalty, kl)
     if isinstance(cost, Oracle):
         return _of_oracle(p, q, cost)
     points = cost if isinstance(cost, tuple) else ()
@@ -122,7 +127,8 @@ def wasserstein(
     validation.choice(metric, "metric", ("sqeuclidean", "euclidean"))
     if penalty is not None:
         penalties(penalty, sizes)  # checks
-    options = _Options(own, None, constant(penalty), metric, bool(normalize), native.threads(n_jobs), tolerance)
+    both = None if kl is None else divergence_weights(kl, penalty)
+    options = _Options(own, None, constant(penalty), both, metric, bool(normalize), native.threads(n_jobs), tolerance)
     arrays = [p, q, x, y] if points else [p, q]
     axes = [1, 1, 2, 2]
     shape = jnp.broadcast_shapes(*(z.shape[: z.ndim - k] for z, k in zip(arrays, axes)))  # noqa: B905
@@ -144,7 +150,7 @@ def _of_oracle(p: Any, q: Any, oracle: Oracle) -> jax.Array:
         raise ValueError(
             f"p: expected one row for each of the {n} targets, got shape {arrays[0].shape} of {m1} weights"
         )
-    options = _Options(None, oracle, None, "sqeuclidean", oracle.normalize, 1, 0.0)
+    options = _Options(None, oracle, None, None, "sqeuclidean", oracle.normalize, 1, 0.0)
     return _transport(tuple(jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in arrays), options)
 
 
@@ -208,13 +214,13 @@ def _solved(options: _Options, dtypes: tuple[np.dtype[Any], ...], *arrays: Any) 
     p, q = (w.rows for w in weights)
     found: list[Any]
     if options.cost is not None:
-        of = marginals(options.cost, options.penalty)
+        of = marginals_of(options.cost, options.penalty, options.kl)
         found = list(weight_gradients(p, q, of, options.tolerance, options.threads)[:3])
     else:
         clouds = list(zip(*rows[2:], p, q, strict=True))
-        each = cloud_gradients(clouds, options.metric, options.penalty, options.tolerance, options.threads)
+        each = cloud_gradients(clouds, options.metric, options.penalty, options.tolerance, options.threads, options.kl)
         found = [np.array([one.value for one in each]), *(np.stack([getattr(z, n) for z in each]) for n in "pqxy")]
-    if options.penalty is None:
+    if options.penalty is None and options.kl is None:
         found[1:3] = centred(found[1]), centred(found[2])
     found[1:3] = (w.gradient(z) for w, z in zip(weights, found[1:3], strict=True))
     return tuple(

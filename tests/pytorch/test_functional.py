@@ -332,3 +332,42 @@ BAD = {
 def test_bad_arguments_are_named(what):
     with pytest.raises((ValueError, TypeError), match=what):
         BAD[what]()
+
+
+# divergences
+
+
+@pytest.mark.parametrize("kl", [0.3, (0.2, 1.5), (float("inf"), 0.5)])
+def test_divergences_of_the_marginals(kl):
+    """Values are those of solve, and gradients, which are not centred, those of central differences."""
+    rng = np.random.default_rng(0)
+    cost = PointCost(rng.random((6, 2)), rng.random((7, 2)))
+    p, q = (torch.tensor(x, requires_grad=True) for x in (rng.random(6), 2 * rng.random(7)))
+    value = wasserstein(p, q, cost, kl=kl)
+    value.backward()
+    exact = solve(p.detach().numpy(), q.detach().numpy(), cost, kl=kl, gap=0)
+    assert value.item() == pytest.approx(exact.value, rel=2e-6)
+    for x, name in ((p, "p"), (q, "q")):
+        for k in range(2):
+            step = torch.zeros_like(x)
+            step[k] = 1e-4
+            both = [
+                wasserstein(*((x + s * step, q) if name == "p" else (p, x + s * step)), cost, kl=kl) for s in (1, -1)
+            ]
+            assert x.grad[k].item() == pytest.approx((both[0] - both[1]).item() / 2e-4, abs=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"kl": 0.0}, "kl: expected a positive"), ({"kl": 1, "penalty": 1}, "kl: expected no penalty")],
+)
+def test_divergences_that_are_refused(options, message):
+    p, q = weights(1)
+    with pytest.raises(ValueError, match=message):
+        wasserstein(p, q, GRID, **options)
+    with pytest.raises(ValueError, match="kl: expected a cost"):
+        wasserstein(None, None, tuple(points()), kl=1)
+    with pytest.raises(ValueError, match="kl: expected a cost"):
+        wasserstein(p, q, GRID, kl=1, method="gibbs")
+    with pytest.raises(ValueError, match="normalize"):
+        wasserstein(p, q, GRID, kl=1, normalize=True)

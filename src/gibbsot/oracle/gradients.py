@@ -16,7 +16,8 @@ from ..costs import PointCost
 from ..costs.problems import Problem
 from ..exact.method import in_threads
 from ..exact.solution import Solution, warn_of_open_gaps
-from ..solvers.relaxed import Marginals, Measures, Penalty, marginals
+from ..solvers.kl import marginals_of
+from ..solvers.relaxed import Marginals, Measures, Penalty
 
 Array = NDArray[np.float64]
 
@@ -116,7 +117,7 @@ def weight_gradients(
     --------
     >>> import numpy as np
     >>> from gibbsot import GridCost
-    >>> of = marginals(GridCost(3, spacing=1.0))
+    >>> of = marginals_of(GridCost(3, spacing=1.0))
     >>> found = weight_gradients(np.array([[1.0, 0, 0]]), np.array([[0, 0, 1.0]]), of)
     >>> found.value, centred(found.p)
     (array([4.]), array([[ 2.33333333, -0.66666667, -1.66666667]]))
@@ -183,6 +184,7 @@ def cloud_gradients(
     penalty: Penalty | None = None,
     tolerance: float = 1e-6,
     n_jobs: int | None = None,
+    kl: tuple[float, float] | None = None,
 ) -> list[CloudGradients]:
     r"""Return exact transport costs between clouds of points, and their gradients.
 
@@ -200,6 +202,8 @@ def cloud_gradients(
         As for `weight_gradients`.
     n_jobs : int, optional
         Threads over the clouds.
+    kl : pair of float, optional
+        As in `solve`.
 
     Returns
     -------
@@ -217,7 +221,7 @@ def cloud_gradients(
     def work(b: int) -> CloudGradients:
         x, y, p, q = clouds[b]
         try:
-            found = weight_gradients(p[None], q[None], marginals(PointCost(x, y, metric), penalty), tolerance)
+            found = weight_gradients(p[None], q[None], marginals_of(PointCost(x, y, metric), penalty, kl), tolerance)
         except ValueError as error:
             raise ValueError(f"{error} (pair {b})") from None
         arcs = found.solutions[0].plan.tocoo()

@@ -43,13 +43,14 @@ from ..exact.certificate import OPTIMAL_GAP, ROUNDS, Certificate, Enclosure, bel
 from ..exact.method import in_threads
 from ..exact.solution import Solution
 from ..io.budget import Budget
-from .relaxed import LeftOver, Marginals, Measures
+from .relaxed import LeftOver, Marginals, Measures, marginals
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 KL_GAP = 1e-4  # of a result unless another one is asked for: the problem is no linear programme
 
+_GRADIENT_GAP = 1e-6  # of losses: the error of potentials is about the root of that of the value
 _UNIT = 2.0**-53
 _STEPS = 300  # conditional gradients; if they run out, the bounds show what is left open
 _FIRST = 2  # steps before the first correction: arcs and potentials are then near those of the optimum
@@ -71,13 +72,15 @@ _CANCELLED = 2.0**-70  # of rho and the mass: divergences that rounding makes, a
 _LEFT_OVER = 45.0  # in units of rho: a potential whose mass is below all rounding, exp(-45) = 3e-20
 
 
-def divergence_weights(kl: Any) -> tuple[float, float]:
+def divergence_weights(kl: Any, penalty: Any = None) -> tuple[float, float]:
     """Return the weights of the divergences for p and for q.
 
     Parameters
     ----------
     kl : float or pair of float
         Positive numbers; an infinite one fixes its marginal.
+    penalty : optional
+        None: there is no penalty with divergences.
 
     Returns
     -------
@@ -86,13 +89,15 @@ def divergence_weights(kl: Any) -> tuple[float, float]:
     Raises
     ------
     ValueError, TypeError
-        If a number is not positive.
+        If a number is not positive, or there is a penalty.
 
     Examples
     --------
     >>> divergence_weights(2), divergence_weights((1, float("inf")))
     ((2.0, 2.0), (1.0, inf))
     """
+    if penalty is not None:
+        raise ValueError("kl: expected no penalty with it; masses may differ, and the difference costs its divergence")
     sides = kl if isinstance(kl, tuple | list) or getattr(kl, "ndim", None) else (kl, kl)
     if len(sides) != 2:
         raise ValueError(f"kl: expected a positive number, or a pair for p and q; got {len(sides)} entries")
@@ -189,11 +194,41 @@ class Unbalanced(Marginals):
         """Return the solutions of problems; a warm start is any sequence of solutions with potentials f."""
         if warm_start is not None and U is None:
             U = np.stack([one.f for one in warm_start])
-        return unbalanced_optima(problem, U, **options)
+        return unbalanced_optima(problem, U, **{"gap": _GRADIENT_GAP, **options})
 
     def gradients(self, solutions: Sequence[Solution]) -> tuple[Array, Array]:
         found = [[_Side(None, rho).slope(x) for rho, x in zip(self.kl, (s.f, s.g), strict=True)] for s in solutions]
         return np.stack([f for f, _ in found]), np.stack([g for _, g in found])
+
+
+def marginals_of(cost: Cost, penalty: Any = None, kl: Any = None) -> Marginals:
+    """Return the marginals of plans: the measures, at most these with a penalty, or others with divergences.
+
+    Parameters
+    ----------
+    cost : Cost
+        The cost.
+    penalty, kl
+        As for `solve`, of which one may be given.
+
+    Returns
+    -------
+    Marginals
+
+    Raises
+    ------
+    ValueError
+        If both are given.
+
+    Examples
+    --------
+    >>> from gibbsot import DenseCost
+    >>> [type(marginals_of(DenseCost([[1.0]]), **one)).__name__ for one in ({}, {"penalty": 1}, {"kl": 1})]
+    ['Marginals', 'LeftOver', 'Unbalanced']
+    """
+    if kl is None:
+        return marginals(cost, penalty)
+    return Unbalanced(cost, divergence_weights(kl, penalty))
 
 
 def unbalanced_optima(

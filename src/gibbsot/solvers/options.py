@@ -78,8 +78,8 @@ class Options:
 
     def _check_kl(self) -> None:
         """Refuse what does not go together with divergences of the marginals."""
-        weights = divergence_weights(self.kl)
-        others = {"penalty": self.penalty is not None, "mass": self.mass is not None, "normalize": self.normalize}
+        weights = divergence_weights(self.kl, self.penalty)
+        others = {"mass": self.mass is not None, "normalize": self.normalize}
         for name in (name for name, given in others.items() if given):
             raise ValueError(
                 f"kl: expected no {name} with it; masses may differ, and the difference costs its divergence"

@@ -398,10 +398,10 @@ class LeftOver(Marginals):
         return np.column_stack([L, np.zeros_like(L, shape=len(L))])
 
 
-def check_normalize(normalize: bool, penalty: Any, mass: float | None = None) -> None:
+def check_normalize(normalize: bool, penalty: Any, other: Any = None) -> None:
     """Refuse to normalise measures of which some mass may be left over."""
-    if normalize and (penalty is not None or mass is not None):
-        raise ValueError("normalize: masses matter where some may be left over; expected False with penalty or mass")
+    if normalize and (penalty is not None or other is not None):
+        raise ValueError("normalize: masses matter where they may change; expected False with penalty, mass or kl")
 
 
 def marginals(cost: Cost, penalty: Any = None) -> Marginals:

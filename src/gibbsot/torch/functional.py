@@ -12,7 +12,8 @@ from torch import Tensor
 from ..core import native, validation
 from ..costs import Cost, as_cost
 from ..oracle.gradients import centred, weight_gradients
-from ..solvers.relaxed import Penalty, check_normalize, constant, marginals, penalties_of_clouds
+from ..solvers.kl import divergence_weights, marginals_of
+from ..solvers.relaxed import Penalty, check_normalize, constant, penalties_of_clouds
 from ..solvers.solve import solve_batch
 from . import _operators
 from ._operators import computed, register
@@ -29,6 +30,7 @@ def wasserstein(
     *,
     method: str = "exact",
     penalty: Penalty | None = None,
+    kl: float | tuple[float, float] | None = None,
     normalize: bool = False,
     metric: str = "sqeuclidean",
     n_jobs: int | None = None,
@@ -55,6 +57,9 @@ def wasserstein(
         Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q; each may be an
         array of one number for every point, but not with points. Sums may differ, and gradients are not centred: they
         tell what more mass costs.
+    kl : float or pair of float, optional
+        Unbalanced transport, as in `solve`, to a certified gap of 1e-6; with a cost and ``method="exact"``. Gradients
+        are not centred.
     normalize : bool
         Divide the weights by their sums first; the gradients are then those of the quotients.
     metric : {"sqeuclidean", "euclidean"}
@@ -98,7 +103,9 @@ def wasserstein(
     tensor([[-3., -2.]])
     """
     validation.choice(method, "method", ("exact", "gibbs"))
-    check_normalize(normalize, penalty)
+    check_normalize(normalize, penalty, kl)
+    if kl is not None and (isinstance(cost, tuple) or method != "exact"):
+        raise ValueError("kl: expected a cost and method='exact' with it, got points or the sampler")
     if isinstance(cost, tuple):
         if method != "exact":
             raise ValueError("method: expected 'exact' with points, got 'gibbs'")
@@ -109,7 +116,7 @@ def wasserstein(
     if p is None or q is None:
         raise TypeError("p, q: expected tensors of weights; None is for points (x, y) only")
     own = cost if isinstance(cost, Cost) else as_cost(cost.cpu() if isinstance(cost, Tensor) else cost)
-    handle = _handle(own, method, penalty, n_jobs)
+    handle = _handle(own, method, penalty, n_jobs, None if kl is None else divergence_weights(kl, penalty))
     p, q, shape = rows(p, q, own.shape, (own.row_shape, own.col_shape))
     return _operators.transport(p, q, handle, normalize).reshape(shape)
 
@@ -160,8 +167,9 @@ def _leading(first: Any, other: Any) -> Any:
 class Function:
     """Evaluates rows of weights, and keeps nothing."""
 
-    def __init__(self, cost: Cost, method: str, penalty: Penalty | None, n_jobs: int | None) -> None:
-        self.marginals, self.method, self.penalty, self.n_jobs = marginals(cost, penalty), method, penalty, n_jobs
+    def __init__(self, cost: Cost, method: str, penalty: Penalty | None, n_jobs: int | None, kl: Any = None) -> None:
+        self.marginals = marginals_of(cost, penalty, kl)
+        self.method, self.penalty, self.n_jobs = method, penalty, n_jobs
         self.handle = register(self)
 
     def evaluate(
@@ -179,13 +187,15 @@ class Function:
 
 
 @torch.compiler.assume_constant_result
-def _handle(cost: Cost, method: str, penalty: Penalty | None, n_jobs: int | None) -> int:
+def _handle(
+    cost: Cost, method: str, penalty: Penalty | None, n_jobs: int | None, kl: tuple[float, float] | None
+) -> int:
     """Return the handle of the function for this cost, which lives as long as the cost does."""
     native.threads(n_jobs)  # checks
     functions: dict[Any, Function] = vars(cost).setdefault("_functions", {})
-    key = method, constant(penalty), n_jobs
+    key = method, constant(penalty), n_jobs, kl
     if key not in functions:
-        functions[key] = Function(cost, method, penalty, n_jobs)
+        functions[key] = Function(cost, method, penalty, n_jobs, kl)
     return functions[key].handle
 
 
