@@ -23,10 +23,25 @@ struct Contracted {
     std::vector<Network::Index> finer;    // of each coarse link: the link that it stands for
 };
 
+// Work whose steps are many and short: stop(), which throws at Ctrl-C, is asked every few ten milliseconds.
+class SlowWork {
+public:
+    explicit SlowWork(const NetworkEngine::Stop& stop) : stop_(stop) {}
+    void ask() {
+        if (++steps_ % kSteps == 0) stop_();
+    }
+
+private:
+    static constexpr std::size_t kSteps = 1 << 20;
+    const NetworkEngine::Stop& stop_;
+    std::size_t steps_ = 0;
+};
+
 // Contracts pairs of nodes along short links, and then the nodes that are left with a neighbour. The length between two
 // clusters is that of the shortest way between their first nodes by links inside them and one between. Coarse links lead
 // both ways, so that negative lengths, which only networks without cycles have, count as zero.
-inline Contracted contract(const Network& fine, const std::vector<Network::Index>& by_length) {
+inline Contracted contract(const Network& fine, const std::vector<Network::Index>& by_length,
+                           const NetworkEngine::Stop& stop) {
     using Index = Network::Index;
     const auto at = [](Index v) { return static_cast<std::size_t>(v); };
     Contracted made;
@@ -68,7 +83,9 @@ inline Contracted contract(const Network& fine, const std::vector<Network::Index
         every.push_back({std::min(tail, head), std::max(tail, head), static_cast<Index>(k),
                          inside[at(link.tail)] + length_of(link) + inside[at(link.head)]});
     }
-    std::sort(every.begin(), every.end(), [](const Candidate& a, const Candidate& b) {
+    SlowWork work(stop);
+    std::sort(every.begin(), every.end(), [&](const Candidate& a, const Candidate& b) {
+        work.ask();
         if (a.tail != b.tail) return a.tail < b.tail;
         if (a.head != b.head) return a.head < b.head;
         return a.length < b.length || (a.length == b.length && a.link < b.link);
@@ -89,13 +106,15 @@ inline std::vector<Network::Index> coarse_forest(const Network& network, const s
     constexpr double kRelative = 1e-12;             // reduced costs that are so small may be rounding
     std::vector<Index> by_length(network.links.size());
     std::iota(by_length.begin(), by_length.end(), Index{0});
+    SlowWork work(stop);
     std::sort(by_length.begin(), by_length.end(), [&](Index a, Index b) {
+        work.ask();
         const double first = network[a].shorter(), second = network[b].shorter();
         return first < second || (first == second && a < b);
     });
     // those that close a cycle are left out: in a tree none is
     if (network.nodes <= kFew || network.links.size() < network.nodes || stop()) return by_length;
-    Contracted coarse = contract(network, by_length);
+    Contracted coarse = contract(network, by_length, stop);
     if (coarse.network.links.empty()) return coarse.inner;
     std::vector<double> sums(coarse.network.nodes);
     for (std::size_t v = 0; v < net.size(); ++v) sums[static_cast<std::size_t>(coarse.cluster[v])] += net[v];
