@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import resource
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -28,15 +26,9 @@ from scipy.spatial import Delaunay
 
 from gibbsot import GraphCost, GridCost, solve
 from gibbsot.diagrams import wasserstein_distance
+from timing import seconds
 
 Array = NDArray[np.float64]
-
-
-def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the CPU time of a call, and what it returned."""
-    start = time.process_time()
-    found = work()
-    return time.process_time() - start, found
 
 
 def planar(n: int) -> tuple[sparse.coo_array, Array, Array]:

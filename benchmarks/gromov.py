@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,17 +22,11 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from gibbsot import PointCost, gromov_wasserstein
+from timing import seconds
 
 Array = NDArray[np.float64]
 
 console = Console()
-
-
-def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the CPU time of a call, and what it returned."""
-    start = time.process_time()
-    found = work()
-    return time.process_time() - start, found
 
 
 def clouds(n: int) -> tuple[Array, Array]:

@@ -9,9 +9,6 @@ CPU times on one thread. Values of POT are those of its plans, whose iterations 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import ot
@@ -21,17 +18,11 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from gibbsot import Cost, GridCost, PointCost, solve
+from timing import seconds
 
 Array = NDArray[np.float64]
 
 console = Console()
-
-
-def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the CPU time of a call, and what it returned."""
-    start = time.process_time()
-    found = work()
-    return time.process_time() - start, found
 
 
 def cloud(n: int) -> tuple[Array, Array, Cost]:

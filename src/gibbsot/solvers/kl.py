@@ -197,8 +197,8 @@ class Unbalanced(Marginals):
         return unbalanced_optima(problem, U, **{"gap": _GRADIENT_GAP, **options})
 
     def gradients(self, solutions: Sequence[Solution]) -> tuple[Array, Array]:
-        found = [[_Side(None, rho).slope(x) for rho, x in zip(self.kl, (s.f, s.g), strict=True)] for s in solutions]
-        return np.stack([f for f, _ in found]), np.stack([g for _, g in found])
+        f, g = super().gradients(solutions)
+        return _gain(f, self.kl[0]), _gain(g, self.kl[1])
 
 
 def marginals_of(cost: Cost, penalty: Any = None, kl: Any = None) -> Marginals:
@@ -235,7 +235,7 @@ def unbalanced_optima(
     problem: Problem,
     U: NDArray[np.floating] | None = None,
     n_jobs: int | None = None,
-    gap: float | None = None,
+    gap: float = KL_GAP,
     budget: Budget | None = None,
 ) -> list[Solution]:
     """Solve unbalanced problems to a certified gap.
@@ -248,8 +248,8 @@ def unbalanced_optima(
         Potentials of the first measures from which to start.
     n_jobs : int, optional
         Threads over the problems.
-    gap : float, optional
-        The relative gap, `KL_GAP` by default; 0 for that of an optimum.
+    gap : float
+        The relative gap; 0 for that of an optimum.
     budget : Budget, optional
         Its time and memory.
 
@@ -259,12 +259,12 @@ def unbalanced_optima(
     """
     assert isinstance(problem, UnbalancedProblem)
     budget = budget or Budget(threads=max(1, native.threads(n_jobs) // len(problem)))
-    cost, wanted = problem.cost.astype(np.float64), KL_GAP if gap is None else gap
+    cost = problem.cost.astype(np.float64)
 
     def work(b: int) -> Solution:
         p, q = (given[b] for given in problem.given)
         start = None if U is None else np.asarray(U[b], np.float64)
-        return _Steps(_Side(p, problem.kl[0]), _Side(q, problem.kl[1]), cost, wanted, budget).solve(start)
+        return _Steps(_Side(p, problem.kl[0]), _Side(q, problem.kl[1]), cost, gap, budget).solve(start)
 
     return in_threads(work, range(len(problem)), n_jobs, budget)
 
@@ -274,8 +274,8 @@ class _Side:
 
     Parameters
     ----------
-    weight : array of shape (m,), or None
-        The measure; None for what does not depend on it.
+    weight : array of shape (m,)
+        The measure.
     rho : float
         The weight of the divergence, or infinity.
 
@@ -285,12 +285,10 @@ class _Side:
         A potential at which no mass is left that counts.
     """
 
-    def __init__(self, weight: Array | None, rho: float) -> None:
-        self.rho, self.enough = rho, _LEFT_OVER * rho
-        if weight is not None:
-            self.weight, self.own = weight, weight > 0
-            with np.errstate(divide="ignore"):
-                self.log = np.log(weight)
+    def __init__(self, weight: Array, rho: float) -> None:
+        self.weight, self.rho, self.enough, self.own = weight, rho, _LEFT_OVER * rho, weight > 0
+        with np.errstate(divide="ignore"):
+            self.log = np.log(weight)
 
     def hidden(self, x: NDArray[np.floating], fill: float) -> Array:
         """Return a potential with another number where there is no weight."""
@@ -306,15 +304,10 @@ class _Side:
         with np.errstate(over="ignore"):
             return np.exp(self.log_masses(x))
 
-    def slope(self, x: Array) -> Array:
-        """Return the derivative of the optimum with respect to the weights: ``rho (1 - exp(-x / rho))``."""
-        with np.errstate(over="ignore"):
-            return x if math.isinf(self.rho) else -self.rho * np.expm1(-x / self.rho)
-
     def gain(self, x: Array) -> float:
         """Return the term of the dual objective: ``rho <w, 1 - exp(-x / rho)>``."""
         with np.errstate(over="ignore", invalid="ignore"):
-            value = float(self.weight[self.own] @ self.slope(x[self.own]))
+            value = float(self.weight[self.own] @ _gain(x[self.own], self.rho))
         return value if math.isfinite(value) else -math.inf
 
     def gain_bound(self, x: Array) -> Enclosure | None:
@@ -554,6 +547,12 @@ class _Steps:
             g = np.where(self.q.own, g, rest)
             f = np.where(self.p.own, f, self.cost.row_min(-g, self.threads))
         return Solution.of(found, state, f, g, self.plan, steps)
+
+
+def _gain(x: Array, rho: float) -> Array:
+    """Return what a unit of weight gains at a potential, the derivative of the optimum: ``rho (1 - exp(-x / rho))``."""
+    with np.errstate(over="ignore"):
+        return x if math.isinf(rho) else -rho * np.expm1(-x / rho)
 
 
 def _log_sum(x: Array) -> float:

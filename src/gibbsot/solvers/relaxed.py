@@ -399,7 +399,7 @@ class LeftOver(Marginals):
 
 
 def check_normalize(normalize: bool, penalty: Any, other: Any = None) -> None:
-    """Refuse to normalise measures of which some mass may be left over."""
+    """Refuse to normalise measures whose masses matter: with a penalty, a mass to be moved, or divergences."""
     if normalize and (penalty is not None or other is not None):
         raise ValueError("normalize: masses matter where they may change; expected False with penalty, mass or kl")
 

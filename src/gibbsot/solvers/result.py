@@ -240,7 +240,7 @@ class OTResult:
         Certified bounds of W(p, q), rounded outwards.
     gap : float
         ``(upper_bound - lower_bound) / <plan, |M|>``, 0 where the bounds agree. The denominator is the value where no
-        cost is negative.
+        cost is negative; what is left over, and with ``kl`` the divergences, are part of it.
     status : str
         "optimal": the gap is at most 1e-10. "gap reached": it is at most the one asked for. "budget spent": the work
         ended before that. "gap open": the arithmetic does not close the gap; ``reason`` says more. "estimate":
