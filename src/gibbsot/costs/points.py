@@ -245,6 +245,9 @@ class PointCost(Cost):
 
     def _widths(self) -> NDArray[np.float64]:
         """Return how far apart points of X and Y are at most along each axis."""
+        if self.X.shape[1] == 1:  # much faster for small problems
+            (low, high), (least, most) = backend().extremes(self.X), backend().extremes(self.Y)
+            return np.array([max(high - least, most - low)])
         with np.errstate(over="ignore"):
             return np.maximum(self.X.max(axis=0) - self.Y.min(axis=0), self.Y.max(axis=0) - self.X.min(axis=0))
 

@@ -61,7 +61,6 @@ class Problem:
            [0.25, 0.75]]), array([4., 4.]))
     """
 
-    given: tuple[Weights, Weights]
     cost: Cost
     mass: Weights
     unit: bool
@@ -133,6 +132,29 @@ class Problem:
         """
         return cls.checked(p, q, cost, np.ones(len(p)), unit=True, p=p, q=q)
 
+    @classmethod
+    def uniform(cls, cost: Cost) -> Self:
+        """Return one problem of mass one whose points all have the same weight; the weights are made when needed.
+
+        Parameters
+        ----------
+        cost : Cost
+            A finite cost.
+
+        Returns
+        -------
+        Problem
+        """
+        made = object.__new__(cls)
+        vars(made).update(cost=cost, mass=np.ones(1), unit=True)
+        return made
+
+    @cached_property
+    def given(self) -> tuple[Weights, Weights]:
+        """The weights before they were normalised."""
+        one, (m1, m2) = np.ones(1), self.cost.shape
+        return _uniform(one, m1), _uniform(one, m2)
+
     @cached_property
     def p(self) -> Weights:
         """Normalised weights of the first measures."""
@@ -149,7 +171,7 @@ class Problem:
         return self.cost.shape
 
     def __len__(self) -> int:
-        return len(self.given[0])
+        return len(self.mass)
 
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> Problem:
         p, q = self.given
