@@ -1,9 +1,12 @@
 // Many small problems in one call: packed points and matrices, and samples on the line.
 #include <algorithm>
+#include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
@@ -178,6 +181,23 @@ void solve_lines(const Weights& x, const Weights& y, const Weights& p, const Wei
     parallel_for(places.shape(0), n_threads, make, [&] { deadline(); });
 }
 
+// One problem on the line, without weights if all points have the same: the cost of the monotone plan, its bounds, and
+// whether these are proved.
+std::tuple<double, double, double, bool> bound_line(const Weights& x, const Weights& y, const Weights& p, const Weights& q,
+                                                    double power, double accuracy) {
+    require(x.shape(0) > 0 && y.shape(0) > 0, "x, y: expected at least one point");
+    if (p.shape(0) != 0) check_length(p.shape(0), x.shape(0));
+    if (q.shape(0) != 0) check_length(q.shape(0), y.shape(0));
+    require(power >= 1, "power: expected at least 1");
+    nb::gil_scoped_release release;
+    LineSide first, second;
+    first.set(x.data(), p.shape(0) != 0 ? p.data() : nullptr, x.shape(0));
+    second.set(y.data(), q.shape(0) != 0 ? q.data() : nullptr, y.shape(0));
+    LineBounds found;
+    const bool proved = line_bounds(first, second, power, accuracy, found);
+    return {found.value, found.lower, found.upper, proved};
+}
+
 }  // namespace
 
 void bind_packed(nb::module_& m) {
@@ -185,6 +205,7 @@ void bind_packed(nb::module_& m) {
           "unit"_a, "n_threads"_a, "seconds"_a, "stop"_a, output("numbers"), output("kept"), output("arcs"));
     m.def("solve_matrices", &solve_matrices, "C"_a, nb::kw_only(), "p"_a, "q"_a, "places"_a, "unit"_a, "n_threads"_a,
           "seconds"_a, "stop"_a, output("numbers"), output("kept"), output("arcs"));
+    m.def("bound_line", &bound_line, "x"_a, "y"_a, "p"_a, "q"_a, "power"_a, "accuracy"_a);
     m.def("solve_lines", &solve_lines, "x"_a, "y"_a, nb::kw_only(), "p"_a, "q"_a, "places"_a, "power"_a, "accuracy"_a,
           "unit"_a, "n_threads"_a, "seconds"_a, "stop"_a, output("numbers"));
 }

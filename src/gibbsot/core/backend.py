@@ -243,6 +243,24 @@ class Backend:
         """Solve packed problems with matrices, as ``native/bind_packed.cpp`` says."""
         self._lacks_simplex()
 
+    def bound_line(
+        self, x: Array, y: Array, p: Array, q: Array, power: float, accuracy: float
+    ) -> tuple[float, float, float, bool]:
+        """Return the cost of the monotone plan on the line, its bounds, and whether they are proved.
+
+        Parameters
+        ----------
+        x, y : arrays of shape (m1,) and (m2,)
+            The points.
+        p, q : arrays of the same shapes, or empty
+            Valid weights; empty for points that have all the same.
+        power : float
+            The power of the distance, at least 1.
+        accuracy : float
+            The relative error of a cost.
+        """
+        return 0.0, 0.0, 0.0, False
+
     def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
         """Bound the costs of monotone plans on the line, as ``native/bind_packed.cpp`` says."""
         self._lacks("sums of monotone plans", "follow the path with `staircase` instead")
@@ -416,6 +434,12 @@ class CompiledBackend(Backend):
 
     def solve_matrices(self, C: Array, **arguments: Any) -> None:
         self._module.solve_matrices(C, **arguments)
+
+    def bound_line(
+        self, x: Array, y: Array, p: Array, q: Array, power: float, accuracy: float
+    ) -> tuple[float, float, float, bool]:
+        value, lower, upper, proved = self._module.bound_line(x, y, p, q, power, accuracy)
+        return value, lower, upper, proved
 
     def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
         self._module.solve_lines(x, y, **arguments)

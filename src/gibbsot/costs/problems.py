@@ -13,6 +13,9 @@ from . import Cost, as_cost
 
 Weights = NDArray[np.float64]
 
+_ONE = np.ones(1)
+_ONE.flags.writeable = False
+
 
 class Problem:
     """A batch of transport problems with one cost: row b of ``p`` to row b of ``q``.
@@ -146,14 +149,14 @@ class Problem:
         Problem
         """
         made = object.__new__(cls)
-        vars(made).update(cost=cost, mass=np.ones(1), unit=True)
+        vars(made).update(cost=cost, mass=_ONE, unit=True)
         return made
 
     @cached_property
     def given(self) -> tuple[Weights, Weights]:
         """The weights before they were normalised."""
-        one, (m1, m2) = np.ones(1), self.cost.shape
-        return _uniform(one, m1), _uniform(one, m2)
+        m1, m2 = self.cost.shape
+        return _uniform(_ONE, m1), _uniform(_ONE, m2)
 
     @cached_property
     def p(self) -> Weights:
@@ -200,7 +203,7 @@ def pairs(
     (m1, m2), (name_p, name_q) = cost.shape, names
     try:
         if P is None and Q is None:  # of mass one both, not of the rounded sum of the other
-            P, Q = _uniform(np.ones(1), m1), _uniform(np.ones(1), m2)
+            P, Q = _uniform(_ONE, m1), _uniform(_ONE, m2)
         if P is None:
             P = _uniform(validation.measures(Q, name_q, m2, shape=cost.col_shape)[1], m1)
         p, a = validation.measures(P, name_p, m1, shape=cost.row_shape)

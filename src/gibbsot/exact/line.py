@@ -72,11 +72,12 @@ class Line(Method):
         p, q = batch.problem.given
         if len(which) < len(batch.problem):
             p, q = p[which], q[which]
-        x, y = geometry.X[:, 0], geometry.Y[:, 0]
-        found = solve_lines(x, y, p, q, geometry.power, native.threads(batch.n_jobs), batch.budget)
-        return [
-            by_path(x, y, p[k], q[k], geometry.power, batch.gap) if one is None else one for k, one in enumerate(found)
-        ]
+        x, y, power = geometry.X[:, 0], geometry.Y[:, 0], geometry.power
+        if len(which) == 1:
+            found = [at_once(x, y, p[0], q[0], power)]
+        else:
+            found = _all_at_once(x, y, p, q, power, native.threads(batch.n_jobs), batch.budget)
+        return [by_path(x, y, p[k], q[k], power, batch.gap) if one is None else one for k, one in enumerate(found)]
 
 
 class LineSolution(Solution):
@@ -144,42 +145,48 @@ def _given(x: Array, y: Array, weights: tuple[Array, Array] | None) -> tuple[Arr
     return (np.ones(len(x)), np.ones(len(y))) if weights is None else weights
 
 
-def solve_lines(
-    x: Array, y: Array, P: Array | None, Q: Array | None, power: float, threads: int = 1, budget: Budget | None = None
-) -> list[LineSolution | None]:
-    """Solve problems between the same points on the line in one call of a kernel.
+def at_once(x: Array, y: Array, p: Array | None, q: Array | None, power: float) -> LineSolution | None:
+    """Return the optimum of one problem, if kernels prove it by one sum.
 
     Parameters
     ----------
-    x, y : arrays of shape (m1,) and (m2,)
+    x, y : arrays of float64, shape (m1,) and (m2,)
         The points.
-    P, Q : arrays of shape (n, m1) and (n, m2), or None
-        Valid weights; None for one problem whose points all have the same weight.
+    p, q : arrays of float64, shape (m1,) and (m2,), or None
+        Valid weights; None for points that have all the same, on both sides.
     power : float
         At least 1.
-    threads : int
-        Threads over the problems.
-    budget : Budget, optional
-        Its time.
 
     Returns
     -------
-    list of LineSolution or None
-        None where numbers are so small or so large that this is no proof, or the time is over.
+    LineSolution or None
+        None where numbers are so small or so large that this is no proof, and without kernels.
     """
-    n, (own_x, p), (own_y, q) = 1 if P is None else len(P), _sorted(x, P), _sorted(y, Q)
-    budget, m1, m2 = budget or Budget(), len(x), len(y)
-    places = np.array([[0, m1, 0, m2, m1 * b if len(p) else 0, m2 * b if len(q) else 0] for b in range(n)])
-    numbers = np.empty((n, 10))
+    own_x, own_p = _sorted(x, None if p is None else p[None])
+    own_y, own_q = _sorted(y, None if q is None else q[None])
+    value, lower, upper, proved = backend().bound_line(own_x, own_y, own_p, own_q, power, line_accuracy(power))
+    if not proved or status(lower, upper, value) != "optimal":
+        return None
+    weights = None if p is None or q is None else (p, q)
+    return LineSolution(x, y, weights, power, (value, lower, upper))
+
+
+def _all_at_once(
+    x: Array, y: Array, P: Array, Q: Array, power: float, threads: int, budget: Budget
+) -> list[LineSolution | None]:
+    """Return the optima of problems between the same points, None where the kernels do not prove them at once."""
+    n, m1, m2 = len(P), len(x), len(y)
+    (own_x, p), (own_y, q) = _sorted(x, P), _sorted(y, Q)
+    places, numbers = np.array([(0, m1, 0, m2, 0, 0)] * n), np.empty((n, 10))
+    places[:, 4], places[:, 5] = m1 * np.arange(n), m2 * np.arange(n)
     backend().solve_lines(
-        own_x, own_y, p=p, q=q, places=places, power=power, accuracy=line_accuracy(power), unit=True,
-        n_threads=threads, seconds=budget.seconds, stop=budget.flag, numbers=numbers,
+        own_x, own_y, p=p, q=q, places=places, power=power, accuracy=line_accuracy(power), unit=True, n_threads=threads,
+        seconds=budget.seconds, stop=budget.flag, numbers=numbers,
     )  # fmt: skip
     found: list[LineSolution | None] = []
     for b, (value, lower, upper, *_, state) in enumerate(numbers.tolist()):
         proved = state == 0 and status(lower, upper, value) == "optimal"
-        weights = None if P is None or Q is None else (P[b], Q[b])
-        found.append(LineSolution(x, y, weights, power, (value, lower, upper)) if proved else None)
+        found.append(LineSolution(x, y, (P[b], Q[b]), power, (value, lower, upper)) if proved else None)
     return found
 
 
@@ -220,7 +227,7 @@ def solve_line(
     x, y = (np.asarray(z, np.float64).ravel() for z in (x, y))
     p = np.ones(len(x)) if p is None else np.asarray(p, np.float64)
     q = np.ones(len(y)) if q is None else np.asarray(q, np.float64)
-    found = solve_lines(x, y, p[None], q[None], power)[0] if backend().has_simplex else None
+    found = at_once(x, y, p, q, power)
     return by_path(x, y, p, q, power, gap) if found is None else found
 
 

@@ -20,7 +20,7 @@ from ..costs.problems import Problem, pairs
 from ..exact.certificate import MARGIN, warn_of_gaps
 from ..exact.feasibility import rounded_apart
 from ..exact.method import in_threads
-from ..exact.line import Line, solve_lines
+from ..exact.line import Line, at_once
 from ..exact.methods import KEPT_BYTES, memory_needed, optima
 from ..exact.packed import Packed, solve_packed
 from ..exact.solution import INFEASIBLE, Solution
@@ -159,8 +159,6 @@ def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike | Sequence[Any], options:
     array([2.   , 4.667])
     """
     begun = time.perf_counter()
-    if isinstance(cost, np.ndarray) and cost.ndim == 3:
-        cost = list(cost)
     if isinstance(cost, list | tuple) and all(map(_is_cost, cost)):
         return _finished(OTResult(_solve_each(P, Q, cost, options)), begun)
     problem, copied = _problem(P, Q, cost, ("P", "Q"), options)
@@ -174,7 +172,7 @@ def _on_line(cost: Cost, options: Options) -> OTResult | None:
     """
     if not _LINE.accepts(cost) or (geometry := cost.astype(np.float64).geometry()) is None:
         return None
-    found = solve_lines(geometry.X[:, 0], geometry.Y[:, 0], None, None, geometry.power)[0]
+    found = at_once(geometry.X[:, 0], geometry.Y[:, 0], None, None, geometry.power)
     if found is None:
         return None
     return OTResult([Part(Problem.uniform(cost), [found])], single=True)

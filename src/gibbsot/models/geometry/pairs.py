@@ -65,7 +65,7 @@ class Values:
         self.done, self.gaps = len(values), gaps
         self.values[: self.done] = values
 
-    def add(self, which: slice, values: list[float]) -> None:
+    def add(self, which: slice, values: Array) -> None:
         """Keep the values of the next pairs; now and then write the file."""
         self.values[which], self.done = values, which.stop
         if self._path is not None and time.monotonic() >= self._next:
