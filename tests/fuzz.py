@@ -430,7 +430,7 @@ def batch(rng: np.random.Generator) -> Case:
 
 
 def ragged(rng: np.random.Generator) -> Case:
-    """Call `solve_batch` with a list of costs, of which one is checked: packed problems and others, of several sizes."""
+    """Call `solve_batch` with a list of costs, of which one is checked: packed problems and others."""
     one = instance(rng, finite=True)
     matrix = rng.random((3, 4))
     P, Q = [np.ones(3), one.p, np.ones(2)], [np.ones(4), one.q, np.ones(2)]

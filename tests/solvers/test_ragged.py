@@ -179,8 +179,10 @@ def test_arguments_may_change_afterwards():
     found = solve_batch(None, None, [(X, Y), C])
     value = found.value.tolist()
     X[:], C[:] = 7.0, 7.0
-    assert [(plan.multiply(part.problem.cost.matrix())).sum() for plan, part in zip(found.plan, found.parts, strict=True)
-            ] == pytest.approx(value, rel=1e-14)  # fmt: skip
+    again = [
+        plan.multiply(part.problem.cost.matrix()).sum() for plan, part in zip(found.plan, found.parts, strict=True)
+    ]
+    assert again == pytest.approx(value, rel=1e-14)
 
 
 @pytest.mark.parametrize(

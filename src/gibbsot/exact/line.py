@@ -1,7 +1,7 @@
 """Transport on the line in closed form: for a convex cost of x - y the monotone plan is optimal.
 
-In exact arithmetic no plan costs less, so the cost of this one, rounded in both directions, is a proof: kernels need one
-sort for each side and one merge (``native/line.hpp``). The plan and its potentials are made when they are asked for.
+In exact arithmetic no plan costs less, so the cost of this one, rounded in both directions, is a proof: kernels need
+one sort for each side and one merge (``native/line.hpp``). Plan and potentials are made when they are asked for.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Line(Method):
         p, q = batch.problem.given
         if len(which) < len(batch.problem):
             p, q = p[which], q[which]
-        x, y, power = geometry.X[:, 0], geometry.Y[:, 0], geometry.power
+        x, y = (np.asarray(z[:, 0], np.float64) for z in (geometry.X, geometry.Y))
+        power = geometry.power
         if len(which) == 1:
-            found = [at_once(x, y, p[0], q[0], power)]
-        else:
-            found = _all_at_once(x, y, p, q, power, native.threads(batch.n_jobs), batch.budget)
+            return [solve_line(x, y, p[0], q[0], power, batch.gap)]
+        found = _all_at_once(x, y, p, q, power, native.threads(batch.n_jobs), batch.budget)
         return [by_path(x, y, p[k], q[k], power, batch.gap) if one is None else one for k, one in enumerate(found)]
 
 
@@ -192,7 +192,7 @@ def _all_at_once(
 
 def _sorted(x: Array, P: Array | None) -> tuple[Array, Array]:
     """Return points and the rows of weights behind each other, in the order of the points where NumPy sorts faster."""
-    if P is not None and len(P) == 1 and P[0, 0] == P[0, -1] and (P == P[0, 0]).all():
+    if P is not None and len(P) == 1 and P[0, 0] == P[0, -1] and (P[0, 0] == P).all():
         P = None
     if P is None:
         return (np.sort(x) if len(x) > _SORTED else np.ascontiguousarray(x)), _NONE

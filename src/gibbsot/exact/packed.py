@@ -19,7 +19,6 @@ from scipy.spatial.distance import cdist
 from ..core.backend import backend
 from ..costs import Cost, DenseCost, PointCost
 from ..costs.kdtree import underflow
-from ..costs.points import NORMS
 from ..io.budget import Budget
 from .certificate import closed
 from .line import LineSolution, line_accuracy
@@ -29,8 +28,8 @@ from .solution import Solution
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Pairs of points of the largest problem: `methods.choose` takes the simplex on all arcs for all costs up to this, and the
-# matrix stays in a processor's cache.
+# Pairs of points of the largest problem: `methods.choose` takes the simplex on all arcs for costs up to this size, and
+# the matrix stays in a processor's cache.
 MOST_PAIRS = 65_536
 _VALUE, _LOWER, _UPPER, _SCALE, _LOWER_OF_MASS, _UPPER_OF_MASS, _P, _Q, _ENTRIES, _STATE = range(10)
 
@@ -160,12 +159,6 @@ def places_of(rows: Indices, columns: Indices, entries: bool = False) -> Indices
     return np.stack([starts(rows), rows, starts(columns), columns, begin], axis=1)
 
 
-def can_pack(cost: Cost) -> bool:
-    """Tell whether packed points can stand for a cost: norms of differences, few enough for a matrix or on the line."""
-    found = isinstance(cost, PointCost) and cost.metric in NORMS
-    return found and (cost.X.shape[1] == 1 or cost.shape[0] * cost.shape[1] <= MOST_PAIRS)
-
-
 class PackedSolutions(Sequence[Solution]):
     """What is known of packed problems.
 
@@ -231,9 +224,7 @@ class PackedSolutions(Sequence[Solution]):
         return starts(self.packed.places[:, 1] + self.packed.places[:, 3])
 
 
-def solve_packed(
-    packed: Packed, threads: int = 1, budget: Budget | None = None, keep: bool = True
-) -> PackedSolutions:
+def solve_packed(packed: Packed, threads: int = 1, budget: Budget | None = None, keep: bool = True) -> PackedSolutions:
     """Solve packed problems exactly, with compiled kernels.
 
     Parameters

@@ -116,11 +116,11 @@ def _operands(one: Any) -> tuple[tuple[str, int], Array, Array] | None:
         if metric not in NORMS:
             return None
     else:
-        C = one.stored() if isinstance(one, DenseCost) else one
+        C: Any = one.stored() if isinstance(one, DenseCost) else one
         if not isinstance(C, np.ndarray) or C.dtype != _DOUBLE or C.ndim != 2 or not 0 < C.size <= MOST_PAIRS:
             return None
         return ("", 0), C, C
-    d = X.shape[1]
+    X, Y, d = np.asarray(X, np.float64), np.asarray(Y, np.float64), X.shape[1]
     if d != Y.shape[1] or (d > 1 and len(X) * len(Y) > MOST_PAIRS):
         return None
     return (metric, d), X, Y

@@ -136,7 +136,9 @@ class Part:
     @property
     def status(self) -> list[str]:
         """What is known of the values."""
-        return ["estimate"] * len(self) if self.sample is not None else [state for _, state in self._concluded]
+        if self.sample is not None:
+            return ["estimate"] * len(self)
+        return ["optimal"] * len(self) if self.closed else [state for _, state in self._concluded]
 
     @property
     def reason(self) -> list[str]:

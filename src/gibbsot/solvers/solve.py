@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..core import native, validation
+from ..core.backend import backend
 from ..core.warn import warn
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
 from ..exact.certificate import MARGIN, warn_of_gaps
 from ..exact.feasibility import rounded_apart
-from ..exact.method import in_threads
 from ..exact.line import Line, at_once
+from ..exact.method import in_threads
 from ..exact.methods import KEPT_BYTES, memory_needed, optima
 from ..exact.packed import Packed, solve_packed
 from ..exact.solution import INFEASIBLE, Solution
@@ -112,8 +113,8 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     (0.7869, [0.6065, 0.6065])
     """
     begun = time.perf_counter()
-    if p is None and q is None and options.plain and isinstance(cost, Cost) and cost.on_line:
-        found = _on_line(cost, options)
+    if isinstance(cost, Cost) and cost.on_line and options.plain:
+        found = _on_line(p, q, cost)
         if found is not None:
             found.seconds = time.perf_counter() - begun
             return found
@@ -165,17 +166,38 @@ def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike | Sequence[Any], options:
     return _finished(OTResult([_solve_shared(problem, options, copied)]), begun)
 
 
-def _on_line(cost: Cost, options: Options) -> OTResult | None:
-    """Return the optimum between points on the line that all have the same weight, if kernels prove it at once.
+def _on_line(p: Any, q: Any, cost: Cost) -> OTResult | None:
+    """Return the optimum between samples on the line, if everything is as usual and kernels prove it at once.
 
     Small samples take a few microseconds, as long as some steps of the way for all problems.
     """
-    if not _LINE.accepts(cost) or (geometry := cost.astype(np.float64).geometry()) is None:
+    if not _LINE.accepts(cost):
         return None
-    found = at_once(geometry.X[:, 0], geometry.Y[:, 0], None, None, geometry.power)
+    geometry: Any = cost.astype(np.float64).geometry()
+    uniform = p is None and q is None
+    problem = Problem.uniform(cost) if uniform else _with_usual_weights(p, q, cost)
+    if problem is None:
+        return None
+    found = at_once(geometry.X[:, 0], geometry.Y[:, 0], p, q, geometry.power)
     if found is None:
         return None
-    return OTResult([Part(Problem.uniform(cost), [found])], single=True)
+    part = Part(problem, [found])
+    return OTResult([part], single=True) if uniform or part.closed else None
+
+
+def _with_usual_weights(p: Any, q: Any, cost: Cost) -> Problem | None:
+    """Return the problem of two vectors of valid weights whose sums agree, None where more has to be looked at."""
+    masses = []
+    for x, m in zip((p, q), cost.shape, strict=True):
+        if type(x) is not np.ndarray or x.dtype != np.float64 or x.shape != (m,) or not x.flags.c_contiguous:
+            return None
+        mass, low, high = backend().sum_rows(x[None])
+        if not (low >= 0 and high < math.inf and 0 < mass[0] < math.inf):
+            return None
+        masses.append(mass)
+    if abs(masses[0][0] - masses[1][0]) > 1e-6 * masses[0][0]:
+        return None
+    return Problem.checked(p[None], q[None], cost, masses[0])
 
 
 def one_problem(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> tuple[Problem, float]:

@@ -7,7 +7,7 @@ them are lowered by what rounding may have added.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,10 +102,10 @@ class Projections:
         # sums of m terms and differences of them times K: an upper bound of the error of a feature
         self._error = _LEVELS * (len(points) + 16) * _ULP * float(np.abs(places).max())
 
-    @classmethod
-    def of(cls, power: float, widths: list[int], error: float) -> Self:
+    @staticmethod
+    def by_features(power: float, widths: list[int], error: float) -> Projections:
         """Return bounds by features that are made elsewhere: directions of the frames, and the error of a feature."""
-        made = object.__new__(cls)
+        made = object.__new__(Projections)
         made._power, made._widths, made._error = power, widths, error
         return made
 
@@ -199,7 +199,7 @@ class CloudBounds:
         if not self._projections:
             return np.full((len(first), len(second)), -1.0)
         widths = [frame.shape[1] for frame in self._projections]
-        return Projections.of(self._power, widths, self._error)(first, second)
+        return Projections.by_features(self._power, widths, self._error)(first, second)
 
 
 class NearestPoints:

@@ -137,9 +137,9 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
-            Measures as rows, which are normalised. With the name of a metric as the cost also clouds, as for `distances`:
-            arrays of points of shape (m_k, d), or pairs (points, weights). Rows without mass are neighbours of none. The measures are stored:
-            those of shards, such as a list of files, are all in memory.
+            Measures as rows, which are normalised. Rows without mass are neighbours of none. The measures are stored:
+            those of shards, such as a list of files, are all in memory. With the name of a metric as the cost also
+            clouds, as for `distances`: arrays of points of shape (m_k, d), or pairs (points, weights).
         y : None
             Ignored.
 
@@ -155,11 +155,12 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
         if _sets.are_clouds(X, self.cost) and self.feature_vectors is None:
             return self._fit_clouds(_sets.clouds(X, "X", str(self.cost)))
         found = _base.batches(self, X, reset=True)
-        self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
-        if self.root and self.cost_.least() < 0:
-            raise ValueError(f"root: the least cost is {self.cost_.least():.3g}; expected costs >= 0 for square roots")
-        self._first: FirstBounds = first_bounds(self.cost_)
-        self._refinement = Refinement(self.cost_)
+        cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
+        if self.root and cost.least() < 0:
+            raise ValueError(f"root: the least cost is {cost.least():.3g}; expected costs >= 0 for square roots")
+        self.cost_: Cost | str = cost
+        self._first: FirstBounds = first_bounds(cost)
+        self._refinement = Refinement(cost)
         self._refines = self._refinement.useful
         kept, numbers, features, self.n_samples_fit_ = [], [], [], 0
         with progress.bar("lower bounds", self.verbose) as advance:
@@ -179,8 +180,9 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
 
     def _fit_clouds(self, clouds: _sets.Clouds) -> WassersteinNeighbors:
         """Store clouds, measures with points of their own."""
-        self.cost_, self._refines = clouds.metric, False
-        self.n_features_in_, self.n_samples_fit_ = clouds.points[0].shape[1], len(clouds)
+        self.cost_ = clouds.metric
+        self._refines, self.n_samples_fit_ = False, len(clouds)
+        self.n_features_in_: int = clouds.points[0].shape[1]
         self._first = CloudBounds(clouds.metric, clouds.joined[0])
         self._measures, self._full, self._features = clouds, np.arange(len(clouds)), self._first.features(clouds)
         self.statistics_ = SearchStatistics()
@@ -427,7 +429,9 @@ class _Search:
         if len(i) == 0:
             self._close(limit)
             return
-        assert isinstance(self._queries, _sets.Rows) and isinstance(model._measures, _sets.Rows)
+        assert isinstance(self._queries, _sets.Rows)
+        assert isinstance(model._measures, _sets.Rows)
+        assert isinstance(model.cost_, Cost)
         for which in _sets.chunks(self._queries, model._measures, len(i), model.n_jobs):
             a, b = i[which], j[which]
             problem = Problem.checked(self._queries[self._which[a]], model._measures[b], model.cost_, np.ones(len(a)))
