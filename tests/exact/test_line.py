@@ -104,7 +104,7 @@ def test_numbers_out_of_the_ordinary_are_looked_at(scale):
 def test_samples_whose_distances_overflow_are_refused(metric, size):
     """As in more dimensions: squares are computed, also for the plain distance."""
     for x in (np.array([0.0, size]), size * np.eye(2)):
-        with pytest.raises(ValueError, match="X, Y: the largest cost is .*, beyond the range of float64"):
+        with pytest.raises(ValueError, match=r"X, Y: the largest cost is .*, beyond the range of float64"):
             PointCost(x, x, metric)
 
 
