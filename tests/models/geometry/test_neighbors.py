@@ -220,7 +220,8 @@ def test_scikit_learn_checks(estimator, check):
 def test_neighbours_of_clouds(metric, d):
     """Clouds have points of their own: the neighbours are those of all pairs."""
     rng = np.random.default_rng(d)
-    clouds = [rng.normal(3 * rng.normal(size=d), 1.0, (rng.integers(1, 12), d)) for _ in range(20)]
+    n = 6 if native.name() == "numpy" else 20  # HiGHS takes milliseconds for a pair
+    clouds = [rng.normal(3 * rng.normal(size=d), 1.0, (rng.integers(1, 12), d)) for _ in range(n)]
     clouds[3] = (clouds[3], rng.random(len(clouds[3])) + 0.1)
     queries = clouds[:4]
     all_pairs, between = distances(clouds, cost=metric), distances(queries, clouds, cost=metric)
@@ -236,7 +237,7 @@ def test_neighbours_of_clouds(metric, d):
     near = model.radius_neighbors(queries, radius=float(np.median(between)), return_distance=False)
     assert [x.tolist() for x in near] == [np.flatnonzero(row <= np.median(between)).tolist() for row in between]
     assert model.n_features_in_ == d
-    assert model.transform(queries).shape == (4, 20)
+    assert model.transform(queries).shape == (4, n)
 
 
 def test_bounds_of_clouds_are_bounds():
