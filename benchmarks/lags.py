@@ -67,7 +67,9 @@ MODELS: dict[str, Callable[[int, int], float]] = {
 def main() -> None:
     warnings.simplefilter("ignore")
     console = Console(width=130)
-    table = Table("model", *(f"tau = {tau}" for tau in LAGS), title="value and CPU seconds, by the lag")
+    table = Table(
+        "model", *(f"tau = {tau}" for tau in LAGS), title="value and CPU seconds by the lag of the mixing test"
+    )
     for name, fitted in MODELS.items():
         cells = []
         for tau in LAGS:

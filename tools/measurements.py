@@ -45,6 +45,7 @@ MEASUREMENTS = {
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
     "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
     "mixing": Measurement("benchmarks/own_losses.py mixing", ("guides/oracle",)),
+    "lags": Measurement("benchmarks/lags.py", ("concepts",)),
     "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),
     "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",)),
     "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",)),
