@@ -75,7 +75,7 @@ def wasserstein_distance_nd(u_values: Any, v_values: Any, u_weights: Any = None,
 
 
 def _distance(x: Any, y: Any, p: Any, q: Any, axes: int) -> np.float64 | None:
-    """Return the distance of samples with so many axes, or None for input that SciPy is to see."""
+    """Return the distance of samples of one or two axes, or None for input that SciPy should see."""
     try:
         X, Y = (np.asarray(z, np.float64) for z in (x, y))
         P, Q = (None if w is None else np.asarray(w, np.float64) for w in (p, q))

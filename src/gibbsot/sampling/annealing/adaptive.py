@@ -190,7 +190,7 @@ class ModelCooling(SavedState, ABC):
         return 1.0
 
     def lag(self, epoch: int) -> float:
-        """Return the lag of the mixing test after so many epochs, relative to tau."""
+        """Return the lag of the mixing test after a number of epochs, relative to tau."""
         return 1.0
 
     def limit(self, change: float, value: float, variance: float) -> float:
@@ -286,8 +286,8 @@ class AdaptiveCooling(ModelCooling):
         change by d times the standardised position, the mean moves by d standard deviations, at the cost of ``d**2``
         variances. Where measures differ little, as noise does, this is less than the change above.
     early : pair of int and float
-        In so many first epochs, when the model moves far, the lag of the mixing test is this times tau: gradients need
-        not be as good then.
+        The number of first epochs, in which the model moves far, and the lag of the mixing test in them, relative to
+        tau: gradients need not be as good then.
     """
 
     first_step: float = 2.0
