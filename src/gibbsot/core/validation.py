@@ -273,7 +273,7 @@ def real(x: Any, name: str) -> Array:
     if type(x) is np.ndarray and x.dtype == np.float64:
         return x
     if sparse.issparse(x):
-        raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
+        raise TypeError(f"{name}: expected a dense array, got a sparse one")
     check_mask(x, name)
     if getattr(x, "requires_grad", False):
         raise TypeError(f"{name}: is a tensor that requires a gradient; use gibbsot.torch, or {name}.detach()")
