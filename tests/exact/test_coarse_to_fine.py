@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from cases import solve_points
+from cases import TREE_METRICS, solve_points
 from gibbsot import GridCost, PointCost, solve
 from gibbsot.core import native
 from gibbsot.exact import coarse_to_fine as multiscale
@@ -15,9 +15,9 @@ from gibbsot.exact import coarse_to_fine as multiscale
 pytestmark = pytest.mark.skipif(native.name() == "numpy", reason="by compiled kernels")
 
 
-def check(answer, X, Y, p, q, squared, gap=0.0):
+def check(answer, X, Y, p, q, metric, gap=0.0):
     """Compare with the whole matrix: value, feasible potentials, marginals."""
-    C = cdist(X, Y, "sqeuclidean" if squared else "euclidean")
+    C = cdist(X, Y, metric)
     a, b = p / p.sum(), q / q.sum()
     i, j = np.flatnonzero(a), np.flatnonzero(b)
     size = float(C.max()) or 1.0
@@ -31,9 +31,9 @@ def check(answer, X, Y, p, q, squared, gap=0.0):
     assert float((answer.plan * C).sum()) == pytest.approx(answer.upper, rel=1e-9, abs=1e-13 * size)
 
 
-def cost_of(X, Y, squared):
+def cost_of(X, Y, metric="sqeuclidean"):
     """The cost between points that k-d trees search."""
-    return PointCost(X, Y, "sqeuclidean" if squared else "euclidean", dtype=np.float64).by_trees()
+    return PointCost(X, Y, metric, dtype=np.float64).by_trees()
 
 
 def weights(draw, rng, m):
@@ -47,7 +47,7 @@ def weights(draw, rng, m):
 @st.composite
 def clouds(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    d = draw(st.integers(1, 3))
+    d = draw(st.integers(1, 4))
     X, Y = (rng.random((draw(st.integers(1, 60)), d)) for _ in range(2))
     if draw(st.booleans()):  # ties and duplicates
         X, Y = np.floor(4 * X), np.floor(4 * Y)
@@ -56,17 +56,17 @@ def clouds(draw):
 
 
 @settings(max_examples=80, deadline=None)
-@given(clouds(), st.booleans(), st.sampled_from([0.0, 0.0, 1e-2, 0.2]))
-def test_many_levels_of_points_give_the_optimum(case, squared, gap):
+@given(clouds(), st.sampled_from(TREE_METRICS), st.sampled_from([0.0, 0.0, 1e-2, 0.2]))
+def test_many_levels_of_points_give_the_optimum(case, metric, gap):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiscale, "_SMALLEST", 4)
-        answer = solve_points(*case, squared=squared, gap=gap)
-    check(answer, *case, squared, gap)
+        answer = solve_points(*case, metric, gap=gap)
+    check(answer, *case, metric, gap)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.data(), st.booleans())
-def test_many_levels_of_grids_give_the_optimum(data, squared):
+@given(st.data(), st.sampled_from(TREE_METRICS))
+def test_many_levels_of_grids_give_the_optimum(data, metric):
     d = data.draw(st.integers(1, 3))
     shape = tuple(data.draw(st.lists(st.integers(1, {1: 50, 2: 11, 3: 5}[d]), min_size=d, max_size=d)))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -74,8 +74,8 @@ def test_many_levels_of_grids_give_the_optimum(data, squared):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiscale, "_SMALLEST", 4)
         x = 0.1 * np.indices(shape).reshape(d, -1).T
-        answer = solve_points(x, x, p, q, squared)
-    check(answer, x, x, p, q, squared)
+        answer = solve_points(x, x, p, q, metric)
+    check(answer, x, x, p, q, metric)
 
 
 def degenerate(kind):
@@ -110,7 +110,7 @@ def degenerate(kind):
     return X, Y, p, q
 
 
-@pytest.mark.parametrize("squared", [True, False])
+@pytest.mark.parametrize("metric", TREE_METRICS)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -118,11 +118,11 @@ def degenerate(kind):
         "huge", "tiny weights", "far outlier",
     ],
 )  # fmt: skip
-def test_degenerate_measures_end_with_a_certificate(kind, squared):
+def test_degenerate_measures_end_with_a_certificate(kind, metric):
     X, Y, p, q = degenerate(kind)
-    answer = solve_points(X, Y, p, q, squared=squared)
+    answer = solve_points(X, Y, p, q, metric)
     assert answer.status == "optimal"
-    check(answer, X, Y, p, q, squared)
+    check(answer, X, Y, p, q, metric)
 
 
 def test_a_gap_costs_less_than_the_optimum():
@@ -145,27 +145,27 @@ def test_a_gap_costs_less_than_the_optimum():
 
 
 @settings(max_examples=60, deadline=None)
-@given(clouds(), st.booleans(), st.sampled_from([0.0, 1e-2]), st.integers(0, 3))
-def test_any_warm_start_gives_the_optimum(case, squared, gap, kind):
+@given(clouds(), st.sampled_from(TREE_METRICS), st.sampled_from([0.0, 1e-2]), st.integers(0, 3))
+def test_any_warm_start_gives_the_optimum(case, metric, gap, kind):
     """Of the same problem, of one with other weights, nonsense, and what is not finite."""
     X, Y, p, q = case
     rng = np.random.default_rng(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiscale, "_SMALLEST", 4)
         if kind <= 1:
-            before = solve_points(X, Y, *((p, q) if kind == 0 else (rng.random(len(p)), rng.random(len(q)))), squared)
+            before = solve_points(X, Y, *((p, q) if kind == 0 else (rng.random(len(p)), rng.random(len(q)))), metric)
             f = before.f
         else:
             f = float(np.ptp(X) + 1) ** 2 * rng.normal(size=len(p)) if kind == 2 else np.full(len(p), -np.inf)
-        answer = multiscale.solve_from_coarse(p, q, cost_of(X, Y, squared), gap, f=f)
-    check(answer, *case, squared, gap)
+        answer = multiscale.solve_from_coarse(p, q, cost_of(X, Y, metric), gap, f=f)
+    check(answer, *case, metric, gap)
 
 
 def test_a_near_warm_start_takes_one_round():
     """The potentials of nearly the same measures find all arcs at once, those of others are not used."""
     rng = np.random.default_rng(0)
     X, Y, p, q = rng.random((1500, 2)), rng.random((1400, 2)), rng.random(1500), rng.random(1400)
-    cost = cost_of(X, Y, True)
+    cost = cost_of(X, Y)
     cold = multiscale.solve_from_coarse(p, q, cost)
     near = [w * (1 + 1e-3 * rng.random(len(w))) for w in (p, q)]
     first, again = (multiscale.solve_from_coarse(*near, cost, f=f) for f in (None, cold.f))

@@ -139,7 +139,7 @@ def test_nothing_to_move():
         ((), (), ()),
         ((3,), (), (3,)),
         ((), (3,), (3,)),
-        ((2, 3), (3,), (2, 3)),
+        ((2, 3), (1,), (2, 3)),
         ((2, 1), (1, 3), (2, 3)),
         ((0,), (), (0,)),
     ],
@@ -207,7 +207,11 @@ def test_clouds_in_batches():
     one.backward()
     torch.testing.assert_close(single[0].grad[1, 2], x.grad[1, 2])
     p = torch.rand(3, 5, dtype=torch.float64)
-    value = wasserstein(p, None, (x.detach(), y.detach()), normalize=True)
+    value = wasserstein(p[None], None, (x.detach(), y.detach()), normalize=True)
+    with pytest.raises(
+        ValueError, match=r"p: expected leading dimensions that match those of x, \(2, 3\), .* got \(3,\)"
+    ):
+        wasserstein(p, None, (x.detach(), y.detach()), normalize=True)
     expected = solve(p[2].numpy(), None, PointCost(x.detach()[0, 2], y.detach()[0, 2]), normalize=True).value
     np.testing.assert_allclose(value[0, 2], expected)
 
@@ -310,6 +314,9 @@ BAD = {
     "q: row . sums to 1, p to 2; .* normalize=True": lambda: wasserstein(2 * P, Q, GRID),
     "p: expected shape": lambda: wasserstein(P[:, :19], Q, GRID),
     "q: expected leading dimensions": lambda: wasserstein(P, Q[:5], GRID),
+    r"q: expected leading dimensions that match those of p, \(6,\), or one measure; got \(6, 1\)": lambda: wasserstein(
+        P, Q[:, None], GRID
+    ),
     "p: expected a tensor of floating": lambda: wasserstein(torch.ones(20, dtype=torch.int64), Q[0], GRID),
     "p, q: expected tensors of weights": lambda: wasserstein(None, Q, GRID),
     "method: ": lambda: wasserstein(P, Q, GRID, method="sinkhorn"),

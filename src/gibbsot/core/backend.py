@@ -190,7 +190,7 @@ class Backend:
         self._lacks_kd_trees()
 
     def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
-        """Write the cell of each point, of at most so many neighbouring points; return the number of cells."""
+        """Write the cell of each point, with at most a given number of points; return the number of cells."""
         self._lacks_kd_trees()
 
     def match_points(self, X: Array, Y: Array, **arguments: Any) -> float:

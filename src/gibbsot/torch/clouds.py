@@ -89,9 +89,9 @@ class SamplesLoss(torch.nn.Module):
 
         Parameters
         ----------
-        x, y : tensors of shape (..., m1, d) and (..., m2, d), or lists of tensors of shape (m, d)
+        x, y : tensors of shape (m, d) or (B, m, d), or lists of tensors of shape (m, d)
             The points. With offsets, all clouds one after another, of shape (N, d).
-        p, q : tensors of shape (..., m1) and (..., m2), or lists of tensors, optional
+        p, q : tensors of shape (m,) or (B, m), or lists of tensors, optional
             The weights; uniform by default.
         x_offsets, y_offsets : tensors of int, shape (B + 1,), optional
             Cloud b consists of the points ``x[x_offsets[b]:x_offsets[b + 1]]``.
@@ -104,6 +104,10 @@ class SamplesLoss(torch.nn.Module):
         if x_offsets is None and y_offsets is None and isinstance(x, Tensor) and isinstance(y, Tensor):
             if isinstance(p, list | tuple) or isinstance(q, list | tuple):
                 raise TypeError("p, q: expected tensors as x and y are, got lists")
+            for points, name in ((x, "x"), (y, "y")):
+                if points.ndim not in (2, 3):
+                    got = f"{tuple(points.shape)}; ImagesLoss is for images"
+                    raise ValueError(f"{name}: expected clouds, (m, d) or (B, m, d), got {got}")
             options: dict[str, Any] = {"metric": self.metric, "penalty": self.penalty, "kl": self.kl}
             value = wasserstein(p, q, (x, y), **options, n_jobs=self.n_jobs)
         else:

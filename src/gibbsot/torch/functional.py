@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -155,14 +156,16 @@ def checked(x: Tensor, name: str) -> Tensor:
     return x
 
 
-def _leading(first: Any, other: Any) -> Any:
-    """Return the shape that leading dimensions are broadcast to."""
-    try:
-        return torch.broadcast_shapes(first, other)
-    except RuntimeError:
-        raise ValueError(
-            f"q: expected leading dimensions that match those of p, {tuple(first)}, or one measure; got {tuple(other)}"
-        ) from None
+def _leading(first: Any, other: Any, name: str = "p", other_name: str = "q") -> Any:
+    """Return the shape that leading dimensions are broadcast to: one measure is paired with many.
+
+    Shapes of different lengths, such as (B,) and (B, 1), would make all pairs, which nobody asks for in this way.
+    """
+    if len(first) == len(other) or {*first} <= {1} or {*other} <= {1}:
+        with suppress(RuntimeError):
+            return torch.broadcast_shapes(first, other)
+    match = f"that match those of {name}, {tuple(first)}, or one measure"
+    raise ValueError(f"{other_name}: expected leading dimensions {match}; got {tuple(other)}")
 
 
 class Function:
@@ -220,7 +223,8 @@ def _of_points(
     for weights, name, m in ((p, "p", m1), (q, "q", m2)):
         if weights.ndim == 0 or weights.shape[-1] != m:
             raise ValueError(f"{name}: expected one weight for each of the {m} points, got {tuple(weights.shape)}")
-    shape = _leading(_leading(x.shape[:-2], p.shape[:-1]), _leading(y.shape[:-2], q.shape[:-1]))
+    sides = _leading(x.shape[:-2], p.shape[:-1], "x", "p"), _leading(y.shape[:-2], q.shape[:-1], "y", "q")
+    shape = _leading(*sides, "x", "y")
     x, y = (z.expand(*shape, *z.shape[-2:]).flatten(0, -2) for z in (x, y))
     p, q = (z.expand(*shape, z.shape[-1]).flatten() for z in (p, q))
     pairs = torch.arange(shape.numel() + 1)
