@@ -328,7 +328,7 @@ def _solve(
     U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
     if isinstance(problem, UnbalancedProblem):
         gap = KL_GAP if options.gap is None else options.gap
-        return Part(problem, unbalanced_optima(problem, U, n_jobs, gap, budget), asked=gap)
+        return Part(problem, unbalanced_optima(problem, U, n_jobs, gap, basis, budget), asked=gap)
     try:
         gap = MARGIN * (options.gap or 0.0)
         solutions = optima(problem, U, n_jobs=n_jobs, gap=gap, warm_start=basis, budget=budget)
