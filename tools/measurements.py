@@ -43,6 +43,8 @@ MEASUREMENTS = {
     "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
+    "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
+    "mixing": Measurement("benchmarks/own_losses.py mixing", ("guides/oracle",)),
     "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),
     "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",)),
     "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",)),
