@@ -57,7 +57,7 @@ class Backend:
     name : str
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
-        Whether there is a network simplex: `solve_dense`, `complete_dense`, `arc_simplex`. Without it
+        Whether there is a network simplex: `solve_dense`, `cloud_plans`, `complete_dense`, `arc_simplex`. Without it
         exact problems are solved by SciPy's HiGHS on few arcs.
     has_kd_trees : bool
         Whether there are `kd_tree`, `median_cells` and `match_points`.
@@ -235,6 +235,10 @@ class Backend:
         """Solve problems on all arcs of a matrix, as ``native/bind_exact.cpp`` says."""
         self._lacks_simplex()
 
+    def cloud_plans(self, *arguments: Any) -> None:
+        """Solve problems from the same points to many clouds, as ``native/bind_exact.cpp`` says."""
+        self._lacks_simplex()
+
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         """Return ``<x, y>``, or the sum of x if y is empty, as two doubles; None without kernels.
 
@@ -398,6 +402,9 @@ class CompiledBackend(Backend):
 
     def solve_dense(self, *arguments: Any) -> None:
         self._module.solve_dense(*arguments)
+
+    def cloud_plans(self, *arguments: Any) -> None:
+        self._module.cloud_plans(*arguments)
 
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         high, low, absolute, terms, exponent = self._module.inner(x, y)
