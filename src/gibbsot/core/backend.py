@@ -58,7 +58,7 @@ class Backend:
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
         Whether there is a network simplex: `solve_dense`, `solve_points`, `solve_matrices`, `solve_lines`,
-        `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few arcs.
+        `cloud_plans`, `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few arcs.
     has_kd_trees : bool
         Whether there are `kd_tree`, `median_cells` and `match_points`.
 
@@ -265,6 +265,10 @@ class Backend:
         """Bound the costs of monotone plans on the line, as ``native/bind_packed.cpp`` says."""
         self._lacks("sums of monotone plans", "follow the path with `staircase` instead")
 
+    def cloud_plans(self, *arguments: Any) -> None:
+        """Solve problems from the same points to many clouds, as ``native/bind_exact.cpp`` says."""
+        self._lacks_simplex()
+
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         """Return ``<x, y>``, or the sum of x if y is empty, as two doubles; None without kernels.
 
@@ -443,6 +447,9 @@ class CompiledBackend(Backend):
 
     def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
         self._module.solve_lines(x, y, **arguments)
+
+    def cloud_plans(self, *arguments: Any) -> None:
+        self._module.cloud_plans(*arguments)
 
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         high, low, absolute, terms, exponent = self._module.inner(x, y)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
