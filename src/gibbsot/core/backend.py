@@ -58,7 +58,8 @@ class Backend:
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
         Whether there is a network simplex: `solve_dense`, `solve_points`, `solve_matrices`, `solve_lines`,
-        `cloud_plans`, `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few arcs.
+        `cloud_plans`, `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few
+        arcs.
     has_kd_trees : bool
         Whether there are `kd_tree`, `median_cells` and `match_points`.
 
