@@ -93,7 +93,7 @@ def measure(name: str) -> None:
             (found,) = re.findall(r"takes about ([-+.e0-9]+) bytes", str(error))
             allowed = max(allowed + 1, 1.06 * float(found))  # two digits are shown
         else:
-            print(allowed, memory("VmHWM") - memory("RssFile") - before)  # without the pages of code that it was first to run
+            print(allowed, memory("VmHWM") - memory("RssFile") - before)  # without the pages of code that it loads
             return
 
 

@@ -232,7 +232,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
                 "Wasserstein classifier", self, epochs, self.history_, publish, started, max_seconds=self.max_seconds
             )
         if late and self.n_iter_ < self.max_epochs:
-            message = f"max_seconds: are over after {self.n_iter_} epochs; allow more for a better model"
+            message = f"max_seconds: the time was spent after {self.n_iter_} epochs; allow more for a better model"
             warn(message, ConvergenceWarning)
         return self
 
