@@ -182,6 +182,8 @@ def test_an_oracle_with_divergences(kl):
     oracle = Oracle(cost, Q, kl=kl)
     value, gradient = jax.value_and_grad(lambda p: wasserstein(p, None, oracle).sum())(jnp.asarray(P))
     step = 1e-4 * rng.random((2, 6))
-    sums = [sum(solve(p, q, cost, kl=kl, gap=0).value for p, q in zip(P + s * step, Q, strict=True)) for s in (-1, 0, 1)]
+    sums = [
+        sum(solve(p, q, cost, kl=kl, gap=0).value for p, q in zip(P + s * step, Q, strict=True)) for s in (-1, 0, 1)
+    ]
     assert float(value) == pytest.approx(sums[1], rel=1e-5)
     assert float((gradient * step).sum()) == pytest.approx((sums[2] - sums[0]) / 2, rel=5e-3)

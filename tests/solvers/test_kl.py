@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from gibbsot import DenseCost, GraphCost, GridCost, PointCost, SparseCost, solve, solve_batch
+from gibbsot.core import native
 from gibbsot.oracle.gradients import weight_gradients
 from gibbsot.solvers.kl import Unbalanced
 
@@ -162,6 +163,7 @@ def test_one_pair_in_closed_form(c, kl):
     assert result.transported == pytest.approx(z, rel=1e-5)
 
 
+@pytest.mark.skipif(native.name() == "numpy", reason="takes minutes without compiled kernels")
 @pytest.mark.parametrize("m", [450, 1100])
 @pytest.mark.parametrize("kind", ["points", "grid", "zeros", "small rho"])
 def test_large_problems_start_from_coarser_ones(kind, m):

@@ -222,7 +222,9 @@ def _clouds(
     found = cloud_gradients(clouds, metric, left, _tolerance(p.dtype, q.dtype), n_jobs, apart)
     gradients = [np.array([one.value for one in found])]
     for side, name in enumerate("pq"):
-        each = [(centred(x) if penalty is None and kl is None else x) for x in (getattr(one, name)[None] for one in found)]
+        each = [
+            (centred(x) if penalty is None and kl is None else x) for x in (getattr(one, name)[None] for one in found)
+        ]
         gradients.append(np.concatenate([w.gradient(x)[0] for w, x in zip(weights[side], each, strict=True)]))
     gradients += [np.concatenate([getattr(one, name) for one in found]) for name in "xy"]
     value, of_p, of_q, of_x, of_y = _tensors(gradients, [x, p, q, x, y])
