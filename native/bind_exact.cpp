@@ -13,7 +13,9 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "clouds.hpp"
 #include "dense_simplex.hpp"
+#include "interrupts.hpp"
 #include "kdtree.hpp"
 #include "line.hpp"
 #include "matching.hpp"
@@ -26,43 +28,6 @@ namespace gibbsot {
 namespace {
 
 using namespace nb::literals;
-
-// A flag that ends the computations of the threads that watch it.
-class StopFlag {
-public:
-    void set() { *flag_ = true; }
-    bool is_set() const { return *flag_; }
-    void watch() { watched = flag_; }
-
-    static thread_local std::shared_ptr<const std::atomic<bool>> watched;
-
-private:
-    std::shared_ptr<std::atomic<bool>> flag_ = std::make_shared<std::atomic<bool>>(false);
-};
-thread_local std::shared_ptr<const std::atomic<bool>> StopFlag::watched;
-
-// Lets the main thread see Ctrl-C during a long computation without the GIL, and the others stop with it. Made in the
-// thread that was called from Python.
-class Interrupt {
-public:
-    void operator()() {
-        if (stopped_ || (watched_ && *watched_)) throw std::runtime_error("interrupted");
-        if (std::this_thread::get_id() != thread_) return;
-        nb::gil_scoped_acquire acquire;
-        if (PyErr_CheckSignals() == 0) return;
-        stopped_ = true;
-        throw nb::python_error();
-    }
-
-private:
-    std::thread::id thread_ = std::this_thread::get_id();
-    std::shared_ptr<const std::atomic<bool>> watched_ = StopFlag::watched;
-    std::atomic<bool> stopped_{false};
-};
-
-void check_length(std::size_t got, std::size_t expected) {
-    if (got != expected) fail("expected an array of length ", expected, ", got ", got);
-}
 
 // An array of Python that owns what was a vector.
 template <class T>
@@ -162,23 +127,6 @@ void bind_arcs(nb::module_& m) {
         .def_prop_ro("hidden", &ArcSimplex::hidden)
         .def_prop_ro("value", &ArcSimplex::value);
 }
-
-// Asks whether a computation without the GIL is to end: because of a flag or of the time. Ctrl-C throws.
-class Deadline {
-public:
-    Deadline(double seconds, const StopFlag& stop) : seconds_(seconds), stop_(stop) {}
-    bool operator()() {
-        interrupt_();
-        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin_;
-        return stop_.is_set() || elapsed.count() > seconds_;
-    }
-
-private:
-    Interrupt interrupt_;
-    double seconds_;
-    const StopFlag& stop_;
-    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 NetworkSimplex::Side side_of(const char* name, const Vector<const std::int32_t>& nodes, const Vector<const double>& weights,
                              std::size_t count) {
@@ -371,6 +319,61 @@ void complete_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix
     });
 }
 
+// Optimal plans from weighted points X to some of many clouds, each from a row of the arcs of earlier plans. Arcs beyond
+// those of a plan are -1.
+void cloud_plans(const Matrix<const double>& X, const Vector<const double>& p, const Matrix<const double>& points,
+                 const Vector<const double>& columns, const Vector<const double>& weights,
+                 const Vector<const std::int64_t>& starts, const Vector<const std::int64_t>& which,
+                 const Stack<const std::int32_t>& basis, std::size_t n_threads, const Vector<double>& values,
+                 const Matrix<double>& f, const Stack<double>& sent, const Stack<std::int32_t>& arcs) {
+    const std::size_t rows = X.shape(0), d = X.shape(1), size = points.shape(0), n = which.shape(0);
+    const std::size_t known = basis.shape(2), most = arcs.shape(2);
+    require(starts.shape(0) > 0 && starts.data()[0] == 0, "starts: expected the first point of each cloud, from 0 on");
+    const std::size_t count = starts.shape(0) - 1;
+    check_length(p.shape(0), rows);
+    check_shape("points", points, static_cast<std::size_t>(starts.data()[count]), d);
+    check_length(columns.shape(0), size * d);
+    check_length(weights.shape(0), size);
+    check_length(values.shape(0), n);
+    check_shape("f", f, n, rows);
+    require(sent.shape(0) == n && sent.shape(1) == rows && sent.shape(2) == d, "sent: expected a point for each row");
+    require(arcs.shape(0) == 2 && arcs.shape(1) == n, "arcs: expected rows and columns of all plans");
+    require(basis.shape(0) == 2 && (known == 0 || basis.shape(1) == n), "basis: expected rows and columns of all plans");
+    check_threads(n_threads);
+    for (std::size_t b = 0; b < count; ++b)
+        require(starts.data()[b] < starts.data()[b + 1], "starts: expected clouds with points, in their order");
+    const CloudView clouds{points.data(), columns.data(), weights.data(), starts.data(), d};
+    for (std::size_t a = 0; a < n; ++a) {
+        const std::int64_t b = which.data()[a];
+        require(b >= 0 && b < static_cast<std::int64_t>(count), "which: expected numbers of clouds");
+        const std::size_t m = clouds.size(static_cast<std::size_t>(b));
+        require(most >= rows + m, "arcs: expected as many as there are points");
+        for (std::size_t k = 0; k < known; ++k)
+            require(basis.data()[a * known + k] < static_cast<std::int64_t>(rows) &&
+                        basis.data()[(n + a) * known + k] < static_cast<std::int64_t>(m),
+                    "basis: an arc lies outside the matrix of costs");
+    }
+    Interrupt interrupt;
+    nb::gil_scoped_release release;
+    const auto make = [&] {
+        return [&](std::size_t a) {
+            CloudPlan plan{f.data() + a * rows,
+                           sent.data() + a * rows * d,
+                           {basis.data() + a * known, basis.data() + (n + a) * known, known},
+                           arcs.data() + a * most,
+                           arcs.data() + (n + a) * most,
+                           most};
+            const auto b = static_cast<std::size_t>(which.data()[a]);
+            plan_to_cloud(X.data(), p.data(), rows, clouds, b, plan, [&] {
+                interrupt();
+                return false;
+            });
+            values.data()[a] = plan.value;
+        };
+    };
+    parallel_for(n, n_threads, make, [&] { interrupt(); });
+}
+
 // Calls work with a metric, by the name that SciPy has for it.
 template <class Work>
 void with_metric(const std::string& name, Work&& work) {
@@ -519,6 +522,8 @@ void bind_exact(nb::module_& m) {
         .def("watch", &StopFlag::watch);
     m.def("solve_dense", &solve_dense_batch, "C"_a, "p"_a, "q"_a, "basis"_a, "accuracy"_a, "n_threads"_a, "seconds"_a,
           "stop"_a, output("numbers"), output("arcs"));
+    m.def("cloud_plans", &cloud_plans, "X"_a, "p"_a, "points"_a, "columns"_a, "weights"_a, "starts"_a, "which"_a, "basis"_a,
+          "n_threads"_a, output("values"), output("f"), output("sent"), output("arcs"));
     m.def("inner", &inner_product, "x"_a, "y"_a);
     m.def("scale_bounds", &scale_bounds, "weights"_a, output("bounds"));
     m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),

@@ -506,6 +506,26 @@ def pairs(rng: np.random.Generator) -> Case:
     return with_links(rng, weights(rng, m), weights(rng, n), cost, kind, costs)
 
 
+def ragged(rng: np.random.Generator) -> Case:
+    """Call `solve_batch` with a list of costs, of which one is checked: packed problems and others."""
+    one = instance(rng, finite=True)
+    matrix = rng.random((3, 4))
+    P, Q = [np.ones(3), one.p, np.ones(2)], [np.ones(4), one.q, np.ones(2)]
+    cost = one.cost.matrix() if isinstance(one.cost, DenseCost) and rng.random() < 0.5 else one.cost
+    if isinstance(cost, PointCost) and rng.random() < 0.7:
+        cost = (cost.X, cost.Y, cost.metric)
+
+    def call() -> Answer:
+        found = solve_batch(P, Q, [matrix, cost, (matrix[:2], matrix[:2])], normalize=True)
+        own = found[1]
+        assert found.value[1] == own.value
+        assert (found.lower_bound[1], found.upper_bound[1]) == (own.lower_bound, own.upper_bound)
+        assert found.status[1] == own.status
+        return Answer(own.lower_bound, own.upper_bound, own.status, *own.potentials, own.plan)
+
+    return Case(one.kind, call, lambda: optimum(one.p, one.q, one.costs), one.costs, one.p, one.q)
+
+
 def times(found: Optimum | None, mass: Fraction) -> Optimum | None:
     """Return the optimum for a mass."""
     return found and Optimum(found.low * mass, found.high * mass)
@@ -814,6 +834,7 @@ SOLVERS: dict[str, Callable[[np.random.Generator], Case]] = {
     "coordinates": coordinates,
     "graph": graph,
     "pairs": pairs,
+    "ragged": ragged,
 }
 
 

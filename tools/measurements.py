@@ -46,6 +46,8 @@ MEASUREMENTS = {
     "unbalanced_large": Measurement("benchmarks/unbalanced.py --large", ("guides/unbalanced",)),
     "gromov": Measurement("benchmarks/gromov.py", ("guides/gromov",)),
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
+    "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
+    "mixing": Measurement("benchmarks/own_losses.py mixing", ("guides/oracle",)),
     "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),
     "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",)),
     "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",)),

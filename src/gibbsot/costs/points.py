@@ -103,6 +103,12 @@ class PointCost(Cost):
 
     def _check(self) -> None:
         """Refuse unknown metrics, and distances out of range, in a time that is linear in the number of points."""
+        if self._norm is not None and self.X.shape[1] == 1:  # arrays of one number take as long as a small problem
+            (low, high), (least, most) = backend().extremes(self.X), backend().extremes(self.Y)
+            width = max(high - least, most - low)
+            size = width * width if self._power == 2 else width
+            validation.check_range(max(size, 5e-324 if width > 0 else 0.0), "X, Y", self.dtype)
+            return
         if self._norm is not None:
             widths = self._widths()
             least = 5e-324 if widths.any() else 0.0  # squares may vanish

@@ -156,7 +156,7 @@ def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Sha
         return LocalShards([kind(whole)]) if estimator.client is None else read_shards(estimator.client, kind, [whole])
     found = read_shards(estimator.client, kind, given)
     try:
-        _check(estimator, found.metadata, reset)
+        check_shards(estimator, found.metadata, reset)
     except BaseException:
         found.close()
         raise
@@ -188,7 +188,7 @@ def batches(estimator: Any, X: Any, reset: bool = False) -> _sets.Batches:
         return Metadata.of(X, validation.masses(X))
 
     metadata = [size(read(source, k)) for k, source in enumerate(given)]
-    _check(estimator, metadata, reset)
+    check_shards(estimator, metadata, reset)
     n_empty = sum(one.n_rows - one.n_measures for one in metadata)
     return _sets.Batches(given, [one.n_rows for one in metadata], read, n_empty)
 
@@ -273,7 +273,7 @@ def sample_weights(given: ArrayLike | None, shards: Shards[Any]) -> Array | None
     return np.asarray(weights[full])
 
 
-def _check(estimator: Any, metadata: list[Metadata], reset: bool) -> None:
+def check_shards(estimator: Any, metadata: list[Metadata], reset: bool) -> None:
     """Check that shards have the same columns, and warn of rows without mass."""
     columns = metadata[0].n_columns
     for k, one in enumerate(metadata):

@@ -82,9 +82,11 @@ class OracleInfo(NamedTuple):
         The problems that were solved exactly in this call. Otherwise exact duals are those of an earlier call.
     sweeps : array of int, shape (n,)
         The number of sweeps of the chains in this call.
-    mixed : array of bool, shape (n,)
-        Whether V(z) had settled at the end of the call, by `gibbsot.sampler.settled`; True with exact duals. A chain
-        ends as soon as V(z) no longer rises, which is earlier: a model goes on faster with more and shorter calls.
+    mixed : bool
+        Whether the mean of V(z) over the chains of the call had settled at its end, by the test of
+        `gibbsot.sampler.settled`; True with exact duals. A chain ends as soon as its V(z) no longer rises, mostly after
+        a tenth of ``max_sweeps``, because a model goes on faster with more and shorter calls. A call with chains of
+        fewer than 60 sweeps, as by default, is too short to tell, and False; with ``max_sweeps=4000`` it may be True.
     temperature : float or None
         That of the chains in this call.
     """
@@ -92,13 +94,13 @@ class OracleInfo(NamedTuple):
     method: str
     solved: NDArray[np.bool_]
     sweeps: NDArray[np.int64]
-    mixed: NDArray[np.bool_]
+    mixed: bool
     temperature: float | None
 
     @classmethod
     def of_duals(cls, solved: NDArray[np.bool_]) -> OracleInfo:
         """Return the diagnostics of exact duals."""
-        return cls("exact", solved, np.zeros(len(solved), np.int64), np.ones(len(solved), bool), None)
+        return cls("exact", solved, np.zeros(len(solved), np.int64), True, None)
 
 
 class Values(NamedTuple):
@@ -447,16 +449,13 @@ class ChainOracle(PairOracle):
         sweeps = (~np.isnan(info.history)).sum(axis=1)
         return Values(value, U, -L, OracleInfo("gibbs", np.zeros(len(p), bool), sweeps, mixed, T))
 
-    def _run(
-        self, ids: list[int] | None, pair: Problem, T: float
-    ) -> tuple[sampler.State, sampler.Info, NDArray[np.bool_]]:
+    def _run(self, ids: list[int] | None, pair: Problem, T: float) -> tuple[sampler.State, sampler.Info, bool]:
         """Advance copies of the chains."""
         once = [self._fresh + b for b in range(len(pair))]
         state = self.state(once if ids is None else ids, pair)
         lag = max(paper.TAU, self.max_sweeps // LAGS)
         after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=lag, n_jobs=self.n_jobs)
-        enough = (~np.isnan(info.history)).sum(axis=1) >= mixing.FIRST_TEST
-        return after, info, enough & mixing.settled(info.history, T, self._least)
+        return after, info, mixing.all_settled(info.history, T, self._least)
 
     def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
         rows = evaluation.sample(len(p))
