@@ -61,7 +61,7 @@ _COARSEST = 256  # points per side that are not joined any more
 _COARSE_GAP = 1e-3  # of coarser problems: the distance to the finer one is larger
 _FIRST = 2  # steps before the first correction: arcs and potentials are then near those of the optimum
 _SMALL = 4_000  # points: a correction takes no longer than a few exact solves
-_LARGE = 500_000  # points: factorisations take too much time and memory beyond
+_LARGE = 60_000, 500_000  # points, and points in the plane: factorisations take too much time and memory beyond
 _SLOW = 0.5  # of the gap: a step that leaves more is slow, and a correction follows
 _NEIGHBOURS = 4, 2  # arcs of least reduced cost that every point of small and of other problems brings in
 _FEW_COLUMNS = 512  # for which Newton systems are dense
@@ -419,6 +419,9 @@ class _Steps:
         self.of: Marginals = Marginals(cost)
         if not cost.finite or p.enough + q.enough < cost.spread():  # mass may stay where it is: smaller potentials
             self.of = LeftOver(cost, (p.enough, q.enough))
+        trees = cost.by_trees()
+        where = None if trees is None else trees.positions()
+        self._planar = where is not None and where.X.shape[1] <= 2  # arcs of neighbours: their factors stay sparse
         self.best = Certificate(-math.inf, math.inf, math.inf, math.inf)
         self.plan = sparse.csr_array(cost.shape)
         # a plan needs a fixed marginal if there is one: only those of balanced transport have it
@@ -494,7 +497,7 @@ class _Steps:
     def _corrects(self, step: int, left: float, before: float) -> bool:
         """Tell whether a correction pays: steps have become slow, and factorisations are not too large."""
         points = sum(self.cost.shape)
-        return step > _FIRST and points <= _LARGE and (points <= _SMALL or left > _SLOW * before)
+        return step > _FIRST and points <= _LARGE[self._planar] and (points <= _SMALL or left > _SLOW * before)
 
     def _balanced(self, f: Array, g: Array) -> _Start:
         """Shift potentials against each other such that the masses agree: the best shift."""
