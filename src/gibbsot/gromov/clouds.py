@@ -138,7 +138,7 @@ class Clouds(Search):
             cost = PointCost(np.hstack(u), np.hstack(v))
         # potentials of products stay near when the squares of the new coordinates change
         squares = sum((x**2).sum(axis=1) for x in u)
-        warm = None if last is None else [Vertex(last.plan, last.basis, last.f + squares)]
+        warm: Any = None if last is None else [Vertex(last.plan, last.basis, last.f + squares)]
         found = optima(self.measures.problem(cost), warm_start=warm, budget=budget)[0]
         return Vertex(found.plan, found.basis, found.f - squares)
 

@@ -13,9 +13,10 @@ so the linear problem at potentials f and g is *balanced transport* between ``p 
 plan has these marginals and gives an upper bound, its potentials are a vertex, and a line search towards the vertex
 raises the lower bound: a conditional gradient method (Frank and Wolfe) in which every step is certified.
 
-Large problems start from the potentials of coarser ones (`Cost.coarsen`). Where steps become short, an interior-point method solves the dual problem on the arcs that the last plans used and
-those next to them (`_ArcDual`); a c-transform then makes its potentials feasible for all pairs. It ends at the optimum
-once the arcs contain those of an optimal plan, mostly after one or two times.
+Large problems start from the potentials of coarser ones (`Cost.coarsen`). Where steps become short, an interior-point
+method solves the dual problem on the arcs that the last plans used and those next to them (`_ArcDual`); a c-transform
+then makes its potentials feasible for all pairs. It ends at the optimum once the arcs contain those of an optimal plan,
+mostly after one or two times.
 
 The bounds are rounded outwards. Errors of ``expm1`` and ``log1p`` count as four units in the last place, twice what
 mathematical libraries in use are known for.
@@ -53,13 +54,14 @@ KL_GAP = 1e-4  # of a result unless another one is asked for: the problem is no 
 
 _GRADIENT_GAP = 1e-6  # of losses: the error of potentials is about the root of that of the value
 _UNIT = 2.0**-53
+_BYTES = 2000.0  # of a point: arcs, the factors of Newton systems, plans
 _STEPS = 300  # conditional gradients; if they run out, the bounds show what is left open
 _FEW = 160_000  # pairs of points, up to which no coarser problem comes first
 _COARSEST = 256  # points per side that are not joined any more
 _COARSE_GAP = 1e-3  # of coarser problems: the distance to the finer one is larger
 _FIRST = 2  # steps before the first correction: arcs and potentials are then near those of the optimum
 _SMALL = 4_000  # points: a correction takes no longer than a few exact solves
-_LARGE = 500_000  # points: factorisations take too much time and memory beyond
+_LARGE = 60_000, 500_000  # points, and points in the plane: factorisations take too much time and memory beyond
 _SLOW = 0.5  # of the gap: a step that leaves more is slow, and a correction follows
 _NEIGHBOURS = 4, 2  # arcs of least reduced cost that every point of small and of other problems brings in
 _FEW_COLUMNS = 512  # for which Newton systems are dense
@@ -246,6 +248,11 @@ def marginals_of(cost: Cost, penalty: Any = None, kl: Any = None) -> Marginals:
     return marginals(cost, penalty) if both is None else Unbalanced(cost, both)
 
 
+def divergence_memory(problem: Problem) -> float:
+    """Return an estimate of the bytes that a solve with divergences needs beside those of its linear problems."""
+    return _BYTES * sum(problem.cost.shape) if isinstance(problem, UnbalancedProblem) else 0.0
+
+
 def unbalanced_optima(
     problem: Problem,
     U: NDArray[np.floating] | None = None,
@@ -412,6 +419,9 @@ class _Steps:
         self.of: Marginals = Marginals(cost)
         if not cost.finite or p.enough + q.enough < cost.spread():  # mass may stay where it is: smaller potentials
             self.of = LeftOver(cost, (p.enough, q.enough))
+        trees = cost.by_trees()
+        where = None if trees is None else trees.positions()
+        self._planar = where is not None and where.X.shape[1] <= 2  # arcs of neighbours: their factors stay sparse
         self.best = Certificate(-math.inf, math.inf, math.inf, math.inf)
         self.plan = sparse.csr_array(cost.shape)
         # a plan needs a fixed marginal if there is one: only those of balanced transport have it
@@ -487,7 +497,7 @@ class _Steps:
     def _corrects(self, step: int, left: float, before: float) -> bool:
         """Tell whether a correction pays: steps have become slow, and factorisations are not too large."""
         points = sum(self.cost.shape)
-        return step > _FIRST and points <= _LARGE and (points <= _SMALL or left > _SLOW * before)
+        return step > _FIRST and points <= _LARGE[self._planar] and (points <= _SMALL or left > _SLOW * before)
 
     def _balanced(self, f: Array, g: Array) -> _Start:
         """Shift potentials against each other such that the masses agree: the best shift."""
@@ -790,7 +800,8 @@ class _Eliminated:
         """Return the factors for a diagonal and weights of the arcs, None if they are no longer definite."""
         rows, columns = self._shape
         self._own, self._share = diagonal[:rows], weight / diagonal[self._i]
-        matrix = np.bincount(self._entry, -self._share[self._first] * weight[self._second], columns**2)
+        products = -self._share[self._first] * weight[self._second]
+        matrix = np.asarray(np.bincount(self._entry, products, columns**2), np.float64)
         matrix[:: columns + 1] += diagonal[rows:]
         self._factor, info = dpotrf(matrix.reshape(columns, columns), overwrite_a=True)
         return self if info == 0 else None

@@ -115,8 +115,8 @@ class ImagesLoss(_GridLoss):
     penalty : float or pair, optional
         Images keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
-        ``method``, ``from_logits``, ``kl``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and, with
-        ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``seed``, as for `WassersteinLoss`.
+        ``method``, ``from_logits``, ``kl``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and,
+        with ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``seed``, as for `WassersteinLoss`.
 
     Attributes
     ----------
