@@ -41,6 +41,8 @@ MEASUREMENTS = {
     "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
     "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
     "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),
+    "kmeans": Measurement("benchmarks/kmeans.py digits free", ("guides/clusters",)),
+    "kmeans_large": Measurement("benchmarks/kmeans.py large", ("guides/clusters",)),
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
     "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),

@@ -219,7 +219,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
         fit_id = "" if self.checkpoint is None else checkpoints.prepare(self.checkpoint)
         with closing(self._shards(X)) as shards:
             full = self._full(shards)
-            weights = np.ones(len(full)) if sample_weight is None else validation.sample_weight(sample_weight, len(full))
+            weights = (
+                np.ones(len(full)) if sample_weight is None else validation.sample_weight(sample_weight, len(full))
+            )
             weights = weights[full]
             if not weights.any():
                 raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
@@ -263,7 +265,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
             given, full = self._sources(X, len(shards), reset=True)
             if len(given) != len(shards):
                 expected = f"the same measures, in the same {len(shards)} shards"
-                raise ValueError(f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}")
+                raise ValueError(
+                    f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}"
+                )
             shards.attach(given)
             shards.reduce(KMeansShard.set_n_jobs, self.n_jobs)
             self._known_full = full
@@ -545,9 +549,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
                 raise
         return shards
 
-    def _sources(
-        self, X: Any, count: int | None, reset: bool
-    ) -> tuple[list[Any], NDArray[np.bool_] | None]:
+    def _sources(self, X: Any, count: int | None, reset: bool) -> tuple[list[Any], NDArray[np.bool_] | None]:
         """Return the data of each shard, and which measures have mass; None where workers are to read them."""
         given = None if self._several or self.support == "free" else sources.split(X)
         if given is not None and self.client is not None:
@@ -720,8 +722,9 @@ class Fit:
         """Return the state without that of the shards, for a file."""
         random = self.random.get_state(legacy=False)
         state: dict[str, Any] = {
-            "weights": self.weights, "number": self.number, "done": self.done, "best": self.best, "outcome": self.outcome,
-            "solved": np.array(list(vars(self.solved).values())), "random_key": random["state"]["key"],
+            "weights": self.weights, "number": self.number, "done": self.done, "best": self.best,
+            "outcome": self.outcome, "solved": np.array(list(vars(self.solved).values())),
+            "random_key": random["state"]["key"],
             "random_numbers": np.array([random["state"]["pos"], random["has_gauss"], random["gauss"]]),
             "cuts": np.array(sorted(_cuts_of(self.run.centroids)), np.int64).reshape(-1, 3),
         }  # fmt: skip
@@ -763,7 +766,10 @@ class _Run:
         self.gaps, self.relocated, self.stopped = np.full(self.count, np.inf), 0, False
         self.history: list[Iteration] = []
         self.solved, self.ended, self.spent = SolvedProblems(), "", 0.0
-        self.last, self.dirty = False, set(range(self.count))  # whether updates are the last ones, and of which centroids
+        self.last, self.dirty = (
+            False,
+            set(range(self.count)),
+        )  # whether updates are the last ones, and of which centroids
 
     @property
     def inertia(self) -> float:
