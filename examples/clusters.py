@@ -64,7 +64,7 @@ def silhouettes(count: int, seed: int = 0) -> tuple[Array, Labels]:
     rng, found = np.random.default_rng(seed), []
     y, x = np.mgrid[:SIDE, :SIDE] - (SIDE - 1) / 2
     for k in range(count):
-        size, (dx, dy) = rng.uniform(3.0, 4.5), rng.uniform(-3, 3, 2)
+        size, (dx, dy) = rng.uniform(4.0, 5.5), rng.uniform(-1, 1, 2)
         u, v = (x - dx) / size, (y - dy) / size
         shape = (
             u**2 + v**2 < 1.1,
