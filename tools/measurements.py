@@ -41,6 +41,8 @@ MEASUREMENTS = {
     "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
     "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
     "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),
+    "kmeans": Measurement("benchmarks/kmeans.py digits free", ("guides/clusters",)),
+    "kmeans_large": Measurement("benchmarks/kmeans.py large", ("guides/clusters",)),
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
     "unbalanced": Measurement("benchmarks/unbalanced.py --peer-seconds 5", ("guides/unbalanced",)),
     "unbalanced_large": Measurement("benchmarks/unbalanced.py --large", ("guides/unbalanced",)),
