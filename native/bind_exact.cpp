@@ -13,6 +13,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "clouds.hpp"
 #include "dense_simplex.hpp"
 #include "interrupts.hpp"
 #include "kdtree.hpp"
@@ -318,6 +319,65 @@ void complete_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix
     });
 }
 
+// Optimal plans from weighted points X to some of many clouds, each from a row of the arcs of earlier plans. Arcs beyond
+// those of a plan are -1.
+void cloud_plans(const Matrix<const double>& X, const Vector<const double>& p, const Matrix<const double>& points,
+                 const Vector<const double>& columns, const Vector<const double>& weights,
+                 const Vector<const std::int64_t>& starts, const Vector<const std::int64_t>& which,
+                 const Stack<const std::int32_t>& basis, std::size_t n_threads, const Vector<double>& values,
+                 const Matrix<double>& f, const Stack<double>& sent, const Stack<std::int32_t>& arcs) {
+    const std::size_t rows = X.shape(0), d = X.shape(1), size = points.shape(0), n = which.shape(0);
+    const std::size_t known = basis.shape(2), most = arcs.shape(2);
+    require(starts.shape(0) > 0 && starts.data()[0] == 0, "starts: expected the first point of each cloud, from 0 on");
+    const std::size_t count = starts.shape(0) - 1;
+    check_length(p.shape(0), rows);
+    check_shape("points", points, static_cast<std::size_t>(starts.data()[count]), d);
+    check_length(weights.shape(0), size);
+    check_length(values.shape(0), n);
+    check_shape("f", f, n, rows);
+    require(sent.shape(0) == n && sent.shape(1) == rows && sent.shape(2) == d, "sent: expected a point for each row");
+    require(arcs.shape(0) == 2 && arcs.shape(1) == n, "arcs: expected rows and columns of all plans");
+    require(basis.shape(0) == 2 && (known == 0 || basis.shape(1) == n), "basis: expected rows and columns of all plans");
+    check_threads(n_threads);
+    std::vector<std::int64_t> offsets(count + 1, 0);
+    for (std::size_t b = 0; b < count; ++b) {
+        require(starts.data()[b] < starts.data()[b + 1], "starts: expected clouds with points, in their order");
+        const auto m = static_cast<std::size_t>(starts.data()[b + 1] - starts.data()[b]);
+        offsets[b + 1] = offsets[b] + static_cast<std::int64_t>(d * padded<double>(m));
+    }
+    check_length(columns.shape(0), static_cast<std::size_t>(offsets[count]));
+    const CloudView clouds{points.data(), columns.data(), offsets.data(), weights.data(), starts.data(), d};
+    for (std::size_t a = 0; a < n; ++a) {
+        const std::int64_t b = which.data()[a];
+        require(b >= 0 && b < static_cast<std::int64_t>(count), "which: expected numbers of clouds");
+        const std::size_t m = clouds.size(static_cast<std::size_t>(b));
+        require(most >= rows + m, "arcs: expected as many as there are points");
+        for (std::size_t k = 0; k < known; ++k)
+            require(basis.data()[a * known + k] < static_cast<std::int64_t>(rows) &&
+                        basis.data()[(n + a) * known + k] < static_cast<std::int64_t>(m),
+                    "basis: an arc lies outside the matrix of costs");
+    }
+    Interrupt interrupt;
+    nb::gil_scoped_release release;
+    const auto make = [&] {
+        return [&](std::size_t a) {
+            CloudPlan plan{f.data() + a * rows,
+                           sent.data() + a * rows * d,
+                           {basis.data() + a * known, basis.data() + (n + a) * known, known},
+                           arcs.data() + a * most,
+                           arcs.data() + (n + a) * most,
+                           most};
+            const auto b = static_cast<std::size_t>(which.data()[a]);
+            plan_to_cloud(X.data(), p.data(), rows, clouds, b, plan, [&] {
+                interrupt();
+                return false;
+            });
+            values.data()[a] = plan.value;
+        };
+    };
+    parallel_for(n, n_threads, make, [&] { interrupt(); });
+}
+
 // Calls work with a metric, by the name that SciPy has for it.
 template <class Work>
 void with_metric(const std::string& name, Work&& work) {
@@ -466,6 +526,8 @@ void bind_exact(nb::module_& m) {
         .def("watch", &StopFlag::watch);
     m.def("solve_dense", &solve_dense_batch, "C"_a, "p"_a, "q"_a, "basis"_a, "accuracy"_a, "n_threads"_a, "seconds"_a,
           "stop"_a, output("numbers"), output("arcs"));
+    m.def("cloud_plans", &cloud_plans, "X"_a, "p"_a, "points"_a, "columns"_a, "weights"_a, "starts"_a, "which"_a, "basis"_a,
+          "n_threads"_a, output("values"), output("f"), output("sent"), output("arcs"));
     m.def("inner", &inner_product, "x"_a, "y"_a);
     m.def("scale_bounds", &scale_bounds, "weights"_a, output("bounds"));
     m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),

@@ -21,12 +21,14 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from fits import same_nmf
+from fits import same_fit, same_nmf
 from gibbsot import GridCost
 from gibbsot.distributed.worker import Call
 from gibbsot.io import readers
 from gibbsot.models.barycenter.estimator import WassersteinBarycenter
 from gibbsot.models.barycenter.shard import BarycenterShard
+from gibbsot.models.kmeans import WassersteinKMeans
+from gibbsot.models.kmeans.shard import KMeansShard
 from gibbsot.models.nmf.estimator import WassersteinNMF
 from gibbsot.models.nmf.shard import MixtureShard
 
@@ -663,6 +665,67 @@ def test_a_worker_is_killed_during_a_barycenter(tmp_path, method, checkpoints):
         alone.status_,
     )
     np.testing.assert_array_equal([each[:6] for each in model.history_], [each[:6] for each in alone.history_])
+
+
+KMEANS = {
+    "fixed": ({"cost": GridCost((SIDE, SIDE))}, X),
+    "free": ({"support": "free", "n_support": 4}, [np.random.default_rng(k).random((5, 2)) + k % 3 for k in range(24)]),
+    "parts": ({"cost": [GridCost((SIDE, SIDE)), "line"]}, [X, X[:, ::-1]]),
+}
+
+
+def same_kmeans(first: WassersteinKMeans, other: WassersteinKMeans) -> None:
+    same_fit(first, other, "labels_", "inertia_", "inertia_bounds_", "centroid_gaps_", "counts_")
+    for a, b in zip(first.cluster_centers_, other.cluster_centers_, strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("kind", KMEANS)
+def test_kmeans(client, kind):
+    """Data that are split, shards that are given, and a Dask array."""
+    options, data = KMEANS[kind]
+    options = options | {"n_clusters": 3, "random_state": 0}
+    alone = WassersteinKMeans(**options).fit(data)
+    same_kmeans(WassersteinKMeans(**options, client=client).fit(data), alone)
+    if kind == "fixed":
+        for cuts in ("uneven, one empty", "many"):
+            same_kmeans(WassersteinKMeans(**options, client=client).fit(shards(cuts)), alone)
+        same_kmeans(WassersteinKMeans(**options, client=client).fit(da.from_array(X, chunks=(11, -1))), alone)
+
+
+@pytest.mark.parametrize("kind", KMEANS)
+def test_kmeans_is_resumed_from_its_checkpoint(client, tmp_path, kind):
+    """On a cluster and then in one process, bit-identical to a fit without an interrupt."""
+    options, data = KMEANS[kind]
+    options = options | {"n_clusters": 3, "random_state": 0}
+    alone = WassersteinKMeans(**options).fit(data)
+
+    def stop(model):
+        return model.n_iter_ == 2
+
+    WassersteinKMeans(**options, client=client, checkpoint=tmp_path, callbacks=[stop]).fit(data)
+    for where in (client, None):
+        model = WassersteinKMeans.load(tmp_path, client=where)
+        same_kmeans(model.resume(data), alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "checkpoints"), [("fixed", False), ("fixed", True), ("free", True)])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_worker_is_killed_during_kmeans(tmp_path, kind, checkpoints, moment):
+    options, data = KMEANS[kind]
+    options = options | {"n_clusters": 3, "random_state": 0}
+    alone = WassersteinKMeans(**options).fit(data)
+    if checkpoints:
+        options |= {"checkpoint": tmp_path / "run", "checkpoint_seconds": 1e-3}
+    with cluster(2) as two, distributed.Client(two) as client:
+        client.run(Dies(moment, tmp_path / "marker", KMeansShard, "run"))
+        before = set(client.nthreads())
+        model = WassersteinKMeans(**options, client=client).fit(shards() if kind == "fixed" else data)
+        assert (tmp_path / "marker").exists()
+        assert set(client.nthreads()) != before
+    same_kmeans(model, alone)
 
 
 @pytest.mark.parametrize(

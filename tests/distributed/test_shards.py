@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from gibbsot import GridCost
-from gibbsot.distributed.shard import Array, Indices, Sample, Shard, command, query
+from gibbsot.distributed.shard import Array, ChainShard, Indices, Sample, command, query
 from gibbsot.distributed.shards import LocalShards
 from gibbsot.models.barycenter.estimator import BarycenterShard
 
 X = np.random.default_rng(0).random((4, 5))
 
 
-class Counter(Shard[None]):
+class Counter(ChainShard[None]):
     """A shard that counts, with methods whose marks are right and wrong."""
 
     calls = 0

@@ -58,7 +58,8 @@ class Backend:
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
         Whether there is a network simplex: `solve_dense`, `solve_points`, `solve_matrices`, `solve_lines`,
-        `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few arcs.
+        `cloud_plans`, `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few
+        arcs.
     has_kd_trees : bool
         Whether there are `kd_tree`, `median_cells` and `match_points`.
 
@@ -190,7 +191,7 @@ class Backend:
         self._lacks_kd_trees()
 
     def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
-        """Write the cell of each point, of at most so many neighbouring points; return the number of cells."""
+        """Write the cell of each point, with at most a given number of points; return the number of cells."""
         self._lacks_kd_trees()
 
     def match_points(self, X: Array, Y: Array, **arguments: Any) -> float:
@@ -264,6 +265,10 @@ class Backend:
     def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
         """Bound the costs of monotone plans on the line, as ``native/bind_packed.cpp`` says."""
         self._lacks("sums of monotone plans", "follow the path with `staircase` instead")
+
+    def cloud_plans(self, *arguments: Any) -> None:
+        """Solve problems from the same points to many clouds, as ``native/bind_exact.cpp`` says."""
+        self._lacks_simplex()
 
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         """Return ``<x, y>``, or the sum of x if y is empty, as two doubles; None without kernels.
@@ -443,6 +448,9 @@ class CompiledBackend(Backend):
 
     def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
         self._module.solve_lines(x, y, **arguments)
+
+    def cloud_plans(self, *arguments: Any) -> None:
+        self._module.cloud_plans(*arguments)
 
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         high, low, absolute, terms, exponent = self._module.inner(x, y)

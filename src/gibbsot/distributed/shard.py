@@ -1,4 +1,4 @@
-"""A shard: some of the measures that a model is fitted to, with their chains.
+"""A shard: some of the measures that a model is fitted to, in most models with their chains.
 
 A model calls the methods of its shards through `Shards`, which has a local and a Dask backend. Each such method is
 marked: a `command` changes the state of the shard, a `query` does not. What a command does depends only on the shard
@@ -58,7 +58,7 @@ def is_command(method: Callable[..., Any]) -> bool:
 
     Examples
     --------
-    >>> is_command(Shard.initialise), is_command(Shard.metadata)
+    >>> is_command(ChainShard.initialise), is_command(Shard.metadata)
     (True, False)
     """
     role = getattr(method, _ROLE, None)
@@ -144,39 +144,56 @@ class Sample(Generic[M]):
     model: M
 
 
-class Shard(ABC, Generic[M]):
-    """Some of the measures that a model of type M is fitted to, and their chains.
+class Shard(ABC):
+    """Some of the measures that a model is fitted to.
 
-    Measures are identified by their indices among all measures with mass, which `initialise` sets.
+    Measures are identified by their indices among all measures with mass.
 
-    Parameters
+    Attributes
     ----------
-    X : array or sparse matrix of shape (n, m)
-        Validated rows.
     number : int
         The number of the shard.
+    rows : array of int
+        The rows that have mass.
+    data_checksum : str
+        A checksum of the measures.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("number", "rows", "first", "bits", "quantum", "value_quantum")
     schema: ClassVar[schemas.Schema]
-    bits: int
-    quantum: float  # of potentials
-    value_quantum: float
-    oracle: TargetChains  # missing in a shard without mass, and until `attach` in one that was loaded without data
-    first: int
+    number: int
+    rows: Indices
+    first: int  # the index of the first measure
     data_checksum: str
-    _chains: dict[str, NDArray[Any]]  # the oracle's arrays without the data, until `attach`
-
-    def __init__(self, X: Any, number: int = 0) -> None:
-        self.number = number
-        mass = validation.masses(X)
-        self.rows, self._metadata = np.flatnonzero(mass > 0), Metadata.of(X, mass)
-        self._X: Any = X[self.rows]
+    _metadata: Metadata
 
     @classmethod
+    @abstractmethod
     def read(cls, source: Any, number: int) -> Self:
-        """Return the shard of a source: a matrix, a file, or an object of Dask."""
-        return cls(sources.read(source, f"X[{number}]"), number)
+        """Return the shard of a source."""
+
+    @abstractmethod
+    def attach(self, source: Any) -> None:
+        """Read the measures of a shard that was loaded without them; check those of any other.
+
+        Parameters
+        ----------
+        source : matrix, path or object of Dask
+            The data of the fit.
+
+        Raises
+        ------
+        ValueError
+            If they differ from those of the fit.
+        """
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the shard with a state as arrays."""
+
+    @abstractmethod
+    def _state(self) -> dict[str, Any]:
+        """Return the state of the shard without its data."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -192,6 +209,61 @@ class Shard(ABC, Generic[M]):
         mask = np.zeros(self._metadata.n_rows, bool)
         mask[self.rows] = True
         return mask
+
+    @query
+    def checksum(self) -> str:
+        """Return a checksum of the measures."""
+        return self.data_checksum
+
+    @query
+    def save(self, folder: str) -> str:
+        """Write the shard without its data to its file in a folder; return the checksum of the file."""
+        return npz.save(f"{folder}/shard-{self.number:05d}.npz", self.schema, self._state())
+
+    @classmethod
+    def load(cls, folder: str, number: int, checksum: str) -> Self:
+        """Return the shard that was saved, after a check of its file, without its data."""
+        return cls.from_arrays(npz.load(f"{folder}/shard-{number:05d}.npz", cls.schema, checksum))
+
+    def local(self, indices: Indices) -> tuple[Indices, Indices]:
+        """Return the positions of the given measures that are in this shard, and their rows here."""
+        rows = indices - self.first
+        positions = np.flatnonzero((rows >= 0) & (rows < len(self)))
+        return positions, rows[positions]
+
+    def _differs(self) -> ValueError:
+        what = f"X: differs from the data of the fit (shard {self.number})"
+        return ValueError(f"{what}; expected the same measures, in the same shards")
+
+
+class ChainShard(Shard, Generic[M]):
+    """Some of the measures that a model of type M is fitted to, and their chains, which `initialise` starts.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, m)
+        Validated rows.
+    number : int
+        The number of the shard.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("number", "rows", "first", "bits", "quantum", "value_quantum")
+    bits: int
+    quantum: float  # of potentials
+    value_quantum: float
+    oracle: TargetChains  # missing in a shard without mass, and until `attach` in one that was loaded without data
+    _chains: dict[str, NDArray[Any]]  # the oracle's arrays without the data, until `attach`
+
+    def __init__(self, X: Any, number: int = 0) -> None:
+        self.number = number
+        mass = validation.masses(X)
+        self.rows, self._metadata = np.flatnonzero(mass > 0), Metadata.of(X, mass)
+        self._X: Any = X[self.rows]
+
+    @classmethod
+    def read(cls, source: Any, number: int) -> Self:
+        """Return the shard of a source: a matrix, a file, or an object of Dask."""
+        return cls(sources.read(source, f"X[{number}]"), number)
 
     @command
     def initialise(self, first: int, n: int, cost: Cost, tau: int, seed: int, n_jobs: int | None) -> None:
@@ -237,35 +309,17 @@ class Shard(ABC, Generic[M]):
         return self.oracle.targets[rows] if len(rows) else sparse.csr_array((0, self._metadata.n_columns))
 
     @query
-    def checksum(self) -> str:
-        """Return a checksum of the measures."""
-        return self.data_checksum
-
-    @query
     def has_data(self) -> bool:
         """Tell whether the measures are here: those of a checkpoint are not, until `attach`."""
         return not len(self) or hasattr(self, "oracle")
 
     def attach(self, source: Any) -> None:
-        """Read the measures of a shard that was loaded without them; check those of any other.
-
-        Parameters
-        ----------
-        source : matrix, path or object of Dask
-            The data of the fit.
-
-        Raises
-        ------
-        ValueError
-            If they differ from those of the fit.
-        """
         given, oracle = self.read(source, self.number), None
         if len(given) and given._metadata == self._metadata:
             cost = None if hasattr(self, "oracle") else costs.from_arrays(npz.with_prefix(self._chains, "cost_"))
             oracle = TargetChains(cost or self.oracle.cost, given._X)
         if given._metadata != self._metadata or self._checksum_of(oracle and oracle.targets) != self.data_checksum:
-            what = f"X: differs from the data of the fit (shard {self.number})"
-            raise ValueError(f"{what}; expected the same measures, in the same shards")
+            raise self._differs()
         if oracle is not None and not hasattr(self, "oracle"):
             data = oracle.arrays()
             self.oracle = TargetChains.from_arrays(self._chains | {name: data[name] for name in _DATA})
@@ -307,11 +361,6 @@ class Shard(ABC, Generic[M]):
         return values
 
     @query
-    def save(self, folder: str) -> str:
-        """Write the shard without its data to its file in a folder; return the checksum of the file."""
-        return npz.save(f"{folder}/shard-{self.number:05d}.npz", self.schema, self._state())
-
-    @query
     def arrays(self) -> dict[str, Any]:
         """Return the state of the shard with its data, for a file."""
         data = self.oracle.arrays() if len(self) else {}
@@ -327,11 +376,6 @@ class Shard(ABC, Generic[M]):
         return state | {f"oracle_{name}": x for name, x in chains.items() if name not in _DATA}
 
     @classmethod
-    def load(cls, folder: str, number: int, checksum: str) -> Self:
-        """Return the shard that was saved, after a check of its file, without its data."""
-        return cls.from_arrays(npz.load(f"{folder}/shard-{number:05d}.npz", cls.schema, checksum))
-
-    @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the shard whose state `arrays` returned."""
         shard = cls.__new__(cls)
@@ -345,12 +389,6 @@ class Shard(ABC, Generic[M]):
             shard._chains = chains
         shard.data_checksum = str(arrays["data_checksum"])
         return shard
-
-    def local(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return the positions of the given measures that are in this shard, and their rows here."""
-        rows = indices - self.first
-        positions = np.flatnonzero((rows >= 0) & (rows < len(self)))
-        return positions, rows[positions]
 
     @abstractmethod
     def models(self, rows: Indices, model: M) -> Array:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from .shard import A, Metadata, Shard, add, is_command
+from .shard import A, ChainShard, Metadata, Shard, add, is_command
 from .worker import Call, Checkpoint, Split
 
-S = TypeVar("S", bound=Shard[Any])
+S = TypeVar("S", bound=Shard)
 P = ParamSpec("P")
 
 
@@ -76,9 +76,10 @@ class Shards(ABC, Generic[S]):
         tau, seed, n_jobs
             Of the oracle.
         """
-        *starts, n = self._starts()
+        *starts, n = self.starts()
         first: Any = Split.of(starts)
-        self.reduce(Shard.initialise, first, n, cost, tau, seed, n_jobs)
+        initialise: Any = ChainShard.initialise  # of shards that have chains
+        self.reduce(initialise, first, n, cost, tau, seed, n_jobs)
 
     def split(self, values: NDArray[Any], indices: NDArray[np.intp] | None = None) -> Any:
         """Return an argument of a command of which each shard gets the rows of its own measures.
@@ -94,10 +95,10 @@ class Shards(ABC, Generic[S]):
         -------
         Split
         """
-        starts = self._starts()[1:-1]
+        starts = self.starts()[1:-1]
         return Split.of(np.split(values, starts if indices is None else np.searchsorted(indices, starts)))
 
-    def _starts(self) -> list[int]:
+    def starts(self) -> list[int]:
         """Return the index of the first measure of each shard, and the number of all measures."""
         return [0, *np.cumsum([one.n_measures for one in self.metadata]).tolist()]
 

@@ -77,8 +77,8 @@ _ORACLE = {
     "seed|tau|max_sweeps|stride": _COUNT,
 }  # fmt: skip
 _PAIR_ORACLE = {
-    r"cost_\w+": "", "weights": "f/1", "columns|starts": "iu/1", "penalty_[pq]": "fiu/01", "method": _TEXT,
-    "normalize": "b/0", r"option_\w+": _NUMBER.replace("fib", "fiub"),
+    r"cost_\w+": "", "weights": "f/1", "columns|starts": "iu/1", "penalty_[pq]": "fiu/01", "kl": _VECTOR,
+    "method": _TEXT, "normalize": "b/0", r"option_\w+": _NUMBER.replace("fib", "fiub"),
     r"state_\w*(control_(past|levels)|policy_(spacing|early))": "fi/1",
     r"state_(duals_|chains_|last_)?(ids|sweep)": "iu/1", r"state_(duals_|chains_|last_)?[ij]": "iu/2",
     r"state_(duals_|chains_|last_)?[pqfgh]": "f/2", r"state_\w+": "fiub/0",
@@ -102,9 +102,26 @@ _BARYCENTER = _MODEL | {
     "model_(objective|lower_bound|gap|n_iter|n_features_in)_": _NUMBER,
     "fit_(p|weights|descent_(log_p|average|control_past))": _VECTOR, r"fit_level_\w+": "", r"fit_\w+": _NUMBER,
 }  # fmt: skip
+_KMEANS_SHARD = {
+    "number|first|count|metadata_(n_rows|n_measures|first_empty|n_columns)": "iu/0", "rows": "iu/1",
+    "data_checksum|metadata_dtype": _TEXT, r"part\d+_cost_\w+": "", r"part\d+_f": "f4/3", r"part\d+_cuts\d+": "f4/3",
+    r"part\d+_(rest|smooth_f|rests\d+)": _MATRIX, r"part\d+_keeps": "b/1", r"part\d+_members\d+": "iu/1",
+    r"part\d+_centre": _VECTOR, r"part\d+_reach": _NUMBER, r"part\d+_(known|sizes)": "iu/1", r"part\d+_arcs": "iu/2",
+}  # fmt: skip
+_KMEANS = {
+    "checksums": "U/1", r"cost\d+_\w+": "", r"parameter_\w+": "Ufib/0", "cost_weights": _VECTOR, "columns": "iu/1",
+    "model_(labels_|solved)": "iu/1", "model_(counts|centroid_gaps|inertia_bounds)_": _VECTOR, "model_history": _MATRIX,
+    "model_(inertia|n_relocated|n_iter)_": _NUMBER, r"(model|fit)_centre\d+(_points\d+)?": _MATRIX,
+    r"(model|fit)_centre\d+_weights\d+": _VECTOR, "fit_(weights|random_numbers|run_gaps)": _VECTOR,
+    "fit_random_key|fit_(run_)?solved|fit_run_(dirty|labels)": "iu/1", "fit_cuts": "iu/2",
+    "fit_run_(value|below|above|history)": _MATRIX, "fit_(outcome|run_ended)": _TEXT,
+    "fit_(number|best|done|run_relocated|run_last)": _NUMBER.replace("fib", "fiub"),
+}  # fmt: skip
 ORACLE = Schema("oracle", 2, entries=_PAIR_ORACLE)
 MIXTURE_SHARD = Schema("nmf-shard", entries=_MIXTURE_SHARD)
 NMF = Schema("nmf", entries=_NMF)
 BARYCENTER_SHARD = Schema("barycenter-shard", entries=_SHARD | _POTENTIALS)
 BARYCENTER = Schema("barycenter", entries=_BARYCENTER)
+KMEANS_SHARD = Schema("k-means-shard", entries=_KMEANS_SHARD)
+KMEANS = Schema("k-means", entries=_KMEANS)
 DISTANCES = Schema("distances", entries={"values|gaps": _VECTOR, "identity": _TEXT})

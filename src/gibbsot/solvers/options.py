@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -80,7 +79,7 @@ class Options:
 
     def _check_kl(self) -> None:
         """Refuse what does not go together with divergences of the marginals."""
-        weights = divergence_weights(self.kl, self.penalty)
+        both = divergence_weights(self.kl, self.penalty)
         others = {"mass": self.mass is not None, "normalize": self.normalize}
         for name in (name for name, given in others.items() if given):
             raise ValueError(
@@ -88,7 +87,7 @@ class Options:
             )
         if self.sampler is not None:
             raise ValueError("kl: the sampler solves balanced and partial problems; expected method='exact' with it")
-        self.kl = None if math.isinf(min(weights)) else weights  # both marginals are fixed: balanced transport
+        self.kl = both
 
     @property
     def partial(self) -> bool:

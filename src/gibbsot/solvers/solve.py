@@ -27,7 +27,7 @@ from ..exact.packed import Packed, solve_packed
 from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import Gibbs, Sampled, memory_of_chains, sample_of
-from .kl import KL_GAP, Unbalanced, UnbalancedProblem, unbalanced_optima
+from .kl import KL_GAP, Unbalanced, UnbalancedProblem, divergence_memory, unbalanced_optima
 from .options import BatchOptions, Options, takes
 from .ragged import RaggedParts, Table, is_pair, own_cost, pack
 from .relaxed import LeftOver, refitted, start_from
@@ -381,7 +381,7 @@ def _check_memory(problems: list[Problem], options: Options, copied: float) -> N
     if options.sampler is not None:
         needed = [memory_of_chains(problem, options.sampler.most_sweeps) for problem in problems]
     else:
-        needed = [memory_needed(problem, options.n_jobs) for problem in problems]
+        needed = [memory_needed(problem, options.n_jobs) + divergence_memory(problem) for problem in problems]
     at_once = sum(sorted(needed)[-native.threads(options.n_jobs) :])
     kept = KEPT_BYTES * sum(sum(problem.cost.shape) for problem in problems) if len(problems) > 1 else 0.0
     options.allow(copied + at_once + kept)
@@ -406,7 +406,7 @@ def _solve(
     U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
     if isinstance(problem, UnbalancedProblem):
         gap = KL_GAP if options.gap is None else options.gap
-        return Part(problem, unbalanced_optima(problem, U, n_jobs, gap, budget), asked=gap)
+        return Part(problem, unbalanced_optima(problem, U, n_jobs, gap, basis, budget), asked=gap)
     try:
         gap = MARGIN * (options.gap or 0.0)
         solutions = optima(problem, U, n_jobs=n_jobs, gap=gap, warm_start=basis, budget=budget)

@@ -12,15 +12,34 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gibbsot import DenseCost, GridCost, WassersteinBarycenter, WassersteinKMeans, distances
 from gibbsot.core import native
+from gibbsot.distributed.shards import LocalShards
+from gibbsot.distributed.worker import Split
 from gibbsot.models.barycenter.free import Cloud
 from gibbsot.models.kmeans.assignment import Assignment
-from gibbsot.models.kmeans.centroids import CloudCentroids, RowCentroids
+from gibbsot.models.kmeans.centroids import CloudCentroids, Cluster, RowCentroids, _lowered
+from gibbsot.models.kmeans.shard import KMeansShard
 from gibbsot.models.kmeans.smoothed import Smoothing
 from rational import exact_distances, exact_matrix, optimum
 
 whole_fit = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
 
 LINE = GridCost(12, spacing=1.0)
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch):
+    """Without a digest of the shards before and after every query: `test_queries_change_nothing` has it."""
+    monkeypatch.setattr(LocalShards, "check_queries", False)
+
+
+def rows(X, cost, count) -> RowCentroids:
+    shards = LocalShards([KMeansShard([np.asarray(X, float)])])
+    return set_up(RowCentroids(shards, 0, count, cost, None))
+
+
+def set_up(centroids):
+    centroids.shards.reduce(KMeansShard.set_up, Split.of([0]), centroids.count, [centroids.maker()])
+    return centroids
 
 
 def bumps(seed: int = 0) -> np.ndarray:
@@ -66,7 +85,7 @@ def test_bounds_hold_when_centroids_move(cost):
     rng = np.random.default_rng(0)
     X = rng.random((15, 12)) * (rng.random((15, 12)) < 0.5) + 1e-3
     X /= X.sum(axis=1, keepdims=True)
-    centroids = RowCentroids(X, cost, 3, None)
+    centroids = rows(X, cost, 3)
     found = Assignment(centroids, 3)
     for k in range(3):
         centroids.set(k, X[k])
@@ -193,15 +212,15 @@ def test_bounds_hold_in_rational_arithmetic(seed, scale):
     rng = np.random.default_rng(seed)
     C = scale * (rng.random((6, 6)) + 0.1)
     X, weights = rng.random((5, 6)) * (rng.random((5, 6)) < 0.7) + np.eye(6)[:5] * 1e-3, rng.random(5)
-    centroids = RowCentroids(X, DenseCost(C), 2, None)
+    centroids = rows(X, DenseCost(C), 2)
     centroids.set(0, rng.dirichlet(np.ones(6)))
     every = np.arange(5)
     costs = centroids.solve(every, np.zeros(5, int))
     exact = rational_costs(centroids.centres[:1], X, exact_matrix(C))[0]
     assert all(low <= w <= high for low, w, high in zip(costs.lower, exact, costs.upper, strict=True))
-    share = weights / weights.sum()
-    found = centroids._optima(np.tile(centroids.centres[0], (5, 1)), X)
-    cut = centroids._cut(share, centroids._kept(every, found))
+    cluster = Cluster(0, every, weights, np.inf)
+    centroids._run("begin", [0], [every], [cluster.share])
+    cut = _lowered(centroids._run("attempt", [centroids.centres[0]], [False], True).cuts, 0)
     total = sum(map(Fraction, weights))
     for size in (0.0, 0.01, 1.0):
         moved = (1 - size) * centroids.centres[0] + size * rng.dirichlet(np.ones(6))
@@ -222,7 +241,7 @@ def test_bounds_hold_in_rational_arithmetic(seed, scale):
 def test_projections_of_clouds_are_lower_bounds(d):
     rng = np.random.default_rng(d)
     clouds = [Cloud(rng.normal(size=(4, d)), rng.random(4)) for _ in range(4)]
-    centroids = CloudCentroids(clouds, 4, 1, 1e-3, None)
+    centroids = set_up(CloudCentroids(LocalShards([KMeansShard([clouds])]), 0, 1, 4, 1e-3, None))
     for far in (0.0, 1e6):
         centroids.set(0, Cloud(clouds[0].points + far, clouds[0].weights))
         one = centroids.get(0)
@@ -261,16 +280,16 @@ def test_the_kernel_of_a_grid_is_one_for_each_axis():
 @whole_fit
 def test_cuts_of_earlier_updates_hold_for_other_members():
     cost, X = GridCost((3, 4)), bumps()
-    centroids = RowCentroids(X, cost, 1, None)
+    centroids = rows(X, cost, 1)
     centroids.set(0, X.mean(axis=0))
     first, second = np.arange(12), np.arange(3, 15)
     for members in (first, second):
-        found = centroids.update(0, members, np.ones(12), np.inf, 1e-2, True)
+        [found] = centroids.update([Cluster(0, members, np.ones(12), np.inf)], 1e-2, True)
         assert found.gap <= 1e-2
     optimum = WassersteinBarycenter(cost, gap=1e-9).fit(X[second]).objective_
-    share = np.full(12, 1 / 12)
-    cuts = [centroids._cut(share, kept) for kept in centroids._cuts[0][1]]
-    assert len(cuts) > 5
+    kept = centroids.shards.shards[0].parts[0]._cuts[0][1]
+    cuts = [one.f.mean(axis=0, dtype=float) + one.rest.mean() for one in kept]
+    assert len(cuts) == centroids.cuts[0] > 5
     best = WassersteinBarycenter(cost, gap=1e-9).fit(X[second]).barycenter_
     assert all(cut @ best <= optimum * (1 + 1e-12) for cut in cuts)
 

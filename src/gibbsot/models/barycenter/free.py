@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,11 @@ from ...core.backend import backend
 from ...core.warn import warn
 from ...costs import Cost, PointCost
 from ...costs.problems import Problem
+from ...distributed import fixed_point
+from ...distributed.fixed_point import Fixed
 from ...exact import certificate
 from ...exact.all_arcs import AllArcs
 from ...exact.methods import optima
-from ...exact.simplex import solve_dense
 from ...exact.solution import Solution
 from ...io.budget import Budget
 from ...oracle.level_method import LevelMethod
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
     from .estimator import WassersteinBarycenter
 
 Array = NDArray[np.float64]
-Basis = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 _MOMENTUM = 0.7  # of the points: plans follow them, so that the next ones lie in the same direction
 _PLAIN = 1  # first updates of the points, which change the plans too much for momentum
 _PATIENCE = 2  # updates whose gain decides whether they go on
 _WEIGHT_STEPS = 12  # of the level method at most in one update of the weights
+_SHORT = 0.1  # the first of these, in units of the potentials: weights that do not gain here are at a kink, and rest
+_LINE = 8  # doubles of a cache line, as the kernels have them
+_SUM_BITS = 52  # of sums of doubles that are to be exact
 _NEGLIGIBLE = 1e-6  # weight relative to the largest: such points are dropped
 _BLOCK_POINTS = 4000  # of the clouds whose problems are solved in one call
 _LEVELS = 1500  # atoms of a barycenter on the line up to which its best approximation by fewer is computed
@@ -75,15 +78,136 @@ class Plans(NamedTuple):
     targets : array of shape (K, d)
         The best points for these plans: the means of what each point is sent to.
     potentials : array of shape (K,)
-        The mean of the potentials f: a subgradient of the objective for the weights.
-    bases : list
-        The arcs of the plans of each block of clouds, for the next ones.
+        The mean of the potentials f, up to a constant: a subgradient of the objective for the weights.
+    bases : object
+        The arcs of the plans, for the next ones.
     """
 
     value: float
     targets: Array
     potentials: Array
-    bases: list[Basis]
+    bases: Any
+
+
+class PlanSums(NamedTuple):
+    """Weighted sums over some clouds of what their plans show, without the squares of the points that are moved.
+
+    They do not depend on the order of the clouds: those of several shards add up.
+    """
+
+    value: Fixed
+    sent: Fixed
+    potentials: Fixed
+
+    def shown(self, X: Array, p: Array, bases: Any) -> Plans:
+        """Return what the sums over all clouds, with weights of sum one, show."""
+        share, squares = p / p.sum(), (X**2).sum(axis=1)
+        targets = np.where(share[:, None] > 0, self.sent.value / np.maximum(share, 1e-300)[:, None], X)
+        value = float(self.value.value) + float(share @ squares)
+        return Plans(value, targets, np.asarray(self.potentials.value + squares), bases)
+
+
+class CloudSet:
+    """Clouds with their points one after the other, around a centre, and optimal plans to some of them.
+
+    Parameters
+    ----------
+    clouds : list of Cloud
+        The clouds, with positive weights.
+    centre : array of shape (d,)
+        A point near to them: around it, squares lose few digits.
+    n_jobs : int, optional
+        Threads over the clouds.
+
+    Attributes
+    ----------
+    reach : float
+        The largest distance of a point from the centre, or a larger number: it sets the precision of sums.
+    """
+
+    def __init__(self, clouds: list[Cloud], centre: Array, n_jobs: int | None) -> None:
+        self.clouds, self.n_jobs = clouds, n_jobs
+        self.starts = np.cumsum([0, *(len(c.weights) for c in clouds)], dtype=np.int64)
+        self.points = np.concatenate([np.empty((0, len(centre))), *(c.points for c in clouds)]) - centre
+        self.weights = np.concatenate([np.empty(0), *(c.weights for c in clouds)])
+        ends = list(itertools.pairwise(self.starts.tolist()))
+        sizes = np.diff(self.starts)
+        offsets = np.cumsum([0, *(len(centre) * (sizes + -sizes % _LINE))]).tolist()
+        self._columns = np.zeros(offsets[-1])
+        for (a, b), (start, end) in zip(ends, itertools.pairwise(offsets), strict=True):
+            self._columns[start:end].reshape(len(centre), -1)[:, : b - a] = self.points[a:b].T
+        norms = np.einsum("ij,ij->i", self.points, self.points)
+        self.squares = np.array([w @ norms[a:b] / w.sum() for (_, w), (a, b) in zip(clouds, ends, strict=True)])
+        self.reach = math.sqrt(norms.max(initial=0.0))
+        self._largest = int(np.diff(self.starts).max(initial=0))
+
+    def sums(
+        self, X: Array, p: Array, which: NDArray[np.int64], share: Array, basis: NDArray[np.int32] | None
+    ) -> tuple[PlanSums, NDArray[np.int32]]:
+        """Return the sums of what optimal plans show from weighted points to some clouds, and the arcs of the plans.
+
+        Parameters
+        ----------
+        X : array of shape (K, d)
+            Points around the centre.
+        p : array of shape (K,)
+            Their weights.
+        which : array of int, shape (n,)
+            The clouds.
+        share : array of shape (n,)
+            Their weights, at most one in all.
+        basis : array of int32, shape (2, n, arcs), optional
+            The arcs of earlier plans.
+        """
+        n, (rows, d) = len(which), X.shape
+        found = (
+            np.empty(n),
+            np.empty((n, rows)),
+            np.empty((n, rows, d)),
+            np.full((2, n, rows + self._largest), -1, np.int32),
+        )
+        if backend().has_simplex and rows * self._largest <= AllArcs.most:
+            start = np.empty((2, n, 0), np.int32) if basis is None else basis
+            own = self.points, self._columns, self.weights, self.starts
+            backend().cloud_plans(X, p, *own, which, start, native.threads(self.n_jobs), *found)
+        else:
+            self._by_optima(X, p, which, *found)
+        values, f, sent, arcs = found
+        size = math.sqrt(float((X**2).sum(axis=1).max()))
+        values += self.squares[which]
+        totals = (
+            _sum(share, values, self.reach * (self.reach + 2 * size)),
+            _sum(share, sent, self.reach),
+            _sum(share, f, 4 * self.reach * size),
+        )
+        return PlanSums(*totals), arcs
+
+    def _by_optima(
+        self, X: Array, p: Array, which: Any, values: Array, f: Array, sent: Array, arcs: NDArray[np.int32]
+    ) -> None:
+        """Write what exact solutions of any kind show."""
+        places = [slice(*self.starts[b : b + 2]) for b in which.tolist()]
+        clouds = [Cloud(self.points[own], self.weights[own]) for own in places]
+        squares, columns = (X**2).sum(axis=1), np.concatenate([np.zeros(0, np.int64), *map(_columns, _blocks(clouds))])
+        for b, (one, own) in enumerate(zip(cloud_optima(Cloud(X, p), clouds, self.n_jobs), places, strict=True)):
+            plan = sparse.csr_array(one.plan)[:, columns[b] : columns[b] + own.stop - own.start]
+            values[b] = one.value - p @ squares / p.sum() - self.squares[which[b]]
+            f[b] = one.f - squares
+            f[b] -= np.median(f[b])
+            sent[b] = plan @ self.points[own]
+
+
+def _columns(block: Block) -> NDArray[np.int64]:
+    """Return the first column of each cloud of a block."""
+    sizes = np.count_nonzero(block.weights, axis=1)
+    return np.cumsum([0, *sizes[:-1]])
+
+
+def _sum(share: Array, terms: Array, largest: float) -> Fixed:
+    """Return the weighted sum over the first axis, exactly, in place of the terms, which are at most `largest`."""
+    quantum = fixed_point.quantum(1.001 * largest, _SUM_BITS)
+    terms *= (share / quantum).reshape(-1, *[1] * (terms.ndim - 1))
+    return Fixed(np.rint(terms, out=terms).sum(axis=0), quantum)
 
 
 class Block(NamedTuple):
@@ -130,72 +254,24 @@ class Clouds:
         self.lambdas, self.n_jobs = self.given / self.given.sum(), n_jobs
         self.clouds = [Cloud.of(points[i], weights[i]) for i in used.tolist()]
         # around their mean, squares lose fewest digits
-        share = np.concatenate([a * c.normalised().weights for a, c in zip(self.lambdas, self.clouds, strict=True)])
-        every = np.concatenate([c.points for c in self.clouds])
-        self.mean = share @ every
-        self.points, self.share = every - self.mean, share
-        self._starts = np.cumsum([0, *(len(c.weights) for c in self.clouds)])
-        self._products = np.ascontiguousarray(-2 * self.points.T)
-        self._mean_square = float(share @ (self.points**2).sum(axis=1))
+        self.share = np.concatenate(
+            [a * c.normalised().weights for a, c in zip(self.lambdas, self.clouds, strict=True)]
+        )
+        self.mean = self.share @ np.concatenate([c.points for c in self.clouds])
+        self._set = CloudSet(self.clouds, self.mean, n_jobs)
+        self.points = self._set.points
 
     def __len__(self) -> int:
         return len(self.clouds)
 
-    @cached_property
-    def blocks(self) -> list[Block]:
-        """Blocks of clouds with few points in all."""
-        return _blocks(self.clouds)
-
-    def plans(self, X: Array, p: Array, bases: list[Basis] | None = None) -> Plans:
+    def plans(self, X: Array, p: Array, bases: Any = None) -> Plans:
         """Return what optimal plans from centred points X with weights p show, from the bases of earlier ones."""
-        if backend().has_simplex and len(X) * int(np.diff(self._starts).max()) <= AllArcs.most:
-            return self._plans_of_blocks(X, p, bases)
-        centred = [
-            Cloud(self.points[start:end], c.weights)
-            for c, (start, end) in zip(self.clouds, itertools.pairwise(self._starts), strict=True)
-        ]
-        found = cloud_optima(Cloud(X, p), centred, self.n_jobs)
-        arcs = [one.plan.tocoo() for one in found]
-        starts = np.concatenate([np.full(len(b.weights), b.points.start) for b in self.blocks])
-        columns = np.concatenate([one.col + start for one, start in zip(arcs, starts, strict=True)])
-        which = np.repeat(np.arange(len(self)), [one.nnz for one in arcs])
-        rows, mass = (np.concatenate([getattr(one, name) for one in arcs]) for name in ("row", "data"))
-        values, f = np.array([one.value for one in found]), np.stack([one.f for one in found])
-        return self._shown(X, values, f, which, rows, columns, mass, [])
+        sums, kept = self._set.sums(X, p, np.arange(len(self)), self.lambdas, bases)
+        return sums.shown(X, p, kept)
 
-    def _plans_of_blocks(self, X: Array, p: Array, bases: list[Basis] | None) -> Plans:
-        """Solve the problems of each block in one call."""
-        threads, parts, kept = native.threads(self.n_jobs), [], list[Basis]()
-        for k, (clouds, points, Q) in enumerate(self.blocks):
-            C = X @ self._products[:, points]  # the squares of a row or a column change no plan
-            basis = None if bases is None else bases[k]
-            found = solve_dense(C, np.broadcast_to(p, (len(Q), len(p))), Q, True, threads, basis)
-            f, g = found.weighted_potentials()
-            if not p.all():  # what other rows would be worth
-                without = np.flatnonzero(p == 0)
-                for b, q in enumerate(Q):
-                    f[b, without] = (C[np.ix_(without, q > 0)] - g[b, q > 0]).min(axis=1)
-            which, rows, columns, mass = found.all_arcs()
-            parts.append((found.value, f, which + clouds.start, rows, columns + points.start, mass))
-            kept.append(found.basis)
-        values, f, which, rows, columns, mass = (np.concatenate(x) for x in zip(*parts, strict=True))
-        squares = (X**2).sum(axis=1)
-        # what the squares add to every value, on average over the clouds
-        more = float(p @ squares) / float(p.sum()) + self._mean_square
-        return self._shown(X, values + more, f + squares + self._mean_square, which, rows, columns, mass, kept)
-
-    def _shown(
-        self, X: Array, values: Array, f: Array, which: Any, rows: Any, columns: Any, mass: Array, bases: list[Basis]
-    ) -> Plans:
-        """Return what the values, potentials and arcs of all clouds show."""
-        sent = sparse.csr_array((self.lambdas[which] * mass, (rows, columns)), shape=(len(X), len(self.points)))
-        total = np.asarray(sent.sum(axis=1))
-        targets = np.where(total[:, None] > 0, sent @ self.points / np.maximum(total, 1e-300)[:, None], X)
-        return Plans(float(self.lambdas @ values), targets, self.lambdas @ f, bases)
-
-    def objective(self, cloud: Cloud) -> tuple[float, float]:
-        """Return certified bounds of the objective of a cloud, as it is."""
-        found = cloud_optima(cloud, self.clouds, self.n_jobs)
+    def objective(self, cloud: Cloud, near: NDArray[np.int32] | None = None) -> tuple[float, float]:
+        """Return certified bounds of the objective of a cloud, as it is, from the arcs of plans that are near."""
+        found = cloud_optima(cloud, self.clouds, self.n_jobs, near)
         below, above = (np.array(x) for x in zip(*((one.lower, one.upper) for one in found), strict=True))
         return certificate.mean(self.given, below).lower, certificate.mean(self.given, above).upper
 
@@ -251,10 +327,19 @@ def _blocks(clouds: list[Cloud]) -> list[Block]:
     return found
 
 
-def cloud_optima(one: Cloud, clouds: list[Cloud], n_jobs: int | None = None) -> list[Solution]:
+class _Near(NamedTuple):
+    """Arcs to start from, as a `Solution` has them."""
+
+    basis: tuple[NDArray[np.int32], NDArray[np.int32]]
+
+
+def cloud_optima(
+    one: Cloud, clouds: list[Cloud], n_jobs: int | None = None, near: NDArray[np.int32] | None = None
+) -> list[Solution]:
     """Return the exact solutions between a cloud and others, with squared Euclidean distances as the cost.
 
-    The columns of their plans are the points of some of the clouds, one after the other.
+    The columns of their plans are the points of some of the clouds, one after the other. They start from arcs of shape
+    (2, n, arcs), if these are given.
 
     Examples
     --------
@@ -264,11 +349,14 @@ def cloud_optima(one: Cloud, clouds: list[Cloud], n_jobs: int | None = None) -> 
     [4.0, 0.0]
     """
     found = list[Solution]()
-    for which, _, weights in _blocks(clouds):
-        cost = PointCost(one.points, np.concatenate([c.points for c in clouds[which]]))
-        n = len(weights)
-        problem = Problem.checked(np.tile(one.weights, (n, 1)), weights, cost, np.ones(n))
-        found += optima(problem, n_jobs=n_jobs)
+    for block in _blocks(clouds):
+        cost = PointCost(one.points, np.concatenate([c.points for c in clouds[block.clouds]]))
+        n, start = len(block.weights), None
+        if near is not None:
+            arcs = [x[:, (x >= 0).all(axis=0)] for x in near[:, block.clouds].swapaxes(0, 1)]
+            start = [_Near((i, j + at)) for (i, j), at in zip(arcs, _columns(block).astype(np.int32), strict=True)]
+        problem = Problem.checked(np.tile(one.weights, (n, 1)), block.weights, cost, np.ones(n))
+        found += optima(problem, n_jobs=n_jobs, warm_start=cast("list[Solution] | None", start))
     return found
 
 
@@ -320,6 +408,15 @@ def _nearest_on_line(cloud: Cloud, size: int) -> Cloud:
     return Cloud(points[:, None], weight)
 
 
+class HasPlans(Protocol):
+    """Clouds around a point, and optimal plans to them: `Clouds`, or those of shards."""
+
+    mean: Array
+
+    def plans(self, X: Array, p: Array, bases: Any = None) -> Plans:
+        """Return what optimal plans from centred points X with weights p show, from the bases of earlier ones."""
+
+
 class Alternation:
     """Updates of points and weights in turn, each from exact plans; the objective never rises.
 
@@ -328,7 +425,7 @@ class Alternation:
 
     Parameters
     ----------
-    clouds : Clouds
+    clouds : HasPlans
         The clouds.
     start : Cloud
         Centred points and weights.
@@ -345,7 +442,7 @@ class Alternation:
         By how much, relative to the objective, other weights of these points could lower it at most.
     """
 
-    def __init__(self, clouds: Clouds, start: Cloud, tol: float) -> None:
+    def __init__(self, clouds: HasPlans, start: Cloud, tol: float) -> None:
         self.clouds, self.tol = clouds, tol
         self.X, self.p = start.points.copy(), start.weights / start.weights.sum()
         self.now, self.weights_gap = clouds.plans(self.X, self.p), np.inf
@@ -391,9 +488,9 @@ class Alternation:
             level.step(0.0, self.now.value)
             self.weights_gap = max(0.0, self.now.value - level.lower) / self.now.value if self.now.value > 0 else 0.0
             stalled = len(values) > _PATIENCE and values[-1 - _PATIENCE] - values[-1] <= self.tol * values[-1]
-            if self.weights_gap <= self.tol or stalled:
+            if self.weights_gap <= self.tol or stalled or (len(values) == 2 and values[1] == values[0]):
                 return
-            p = np.exp(level.log_p)
+            p = np.exp(level.log_p) if len(values) > 1 else self._short_step()
             p = np.where(p < _NEGLIGIBLE * p.max(), 0.0, p)
             p /= p.sum()
             now = self.clouds.plans(self.X, p, self.now.bases)
@@ -402,10 +499,21 @@ class Alternation:
             values.append(self.now.value)
             yield "weights"
 
+    def _short_step(self) -> Array:
+        """Return weights a little way down the potentials."""
+        f = self.now.potentials - self.p @ self.now.potentials
+        return np.asarray(self.p * np.exp(-_SHORT * f / np.sqrt(self.p @ f**2)))
+
     def cloud(self) -> Cloud:
         """Return the points with weight."""
         own = self.p > 0
         return Cloud(self.X[own] + self.clouds.mean, self.p[own] / self.p[own].sum())
+
+    def near(self) -> NDArray[np.int32] | None:
+        """Return the arcs of the plans of `cloud`."""
+        number = np.where(self.p > 0, np.cumsum(self.p > 0) - 1, -1)
+        i, j = self.now.bases
+        return np.stack([np.where(i >= 0, number[i], -1), j]).astype(np.int32)
 
 
 def squared_positions(cost: Cost) -> Array:
@@ -498,18 +606,18 @@ def fit_free(model: WassersteinBarycenter, X: Any, sample_weight: Any, started: 
     with threadpool_limits(1, "blas"):  # small products are slower in threads
         if exact is not None and len(exact.points) <= size:
             _publish(model, clouds, exact, 0.0, 0.0)
-            ended = "closed form"
+            ended, near = "closed form", None
         else:
-            ended = _best_start(model, clouds, start, size, exact, random, budget, started)
-    _prove(model, clouds, ended)
+            ended, near = _best_start(model, clouds, start, size, exact, random, budget, started)
+        _prove(model, clouds, ended, near)
 
 
 def _best_start(
     model: WassersteinBarycenter, clouds: Clouds, start: Cloud | None, size: int, exact: Cloud | None, random: Any,
     budget: Budget, started: float,
-) -> str:  # fmt: skip
-    """Alternate from several starts, and publish the best; return why the last one ended."""
-    best, ended = np.inf, "stationary"
+) -> tuple[str, NDArray[np.int32] | None]:  # fmt: skip
+    """Alternate from several starts, and publish the best; return why it ended, and the arcs of its plans."""
+    best, ended, near = np.inf, "stationary", None
     for k in range(1 if start is not None else model.n_init):
         first = clouds.start(size, random, exact) if start is None else Cloud(start.points - clouds.mean, start.weights)
         found = Alternation(clouds, first, model.tol)
@@ -534,9 +642,10 @@ def _best_start(
         run_epochs("Wasserstein barycenter", model, epochs(), history, publish, started)
         if found.now.value < best:
             best, ended = found.now.value, why
+            near = found.near() if clouds.points.shape[1] > 1 else None  # on the line points are sorted
         if why == "stopped" or budget.spent:
-            return why
-    return ended
+            return why, near
+    return ended, near
 
 
 def _publish(model: WassersteinBarycenter, clouds: Clouds, cloud: Cloud, moves: float, weights_gap: float) -> None:
@@ -546,9 +655,9 @@ def _publish(model: WassersteinBarycenter, clouds: Clouds, cloud: Cloud, moves: 
     model.stationarity_, model.weights_gap_, model.n_iter_ = moves, weights_gap, max(1, len(model.history_))
 
 
-def _prove(model: WassersteinBarycenter, clouds: Clouds, ended: str) -> None:
+def _prove(model: WassersteinBarycenter, clouds: Clouds, ended: str, near: NDArray[np.int32] | None) -> None:
     """Compute the certified bounds of a fitted model, and its status."""
-    _, model.objective_ = clouds.objective(Cloud(model.support_, model.barycenter_))
+    _, model.objective_ = clouds.objective(Cloud(model.support_, model.barycenter_), near)
     n = len(clouds)
     model.lower_bound_ = clouds.pairs_bound() if n * (n - 1) // 2 <= model.max_pairs else 0.0
     model.gap_ = certificate.relative_gap(model.lower_bound_, model.objective_, model.objective_)

@@ -14,7 +14,7 @@ from ...costs import Cost, from_arrays
 from ...costs.problems import Problem
 from ...distributed import fixed_point
 from ...distributed.fixed_point import Fixed, Precision
-from ...distributed.shard import Array, EpochSums, Indices, Shard, command, query
+from ...distributed.shard import Array, ChainShard, EpochSums, Indices, command, query
 from ...distributed.shards import Shards
 from ...exact import certificate
 from ...exact.methods import optima
@@ -52,10 +52,10 @@ class _Exact(NamedTuple):
     target_cost: Fixed
 
 
-class BarycenterShard(Shard[Array]):
+class BarycenterShard(ChainShard[Array]):
     """Measures, their weights, their chains, and running means of their potentials; a model is one measure p."""
 
-    saved = (*Shard.saved, "lambdas", "potentials")
+    saved = (*ChainShard.saved, "lambdas", "potentials")
     schema = schemas.BARYCENTER_SHARD
 
     @command

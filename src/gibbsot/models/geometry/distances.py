@@ -41,7 +41,7 @@ def distances(
     .. math:: D_{ij} = W(p_i, q_j) = \min_{Z \ge 0} \langle Z, M \rangle, \quad Z 1 = p_i, \; Z^T 1 = q_j
 
     Measures are normalised. Within one set and with a symmetric cost each pair is solved once, and the diagonal is zero
-    where the cost is. Pairs are solved some after the others; plans are not kept.
+    where the cost is. Pairs are solved in groups, one group after another; plans are not kept.
 
     Parameters
     ----------

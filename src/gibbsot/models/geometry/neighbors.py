@@ -415,7 +415,7 @@ class _Search:
         self._report()
 
     def _next(self, count: int) -> NDArray[np.bool_]:
-        """Return the open pairs with the least bounds, at most so many for each query."""
+        """Return the open pairs with the least bounds, at most a given number for each query."""
         lower = np.where(self._open, self._lower, np.inf)
         chosen = np.zeros_like(self._open)
         best = np.argpartition(lower, min(count, lower.shape[1]) - 1, axis=1)[:, :count]

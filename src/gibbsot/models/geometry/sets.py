@@ -357,7 +357,7 @@ def cost_of(cost: Any, x: Any, name: str, feature_vectors: Any) -> Cost:
 def chunks(
     first: Measures, second: Measures, count: int, n_jobs: int | None, start: int = 0, budget: Budget | None = None
 ) -> Iterator[slice]:
-    """Yield slices of so many pairs, from one on, each small enough to be solved together, until a budget is spent."""
+    """Yield slices of the pairs, each small enough to be solved together, until a budget is spent."""
     sizes = [
         x.weights.shape[1] if isinstance(x, Rows) else max(len(points) for points in x.points) for x in (first, second)
     ]
@@ -386,7 +386,7 @@ def solutions(
     budget: Budget | None = None,
     plans: bool = True,
 ) -> Iterator[tuple[slice, Sequence[Solution]]]:
-    """Solve pairs of measures exactly, some after the others, so that the plans of few are in memory at a time.
+    """Solve pairs of measures exactly, in groups, so that only the plans of one group are in memory at a time.
 
     Parameters
     ----------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .centroids import Centroids, Costs
+from .centroids import Centroids
+from .shard import Costs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -47,6 +48,27 @@ class SolvedProblems:
     def share(self) -> float:
         """The share of the pairs for which a problem was solved, those for bounds included."""
         return (self.solved + self.for_bounds) / max(1, self.pairs)
+
+
+class Iteration(NamedTuple):
+    """One entry of the history of `WassersteinKMeans`.
+
+    Attributes
+    ----------
+    inertia : float
+        The weighted sum of the exact costs of the measures to their centroids.
+    changed : int
+        How many labels have changed.
+    solved : SolvedProblems
+        How many problems were solved.
+    seconds : float
+        The time since the start of the fit.
+    """
+
+    inertia: float
+    changed: int
+    solved: SolvedProblems
+    seconds: float
 
 
 class Assignment:

@@ -1,27 +1,29 @@
-"""Centroids of clusters of measures: what is solved between them and the measures, what is kept, and their updates.
+"""Centroids of clusters of measures, and their updates from what the shards of the measures find.
 
-`RowCentroids` are weights on the common points of rows, `CloudCentroids` points of their own. Potentials of a pair that
-was solved stay feasible when the centroid moves. So they are kept: they prove lower bounds of later costs.
+`RowCentroids` are weights on the common points of rows, `CloudCentroids` points of their own, and `PartsCentroids` have
+centroids of every part of an object.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...costs import Cost
-from ...costs.problems import Problem
+from ...distributed.shards import Shards
+from ...distributed.worker import Split
 from ...exact import certificate
-from ...exact.methods import optima
 from ...exact.solution import Solution
 from ...oracle.level_method import LevelMethod
-from ..barycenter.free import Alternation, Cloud, Clouds, cloud_optima
-from ..geometry import sets as _sets
-from ..geometry.bounds import Projections, first_bounds, principal, rotations
-from .smoothed import Smoothing
+from ..barycenter.free import Alternation, Cloud, Clouds, Plans, cloud_optima
+from .shard import CloudPart, Costs, CutSums, KMeansShard, Part, RowPart, row_optima
+from .smoothed import Smoothing, normalised
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -35,39 +37,33 @@ _SMOOTH_STEPS = 60, 500  # and for their steps
 _KEPT_CUTS = 40  # of each centroid
 _NEGLIGIBLE = 1e-6  # weight of a centroid, relative to its largest: smaller ones take time and change nothing
 _MOVES = 6, 300  # the same for points and weights
-_DIRECTIONS = 16  # in which clouds are projected, at most, in more than three dimensions
 _NOTHING = 2.0**-40  # of the largest cost: objectives below that, as those of members that are all the same, are zero
-_LEVELS = 64  # bins of quantile functions, as those of `Projections`
-_SHORTER = 1 - 2.0**-40  # directions that are orthonormal up to rounding: so short that their frame never lengthens
 
 
-class Costs(NamedTuple):
-    """Exact costs of pairs: their values, and bounds that are rounded outwards."""
-
-    value: Array
-    lower: Array
-    upper: Array
-
-    @classmethod
-    def of(cls, found: list[Solution]) -> Costs:
-        """Return the numbers of solutions."""
-        rows = np.array([(one.value, one.lower, one.upper) for one in found]).reshape(-1, 3)
-        return cls(*rows.T.copy())
-
-
-class Kept(NamedTuple):
-    """What potentials prove of measures x_i: ``<c, f_i> + rest_i <= W(c, x_i)`` for all centroids c.
+class Cluster(NamedTuple):
+    """A cluster whose centroid is to be updated.
 
     Attributes
     ----------
-    f : array of float32, shape (n, m)
-        Potentials, rounded down.
-    rest : array of shape (n,)
-        What the others add, less what rounding may add, that of the product included.
+    k : int
+        Its number.
+    members : array of int
+        The measures of positive weight, in ascending order.
+    weights : array
+        Their weights.
+    value : float
+        The mean cost of the members, infinite if it is not known.
     """
 
-    f: NDArray[np.float32]
-    rest: Array
+    k: int
+    members: Indices
+    weights: Array
+    value: float
+
+    @property
+    def share(self) -> Array:
+        """The weights, normalised; each is within two units in the last place."""
+        return np.asarray(self.weights / math.fsum(self.weights.tolist()))
 
 
 class Update(NamedTuple):
@@ -108,6 +104,10 @@ class Centroids(ABC):
         """Replace a centroid."""
 
     @abstractmethod
+    def put(self, k: int, centroid: Any) -> None:
+        """Replace a centroid by one that `get` returned, as it is."""
+
+    @abstractmethod
     def get(self, k: int) -> Any:
         """Return a centroid."""
 
@@ -121,7 +121,7 @@ class Centroids(ABC):
 
     @abstractmethod
     def solve(self, i: Indices, k: Indices) -> Costs:
-        """Solve pairs of measures and centroids exactly, and keep their potentials."""
+        """Solve pairs of measures, in ascending order, and centroids exactly."""
 
     @abstractmethod
     def between(self, first: Any, second: Any) -> float:
@@ -132,62 +132,111 @@ class Centroids(ABC):
         """Return a certified lower bound of the cost between two centroids."""
 
     @abstractmethod
-    def update(self, k: int, members: Indices, weights: Array, value: float, gap: float, last: bool) -> Update:
-        """Move a centroid towards the barycenter of its members; at last to a relative gap or for more steps.
+    def update(self, clusters: list[Cluster], gap: float, last: bool) -> list[Update]:
+        """Move centroids towards the barycenters of their members.
 
         Parameters
         ----------
-        k : int
-            The centroid.
-        members : array of int
-            The measures of its cluster.
-        weights : array
-            Their positive weights.
-        value : float
-            The mean cost of the members, infinite if it is not known.
+        clusters : list of Cluster
+            Whose centroids.
         gap : float
-            The relative gap.
+            A relative gap at which they stop.
         last : bool
-            Whether the centroid is not expected to move again.
+            Whether the centroids are not expected to move again: the gap is to be proved, or there are more steps.
         """
 
 
-class RowCentroids(Centroids):
+class ShardCentroids(Centroids):
+    """Centroids of one part of the objects of shards.
+
+    Parameters
+    ----------
+    shards : Shards of KMeansShard
+        The objects.
+    part : int
+        The part.
+    count : int
+        The number of centroids.
+    """
+
+    centres: Any
+
+    def __init__(self, shards: Shards[KMeansShard], part: int, count: int) -> None:
+        self.shards, self.part, self.count = shards, part, count
+        *self.firsts, self.n = shards.starts()
+
+    def __len__(self) -> int:
+        return self.n
+
+    @abstractmethod
+    def maker(self) -> Callable[[Any], Part]:
+        """Return what makes the part of a shard from its data."""
+
+    def put(self, k: int, centroid: Any) -> None:
+        self.centres[k] = centroid
+
+    def get(self, k: int) -> Any:
+        return self.centres[k]
+
+    def bounds(self, k: int) -> Array:
+        return np.concatenate(self._ask("bounds", k, self.centres[k]))
+
+    def solve(self, i: Indices, k: Indices) -> Costs:
+        self._run("solve", self._split(i), Split.of(np.split(k, self._ends(i))), self.centres)
+        return self._costs()
+
+    def _costs(self) -> Costs:
+        return Costs.joined(self._ask("costs"))
+
+    def _run(self, method: str, *args: Any) -> Any:
+        return self.shards.reduce(KMeansShard.run, self.part, method, *args)
+
+    def _ask(self, method: str, *args: Any) -> list[Any]:
+        return self.shards.collect(KMeansShard.ask, self.part, method, *args)
+
+    def _measure(self, i: int) -> Any:
+        return next(x for x in self.shards.collect(KMeansShard.measure, self.part, i) if x is not None)
+
+    def _ends(self, i: Indices) -> Any:
+        """Return where ascending indices go on in the next shard."""
+        return np.searchsorted(i, self.firsts[1:])
+
+    def _pieces(self, i: Indices) -> list[Indices]:
+        """Return the places of ascending indices in each shard."""
+        parts = np.split(i, self._ends(i))
+        return [own - first for own, first in zip(parts, self.firsts, strict=True)]
+
+    def _split(self, i: Indices) -> Any:
+        return Split.of(self._pieces(i))
+
+
+class RowCentroids(ShardCentroids):
     """Measures as rows of weights on common points, and centroids on the same points.
 
     Parameters
     ----------
-    X : array of shape (n, m)
-        The measures, which need not be normalised.
+    shards, part, count
+        As for `ShardCentroids`.
     cost : Cost
         From the points of a centroid to those of a measure.
-    count : int
-        The number of centroids.
     n_jobs : int, optional
         Threads over the problems.
     """
 
-    def __init__(self, X: Array, cost: Cost, count: int, n_jobs: int | None) -> None:
-        self.X, self.cost, self.n_jobs = X, cost.astype(np.float64), n_jobs
-        self.normalised: Array = X / X.sum(axis=1, keepdims=True)
-        n, m = X.shape
-        self.centres: Array = np.zeros((count, m))
-        self._underflow = cost.underflow()
-        self._first = first_bounds(cost)
-        self._features = np.concatenate([self._first.features(block) for block in _sets.Rows(X).blocks()])
-        kept = n * count * m * 4 <= _BYTES
-        # of each pair: potentials of the centroid's points, and what the others and rounding add to the bound
-        self._f = np.zeros((count, n if kept else 0, m), np.float32)
-        self._rest = np.full((count, n), -np.inf)
+    def __init__(self, shards: Shards[KMeansShard], part: int, count: int, cost: Cost, n_jobs: int | None) -> None:
+        super().__init__(shards, part, count)
+        self.cost, self.n_jobs = cost.astype(np.float64), n_jobs
+        self.centres: Array = np.zeros((count, cost.shape[0]))
         self.smoothing = Smoothing(self.cost)
-        self.smooth_f: Array = np.zeros((n, m) if 8 * n * m <= _BYTES else (0, m))  # its potentials
-        self._cuts = dict[int, tuple[Indices, list[Kept]]]()  # of each centroid: members, and what was proved of them
+        self.cuts = dict[int, int]()  # how many the shards keep of each centroid
         places = cost.positions()
         if places is not None and (places.X is places.Y or cost.symmetric()):
             self.power = places.power  # of a norm
 
-    def __len__(self) -> int:
-        return len(self.X)
+    def maker(self) -> Callable[[Any], Part]:
+        m = self.cost.shape[0]
+        keeps = (self.n * self.count * m * 4 <= _BYTES, 8 * self.n * m <= _BYTES)
+        return partial(RowPart, cost=self.cost, count=self.count, keeps=keeps, n_jobs=self.n_jobs)
 
     def set(self, k: int, centroid: Array) -> None:
         self.centres[k] = centroid / centroid.sum()
@@ -196,97 +245,137 @@ class RowCentroids(Centroids):
         return self.centres[k].copy()
 
     def like(self, i: int, random: Any) -> Array:
-        return self.normalised[i].copy()
+        return np.array(self._measure(i))
 
-    def bounds(self, k: int) -> Array:
-        """Return bounds by projections or nearest points, and by the potentials that are kept."""
-        c = self.centres[k]
-        found = self._first(self._first.features(c[None]), self._features)[0]
-        if self._f.shape[1]:
-            found = np.maximum(found, self._f[k] @ c + self._rest[k])
-        return np.maximum(found, self.cost.least())
-
-    def solve(self, i: Indices, k: Indices) -> Costs:
-        parts = []
-        for which in _sets.chunks(_sets.Rows(self.centres), _sets.Rows(self.X), len(i), self.n_jobs):
-            found = self._optima(self.centres[k[which]], self.X[i[which]])
-            self._keep(i[which], k[which], self._kept(i[which], found))
-            parts.append(Costs.of(found))
-        return Costs(*(np.concatenate(x) for x in zip(*parts, strict=True))) if parts else Costs.of([])
-
-    def _optima(self, P: Array, X: Array, near: list[Solution] | None = None) -> list[Solution]:
-        problem = Problem.checked(P, X, self.cost, np.ones(len(P)))
-        return optima(problem, n_jobs=self.n_jobs, warm_start=near)
-
-    def _keep(self, i: Indices, k: Indices, kept: Kept) -> None:
-        """Keep potentials for later bounds."""
-        if self._f.shape[1] and len(i):
-            self._f[k, i], self._rest[k, i] = kept
-
-    def _kept(self, i: Indices, found: list[Solution]) -> Kept:
-        """Return what the potentials of solutions prove."""
-        if not found:
-            return Kept(np.zeros((0, self.X.shape[1]), np.float32), np.zeros(0))
-        f, g = (np.stack([getattr(one, name) for one in found]) for name in "fg")
-        return self._proved(i, f, g)
-
-    def _proved(self, i: Indices, f: Array, g: Array) -> Kept:
-        """Return what potentials of measures prove, that are feasible up to rounding."""
-        f, g = certificate.below(f, g, self.cost.depth, self._underflow)
-        single = f.astype(np.float32)
-        single = np.where(single > f, np.nextafter(single, np.float32(-np.inf)), single)
-        x, operations = self.normalised[i], 1.01 * (2 * f.shape[1] + 6) * _ULP
-        value, absolute = np.einsum("ij,ij->i", x, g), np.einsum("ij,ij->i", x, np.abs(g))
-        # the second term is that of the later product with a centroid, normalised and rounded
-        rest = value - operations * (absolute + np.abs(single).max(axis=1).astype(np.float64))
-        return Kept(single, rest - 4 * _ULP * np.abs(rest))
-
-    def _cut(self, share: Array, kept: Kept) -> Array:
-        """Return what potentials of members prove for all centroids: an affine function of the weights, rounded down.
-
-        Parameters
-        ----------
-        share : array of shape (n,)
-            The normalised weights of the members.
-        kept : Kept
-            What is known of each of them.
-        """
-        own, error = certificate.matrix_product(share, kept.f.astype(np.float64), 2 * len(share) + 4)
-        rest, more = certificate.matrix_product(share, kept.rest, 2 * len(share) + 4)
-        return np.asarray(own + rest - error - more - 8 * _ULP * (np.abs(own) + abs(rest)))
-
-    def earlier(self, k: int, members: Indices, now: Kept) -> list[Kept]:
-        """Return what earlier updates of a centroid have proved of its present members; of new ones it is `now`."""
-        known, cuts = self._cuts.get(k, (members[:0], []))
-        if not len(known):
-            return []
-        place = np.minimum(np.searchsorted(known, members), len(known) - 1)
-        old = known[place] == members
-        return [Kept(np.where(old[:, None], f[place], now.f), np.where(old, rest[place], now.rest)) for f, rest in cuts]
-
-    def keep_cuts(self, k: int, members: Indices, cuts: list[Kept]) -> None:
-        """Keep what an update has proved of the members, in ascending order, as far as memory allows."""
-        most = min(_KEPT_CUTS, int(_BYTES / (4 * len(self.centres) * len(members) * self.X.shape[1])))
-        if most:
-            self._cuts[k] = members, [*self.earlier(k, members, cuts[0]), *cuts][-most:]
+    def _optimum(self, first: Array, second: Array) -> Solution:
+        return row_optima(first[None], second[None], self.cost, self.n_jobs)[0]
 
     def between(self, first: Array, second: Array) -> float:
-        return max(0.0, self._optima(first[None], second[None])[0].upper)
+        return max(0.0, self._optimum(first, second).upper)
 
     def apart(self, first: Array, second: Array) -> float:
-        return max(0.0, self._optima(first[None], second[None])[0].lower)
+        return max(0.0, self._optimum(first, second).lower)
 
-    def update(self, k: int, members: Indices, weights: Array, value: float, gap: float, last: bool) -> Update:
-        """Move a centroid to an entropic barycenter, and at last by the level method, to a certified gap."""
-        run = _RowUpdate(self, k, members, weights)
-        if (run.X[0] == run.X).all():
-            run.try_centre(run.X[0])
-        elif value == np.inf:
-            run.try_centre(self.centres[k])
-        run.smooth(min(value, run.best), last)
-        if last or run.best == np.inf:
-            run.refine(value, gap, _STEPS[last])
-        return run.finish(value, last)
+    def update(self, clusters: list[Cluster], gap: float, last: bool) -> list[Update]:
+        """Move centroids to entropic barycenters, and at last by the level method, to a certified gap."""
+        return _RowUpdates(self, clusters, last).run(gap)
+
+
+class _RowUpdates:
+    """Updates of some of the `RowCentroids`, all at a time: every step is one call of the shards."""
+
+    def __init__(self, centroids: RowCentroids, clusters: list[Cluster], last: bool) -> None:
+        self.centroids, self.clusters, self.last = centroids, clusters, last
+        self.jobs = [_RowUpdate(centroids, cluster) for cluster in clusters]
+        members = [centroids._pieces(one.members) for one in clusters]
+        shares = [np.split(one.share, centroids._ends(one.members)) for one in clusters]
+        ks = [one.k for one in clusters]
+        centroids._run("begin", ks, *(Split.of(list(zip(*x, strict=True))) for x in (members, shares)))
+
+    def run(self, gap: float) -> list[Update]:
+        """Return what the updates have found."""
+        lows, highs = zip(*self.centroids._ask("extent"), strict=True)
+        low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+        first = list[Array | None]()
+        for a, job in enumerate(self.jobs):
+            same = bool((low[a] == high[a]).all())
+            first.append(low[a] if same else job.start if job.cluster.value == np.inf else None)
+        self._attempt(first)
+        self._smooth()
+        self._refine(gap)
+        return self._finish()
+
+    def _attempt(self, centres: list[Array | None]) -> None:
+        """Solve for a centre of some of the clusters, and keep those that are better."""
+        if all(centre is None for centre in centres):
+            return
+        refines = self.last or any(job.refines for job in self.jobs)
+        found = self.centroids._run("attempt", centres, [job.take() for job in self.jobs], refines)
+        jobs = [(job, centre) for job, centre in zip(self.jobs, centres, strict=True) if centre is not None]
+        for a, (job, centre) in enumerate(jobs):
+            job.tried(centre, float(found.value[a].value), float(found.scale[a].value))
+        if refines:
+            self._add_cuts([job for job, _ in jobs], found.cuts)
+
+    def _smooth(self) -> None:
+        """Try entropic barycenters; at last also take over what their potentials prove."""
+        c, temperatures = self.centroids, list[float | None]()
+        for job in self.jobs:
+            value = min(job.cluster.value, job.best)
+            possible = c.smoothing.possible and job.best > 0 and value > 0
+            temperatures.append(_TEMPERATURES[self.last] * value if possible else None)
+        jobs = [job for job, T in zip(self.jobs, temperatures, strict=True) if T is not None]
+        if not jobs:
+            return
+        means, log_p = c._run("begin_smoothing", temperatures).value, None
+        for step in range(_SMOOTH_STEPS[self.last]):
+            log_p = c._run("smooth", log_p, None if step else means).value
+        cuts = c._run("end_smoothing", log_p, self.last)
+        assert log_p is not None
+        found = {job.cluster.k: normalised(one) for job, one in zip(jobs, log_p, strict=True)}
+        centres = [found.get(job.cluster.k) for job in self.jobs]
+        self._attempt([None if p is None else _without_negligible(p) for p in centres])
+        if self.last:
+            self._add_cuts(jobs, cuts)
+
+    def _add_cuts(self, jobs: Iterable[_RowUpdate], cuts: CutSums) -> None:
+        """Take over one cut of each of some clusters."""
+        for a, job in enumerate(jobs):
+            job.cuts.append(_lowered(cuts, a))
+
+    def _refine(self, gap: float) -> None:
+        """Take steps of the level method until a gap is proved, or so many."""
+        for job in self.jobs:
+            job.refines = self.last or job.best == np.inf
+        if not any(job.refines for job in self.jobs):
+            return
+        again = [job.refines and (job.best > job.cluster.value or not job.cuts) for job in self.jobs]
+        self._attempt([job.start if one else None for job, one in zip(self.jobs, again, strict=True)])
+        c, active = self.centroids, [job for job in self.jobs if job.refines]
+        earlier = {job.cluster.k: list[Array]() for job in self.jobs}
+        if self.last and any(c.cuts.get(k) for k in earlier):  # all of them have a cut by now
+            sums, at = self.centroids.shards.reduce(KMeansShard.ask, c.part, RowPart.earlier_cuts.__name__), 0
+            for k, own in earlier.items():
+                own += [_lowered(sums, a) for a in range(at, at + c.cuts.get(k, 0))]
+                at += len(own)
+        means = None if c.smoothing.possible else c.shards.reduce(KMeansShard.ask, c.part, "mean").value
+        for a, job in enumerate(self.jobs):
+            if job.refines:
+                job.begin(earlier[job.cluster.k], job.p if means is None else means[a])
+        for step in range(_STEPS[self.last]):
+            active = [job for job in active if not job.ends(gap, step == _STEPS[self.last] - 1)]
+            if not active:
+                break
+            self._attempt([job.next() if job in active else None for job in self.jobs])
+            for job in active:
+                job.level.add(job.cuts[-1])
+
+    def _finish(self) -> list[Update]:
+        """Move the centroids, if that is better than where they are."""
+        c = self.centroids
+        moved = [self.last or job.best < job.cluster.value for job in self.jobs]
+        most = [0] * len(self.jobs)
+        if self.last:
+            bytes_of = [4 * c.count * len(job.cluster.members) * c.cost.shape[0] for job in self.jobs]
+            most = [min(_KEPT_CUTS, int(_BYTES / x)) for x in bytes_of]
+            for job, one in zip(self.jobs, most, strict=True):
+                k = job.cluster.k
+                c.cuts[k] = min(one, c.cuts.get(k, 0) + len(job.cuts)) if one else c.cuts.get(k, 0)
+        c._run("finish", [job.take() for job in self.jobs], moved, most)
+        every = self._members_costs(moved)
+        return [job.finish(costs, self.last) for job, costs in zip(self.jobs, every, strict=True)]
+
+    def _members_costs(self, moved: list[bool]) -> list[Costs | None]:
+        """Return the costs of the members of each cluster that has moved, in their order."""
+        found: list[list[Costs]] = [[] for _ in self.jobs]
+        for s, part in enumerate(self.centroids._ask("costs")):
+            at = 0
+            for a, job in enumerate(self.jobs):
+                if moved[a]:
+                    n = len(self.centroids._pieces(job.cluster.members)[s])
+                    found[a].append(Costs(*(x[at : at + n] for x in part)))
+                    at += n
+        return [Costs.joined(parts) if parts else None for parts in found]
 
 
 class _RowUpdate:
@@ -295,76 +384,65 @@ class _RowUpdate:
     Attributes
     ----------
     best : float
-        The least objective of what was tried, which `p` has.
+        The least objective of what was tried, which `p` has, and `scale` the sum of its absolute terms.
+    cuts : list of arrays
+        What was proved in this update, one for each centre that was tried.
+    refines : bool
+        Whether the level method runs.
     """
 
-    def __init__(self, centroids: RowCentroids, k: int, members: Indices, weights: Array) -> None:
-        self.centroids, self.k, self.members, self.weights = centroids, k, members, weights
-        self.X, self.share = centroids.normalised[members], weights / weights.sum()
-        self.p, self.best, self.solved = centroids.centres[k], np.inf, 0
-        self.found, self.near = list[Solution](), list[Solution]()
-        self.cuts = list[Kept]()  # of this update, one for each centre that was tried
+    def __init__(self, centroids: RowCentroids, cluster: Cluster) -> None:
+        self.centroids, self.cluster, self.start = centroids, cluster, centroids.centres[cluster.k].copy()
+        self.p, self.best, self.scale, self.solved = self.start, np.inf, 0.0, 0
+        self.cuts, self.refines, self._better = list[Array](), cluster.value == np.inf, False
 
-    def try_centre(self, p: Array) -> None:
-        """Solve for a centre, and keep it if it is better."""
-        own, c = self.members, self.centroids
-        self.near = c._optima(np.tile(p, (len(own), 1)), c.X[own], self.near or None)
-        self.solved += len(own)
-        self.cuts.append(c._kept(own, self.near))
-        value = float(self.share @ [one.value for one in self.near])
+    def take(self) -> bool:
+        """Return whether the last centre that was tried is the best, once."""
+        better, self._better = self._better, False
+        return better
+
+    def tried(self, p: Array, value: float, scale: float) -> None:
+        """Take over the objective of a centre."""
+        self.solved += len(self.cluster.members)
         if value < self.best:
-            self.best, self.p, self.found = value, p, self.near
+            self.best, self.p, self.scale, self._better = value, p, scale, True
 
-    def smooth(self, value: float, last: bool) -> None:
-        """Try the entropic barycenter; at last also take over what its potentials prove."""
-        c, own = self.centroids, self.members
-        if not (c.smoothing.possible and self.best > 0 and value > 0):
-            return
-        f = c.smooth_f[own] if len(c.smooth_f) else None
-        found = c.smoothing.barycenter(self.X, self.share, _TEMPERATURES[last] * value, _SMOOTH_STEPS[last], f)
-        if found is None:
-            return
-        p, f = found
-        if len(c.smooth_f):
-            c.smooth_f[own] = f
-        self.try_centre(_without_negligible(p))
-        if last:
-            L = c.cost.col_max(f, c.n_jobs)
-            U = c.cost.row_min(np.where(self.X > 0, L, np.inf), c.n_jobs)
-            self.cuts.append(c._proved(own, np.asarray(U, np.float64), np.where(self.X > 0, -L, 0.0)))
+    def begin(self, earlier: list[Array], start: Array) -> None:
+        """Begin the level method at a centre, with the cuts of earlier updates."""
+        self.level = LevelMethod((1 - _UNIFORM) * start + _UNIFORM / len(start))
+        for cut in (*earlier, *self.cuts):
+            self.level.add(cut)
 
-    def refine(self, value: float, gap: float, most: int) -> None:
-        """Take steps of the level method until a gap is proved."""
-        c, spread = self.centroids, self.centroids.cost.spread()
-        if self.best > value or not self.near:
-            self.try_centre(c.centres[self.k])
-        nothing, rounding, least = _NOTHING * spread, 64 * _ULP * spread, c.cost.least()
-        start = self.p if c.smoothing.possible else self.share @ self.X
-        self.level = level = LevelMethod((1 - _UNIFORM) * start + _UNIFORM / len(start))
-        for kept in (*c.earlier(self.k, self.members, self.cuts[0]), *self.cuts):
-            level.add(c._cut(self.share, kept))
-        for step in range(most):
-            if len(level.cuts) > 1:
-                level.step(least, self.best)
-            if self.best - level.lower <= max(gap * max(abs(self.best), nothing), rounding) or step == most - 1:
-                break
-            self.try_centre(_without_negligible(np.exp(level.log_p)))
-            level.add(c._cut(self.share, self.cuts[-1]))
+    def ends(self, gap: float, last: bool) -> bool:
+        """Take a step of the level method; return whether the gap is proved, or this was the last one."""
+        spread, least = self.centroids.cost.spread(), self.centroids.cost.least()
+        if len(self.level.cuts) > 1:
+            self.level.step(least, self.best)
+        near = max(gap * max(abs(self.best), _NOTHING * spread), 64 * _ULP * spread)
+        return last or self.best - self.level.lower <= near
 
-    def finish(self, value: float, last: bool) -> Update:
-        """Move the centroid, if that is better than where it is."""
-        c, k, own = self.centroids, self.k, self.members
-        if self.best >= value and not last:
+    def next(self) -> Array:
+        """Return the next centre to try."""
+        return _without_negligible(np.exp(self.level.log_p))
+
+    def finish(self, costs: Costs | None, last: bool) -> Update:
+        """Return what was found, after the centroid has moved if there are costs."""
+        if costs is None:
             return Update(None, np.inf, self.solved)
-        c.centres[k] = self.p
-        c._keep(own, np.full(len(own), k), c._kept(own, self.found))
+        self.centroids.centres[self.cluster.k] = self.p
         if not last:
-            return Update(Costs.of(self.found), np.inf, self.solved)
-        c.keep_cuts(k, own, self.cuts)
-        lower = max(self.level.lower, c.cost.least())
-        upper = certificate.mean(self.weights, np.array([one.upper for one in self.found])).upper
-        scale = max(float(self.share @ [one.scale for one in self.found]), _NOTHING * c.cost.spread())
-        return Update(Costs.of(self.found), certificate.relative_gap(lower, upper, scale), self.solved)
+            return Update(costs, np.inf, self.solved)
+        cost = self.centroids.cost
+        lower = max(self.level.lower, cost.least())
+        upper = certificate.mean(self.cluster.weights, costs.upper).upper
+        scale = max(self.scale, _NOTHING * cost.spread())
+        return Update(costs, certificate.relative_gap(lower, upper, scale), self.solved)
+
+
+def _lowered(cuts: CutSums, a: int) -> Array:
+    """Return one of the cuts: an affine function of the weights that is below the objective of all centroids."""
+    own, rest = np.asarray(cuts.f[a].value, np.float64), float(cuts.rest[a].value)
+    return np.asarray(own + rest - 8 * _ULP * (np.abs(own) + abs(rest)))
 
 
 def _without_negligible(p: Array) -> Array:
@@ -373,51 +451,15 @@ def _without_negligible(p: Array) -> Array:
     return np.asarray(p / p.sum())
 
 
-class CloudProjections(Projections):
-    """The bounds of `Projections` for clouds, each with its own points.
-
-    Parameters
-    ----------
-    clouds : list of Cloud
-        Clouds that tell about the directions and the size of the points.
-    """
-
-    def __init__(self, clouds: list[Cloud]) -> None:
-        every = np.concatenate([cloud.points for cloud in clouds])
-        d = every.shape[1]
-        frames = rotations(d) if d <= 3 else [principal(every, _DIRECTIONS)]
-        self._power, self._mean = 2.0, every.mean(axis=0)
-        self._widths = [frame.shape[1] for frame in frames]
-        self._frames, self._error = _SHORTER * np.concatenate(frames, axis=1), 0.0
-
-    def of(self, clouds: list[Cloud]) -> Array:
-        """Return the bin means of the quantile functions, of shape (n, directions, levels)."""
-        found = np.empty((len(clouds), self._frames.shape[1], _LEVELS))
-        most, d = max(len(cloud.points) for cloud in clouds), len(self._mean)
-        size = max(float(np.abs(cloud.points - self._mean).sum(axis=1).max()) for cloud in clouds)
-        self._error = max(self._error, _LEVELS * (2 * most + d + 16) * _ULP * size)
-        levels = np.linspace(0, 1, _LEVELS + 1)
-        for b, cloud in enumerate(clouds):
-            places = (cloud.points - self._mean) @ self._frames
-            for a, x in enumerate(places.T):
-                order = np.argsort(x, kind="stable")
-                w = cloud.weights[order]
-                share, integral = np.append(0.0, np.cumsum(w)), np.append(0.0, np.cumsum(w * x[order]))
-                found[b, a] = np.diff(np.interp(levels, share / share[-1], integral / share[-1])) * _LEVELS
-        return found
-
-
-class CloudCentroids(Centroids):
+class CloudCentroids(ShardCentroids):
     """Clouds, and centroids with points of their own; costs are squared Euclidean distances.
 
     Parameters
     ----------
-    clouds : list of Cloud
-        The measures, which need not be normalised.
-    size : int
-        The number of points of a centroid.
-    count : int
-        The number of centroids.
+    shards, part, count
+        As for `ShardCentroids`.
+    size : int, optional
+        The number of points of a centroid; by default the mean number of points of a cloud.
     tol : float
         The relative gain at which updates of points end.
     n_jobs : int, optional
@@ -426,68 +468,84 @@ class CloudCentroids(Centroids):
 
     power = 2.0
 
-    def __init__(self, clouds: list[Cloud], size: int, count: int, tol: float, n_jobs: int | None) -> None:
-        self.clouds, self.size, self.tol, self.n_jobs = clouds, size, tol, n_jobs
-        self.centres: list[Cloud] = [clouds[0]] * count
-        self._first = CloudProjections(clouds)
-        self._features = self._first.of(clouds)
+    def __init__(
+        self, shards: Shards[KMeansShard], part: int, count: int, size: int | None, tol: float, n_jobs: int | None
+    ) -> None:
+        super().__init__(shards, part, count)
+        boxes = [box for box in shards.collect(KMeansShard.box, part) if box.size]
+        low, high = np.min([box.low for box in boxes], axis=0), np.max([box.high for box in boxes], axis=0)
+        self.centre, self.reach = (low + high) / 2, 1.001 * float(np.linalg.norm(high - low)) / 2
+        self.size = size or round(sum(box.size for box in boxes) / self.n)
+        self.tol, self.n_jobs = tol, n_jobs
+        self.centres: list[Cloud] = [Cloud(self.centre[None], np.ones(1))] * count
 
-    def __len__(self) -> int:
-        return len(self.clouds)
+    def maker(self) -> Callable[[Any], Part]:
+        return partial(CloudPart, centre=self.centre, reach=self.reach, n_jobs=self.n_jobs)
 
     def set(self, k: int, centroid: Cloud) -> None:
         self.centres[k] = centroid
 
-    def get(self, k: int) -> Cloud:
-        return self.centres[k]
-
     def like(self, i: int, random: Any) -> Cloud:
         """Return a cloud with as many points as a centroid may have, chosen by k-means++ if it has more."""
-        own = self.clouds[i]
+        own: Cloud = self._measure(i)
         if len(own.points) <= self.size:
             return own.normalised()
         one = Clouds([own.points], [own.weights])
         start = one.start(self.size, random, None)
         return Cloud(start.points + one.mean, start.weights)
 
-    def bounds(self, k: int) -> Array:
-        """Return bounds by projections."""
-        return self._first(self._first.of([self.centres[k]]), self._features)[0]
-
-    def solve(self, i: Indices, k: Indices) -> Costs:
-        found = Costs(*np.empty((3, len(i))))
-        for one in np.unique(k).tolist():
-            own = np.flatnonzero(k == one)
-            part = Costs.of(cloud_optima(self.centres[one], [self.clouds[j] for j in i[own]], self.n_jobs))
-            for to, values in zip(found, part, strict=True):
-                to[own] = values
-        return found
-
-    def _optimum(self, first: Cloud, second: Cloud) -> Solution:
-        return cloud_optima(first, [second])[0]
-
     def between(self, first: Cloud, second: Cloud) -> float:
-        return max(0.0, self._optimum(first, second).upper)
+        return max(0.0, cloud_optima(first, [second])[0].upper)
 
     def apart(self, first: Cloud, second: Cloud) -> float:
-        return max(0.0, self._optimum(first, second).lower)
+        return max(0.0, cloud_optima(first, [second])[0].lower)
 
-    def update(self, k: int, members: Indices, weights: Array, value: float, gap: float, last: bool) -> Update:
-        """Move a centroid by updates of its points and weights."""
-        own = [self.clouds[i] for i in members]
-        problem = Clouds([c.points for c in own], [c.weights for c in own], weights, self.n_jobs)
-        exact, steps, left = problem.closed_form() if last else None, 1, 0.0
+    def update(self, clusters: list[Cluster], gap: float, last: bool) -> list[Update]:
+        """Move centroids by updates of their points and weights."""
+        return [self._update(cluster, gap, last) for cluster in clusters]
+
+    def _update(self, cluster: Cluster, gap: float, last: bool) -> Update:
+        k, members = cluster.k, cluster.members
+        exact, steps, left = self._closed_form(cluster) if last else None, 1, 0.0
         if exact is not None and len(exact.points) <= self.size:
             self.centres[k] = exact
         else:
             start = self.centres[k]
-            run = Alternation(problem, Cloud(start.points - problem.mean, start.weights), max(gap, self.tol))
+            problem = _ShardPlans(self, cluster, len(start.points))
+            run = Alternation(problem, Cloud(start.points - self.centre, start.weights), max(gap, self.tol))
             for steps, _ in enumerate(run.run(), 2):
                 if steps > _MOVES[last]:
                     break
             self.centres[k], left = run.cloud(), run.stationarity
+            problem.finish(run.now)
         costs = self.solve(members, np.full(len(members), k))
         return Update(costs, left, (steps + 1) * len(members))
+
+    def _closed_form(self, cluster: Cluster) -> Cloud | None:
+        """Return the barycenter of the members, where it has a closed form."""
+        if len(self.centre) > 1 and len(cluster.members) > 2:
+            return None
+        own = [self._measure(i) for i in cluster.members.tolist()]
+        return Clouds([c.points for c in own], [c.weights for c in own], cluster.weights, self.n_jobs).closed_form()
+
+
+class _ShardPlans:
+    """Optimal plans to the members of a cluster in all shards, for an `Alternation`."""
+
+    def __init__(self, centroids: CloudCentroids, cluster: Cluster, size: int) -> None:
+        self.centroids, self.mean, self._trials = centroids, centroids.centre, 0
+        share = Split.of(np.split(cluster.share, centroids._ends(cluster.members)))
+        centroids._run("begin", centroids._split(cluster.members), share, size)
+
+    def plans(self, X: Array, p: Array, bases: Any = None) -> Plans:
+        """Return what optimal plans show; bases are the number of the trial that these start from."""
+        sums = self.centroids._run("plans", X, p, bases == self._trials and self._trials > 0)
+        self._trials += 1
+        return sums.shown(X, p, self._trials)
+
+    def finish(self, best: Plans) -> None:
+        """Keep the arcs of the best plans."""
+        self.centroids._run("finish", best.bases == self._trials)
 
 
 class PartsCentroids(Centroids):
@@ -504,7 +562,7 @@ class PartsCentroids(Centroids):
         Positive factors of their costs.
     """
 
-    def __init__(self, parts: list[Centroids], factors: Array) -> None:
+    def __init__(self, parts: list[Any], factors: Array) -> None:
         self.parts, self.factors = parts, factors
         powers = {part.power for part in parts}
         self.power = powers.pop() if len(powers) == 1 else 0.0
@@ -515,6 +573,10 @@ class PartsCentroids(Centroids):
     def set(self, k: int, centroid: list[Any]) -> None:
         for part, one in zip(self.parts, centroid, strict=True):
             part.set(k, one)
+
+    def put(self, k: int, centroid: list[Any]) -> None:
+        for part, one in zip(self.parts, centroid, strict=True):
+            part.put(k, one)
 
     def get(self, k: int) -> list[Any]:
         return [part.get(k) for part in self.parts]
@@ -536,11 +598,15 @@ class PartsCentroids(Centroids):
         every = zip(self.parts, first, second, strict=True)
         return max(0.0, float(self._sum([np.array(part.apart(a, b)) for part, a, b in every], -1)))
 
-    def update(self, k: int, members: Indices, weights: Array, value: float, gap: float, last: bool) -> Update:
-        """Move the centroid of each part: the barycenter of a sum of costs has the barycenters of the parts."""
-        found = [part.update(k, members, weights, np.inf, gap, last) for part in self.parts]
-        costs = self._costs([one.costs for one in found if one.costs is not None])
-        return Update(costs, max(one.gap for one in found), sum(one.solved for one in found))
+    def update(self, clusters: list[Cluster], gap: float, last: bool) -> list[Update]:
+        """Move the centroids of each part: the barycenter of a sum of costs has the barycenters of the parts."""
+        unknown = [cluster._replace(value=np.inf) for cluster in clusters]
+        parts = [part.update(unknown, gap, last) for part in self.parts]
+        updates = []
+        for found in zip(*parts, strict=True):
+            costs = self._costs([one.costs for one in found if one.costs is not None])
+            updates.append(Update(costs, max(one.gap for one in found), sum(one.solved for one in found)))
+        return updates
 
     def _costs(self, every: list[Costs]) -> Costs:
         values, lower, upper = ([one[a] for one in every] for a in range(3))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import compress
-from typing import Any, NamedTuple
+from contextlib import closing
+from itertools import compress, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,14 +20,20 @@ from threadpoolctl import threadpool_limits
 from ...core import native, validation
 from ...core.warn import warn
 from ...costs import Cost
+from ...distributed import checkpoints, sources
+from ...distributed.shards import LocalShards, Shards, read_shards
+from ...distributed.worker import Split
 from ...exact.certificate import enclose
-from ...io import progress
+from ...io import npz, progress
 from .. import _base
 from .._costs import Metric, feature_cost
+from .._loop import Checkpoints
 from ..barycenter.free import Cloud, clouds_of
 from ..geometry import sets as _sets
-from .assignment import Assignment, SolvedProblems
-from .centroids import Centroids, CloudCentroids, PartsCentroids, RowCentroids, Update
+from . import files
+from .assignment import Assignment, Iteration, SolvedProblems
+from .centroids import Centroids, CloudCentroids, Cluster, PartsCentroids, RowCentroids
+from .shard import KMeansShard, PartsData
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -33,28 +41,7 @@ Indices = NDArray[np.intp]
 _EARLY = 0.05  # relative gap of centroids that will move again
 
 
-class Iteration(NamedTuple):
-    """One entry of the history of `WassersteinKMeans`.
-
-    Attributes
-    ----------
-    inertia : float
-        The weighted sum of the exact costs of the measures to their centroids.
-    changed : int
-        How many labels have changed.
-    solved : SolvedProblems
-        How many problems were solved.
-    seconds : float
-        The time since the start of the fit.
-    """
-
-    inertia: float
-    changed: int
-    solved: SolvedProblems
-    seconds: float
-
-
-class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignore[misc]
+class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEstimator):  # type: ignore[misc]
     r"""k-means of measures with transport costs, also known as D2-clustering.
 
     .. math:: \min_{c, l} \sum_i s_i W(c_{l_i}, x_i)
@@ -101,6 +88,13 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
     feature_vectors : array of shape (m, d), optional
         An embedding of each bin, from which a metric builds the cost. With several parts a list, with None for parts
         without one.
+    client : dask.distributed.Client, optional
+        Keeps the measures in shards on the client's workers, as in `WassersteinNMF`. Labels, centroids and inertia are
+        bit-identical to those without a client.
+    checkpoint : path or URL, optional
+        A new or empty folder for checkpoints, of which the last two are kept, as in `WassersteinNMF`. `load` reads it.
+    checkpoint_seconds : float
+        The time between two checkpoints.
 
     Attributes
     ----------
@@ -177,6 +171,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         verbose: bool = False,
         callbacks: Sequence[Callable[[Any], Any]] = (),
         feature_vectors: Any = None,
+        client: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_seconds: float = 120.0,
     ) -> None:
         self.n_clusters = n_clusters
         self.cost = cost
@@ -193,6 +190,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         self.verbose = verbose
         self.callbacks = callbacks
         self.feature_vectors = feature_vectors
+        self.client = client
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinKMeans:
         """Find clusters of measures.
@@ -200,9 +200,10 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         Parameters
         ----------
         X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
-            Measures as rows, which are normalised and all in memory. With free support and ``cost`` None or
-            "sqeuclidean" also clouds: arrays of points of shape (m_k, d), or pairs (points, weights). With several
-            parts a list of data sets, each with the parts of all objects in the same order.
+            Measures as rows, which are normalised. Each item of a list, or block of a Dask array, is a shard; with a
+            client other data are split into one shard for each thread of the workers. With free support and ``cost``
+            None or "sqeuclidean" also clouds: arrays of points of shape (m_k, d), or pairs (points, weights). With
+            several parts a list of data sets, each with the parts of all objects in the same order.
         y : None
             Ignored.
         sample_weight : array of shape (n,), optional
@@ -215,34 +216,101 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         """
         started = time.perf_counter()
         self._check_parameters()
-        data, full = self._data(X, reset=True)
-        weights = np.ones(len(full)) if sample_weight is None else validation.sample_weight(sample_weight, len(full))
-        weights = weights[full]
-        if not weights.any():
-            raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
-        if len(weights) < self.n_clusters:
-            raise ValueError(f"n_clusters: is {self.n_clusters}; expected at most n_samples={len(weights)} with mass")
-        random, best = check_random_state(self.random_state), np.inf
-        self.solved_ = SolvedProblems()
-        starts = self.n_init if isinstance(self.init, str) else 1
-        with threadpool_limits(1, "blas"), progress.bar("Wasserstein k-means", self.verbose) as advance:
-            for start in range(starts):
-                run = _Run(self, self._centroids(data), weights, random, started)
-                for note in run.iterations():
-                    advance(1 / (starts * self.max_iter), f"start {start}: {note}")
-                    if run.inertia < best or not hasattr(self, "labels_"):
-                        self._publish(run, full)
-                    if True in [callback(self) for callback in self.callbacks]:
-                        run.stop()
-                self.solved_ = self.solved_ + run.solved
-                if run.inertia <= best:
-                    best = run.inertia
-                    self._publish(run, full)
-                    chosen = run
-                if run.stopped:
-                    break
-        chosen.warn()
+        fit_id = "" if self.checkpoint is None else checkpoints.prepare(self.checkpoint)
+        with closing(self._shards(X)) as shards:
+            full = self._full(shards)
+            weights = (
+                np.ones(len(full)) if sample_weight is None else validation.sample_weight(sample_weight, len(full))
+            )
+            weights = weights[full]
+            if not weights.any():
+                raise ValueError("sample_weight: is zero for every measure with mass; expected a positive one")
+            if len(weights) < self.n_clusters:
+                raise ValueError(
+                    f"n_clusters: is {self.n_clusters}; expected at most n_samples={len(weights)} with mass"
+                )
+            fit = Fit(self, shards, weights, full, check_random_state(self.random_state), started)
+            fit.files.fit_id = fit_id
+            fit.begin()
+            self._fit(fit)
         return self
+
+    def resume(self, X: Any) -> WassersteinKMeans:
+        """Continue a fit from its last checkpoint, after a crash or an interrupt or with a larger ``max_iter``.
+
+        Labels, centroids and inertia are bit-identical to those of a fit without the interrupt.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or clouds
+            The data of the fit, in the same shards.
+
+        Returns
+        -------
+        WassersteinKMeans
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            If there is no checkpoint, or the data differ.
+        """
+        started = time.perf_counter()
+        self._check_parameters()
+        if self.checkpoint is None or not checkpoints.exist(self.checkpoint):
+            raise ValueError("resume: there is no checkpoint; expected one in the folder checkpoint, of a fit")
+        fit_id = checkpoints.claim(self.checkpoint, checkpoints.mark(self.checkpoint))
+        saved = checkpoints.load_last(self.checkpoint, lambda folder: files.load_fit(self, folder))
+        with closing(saved.shards) as shards:
+            given, full = self._sources(X, len(shards), reset=True)
+            if len(given) != len(shards):
+                expected = f"the same measures, in the same {len(shards)} shards"
+                raise ValueError(
+                    f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}"
+                )
+            shards.attach(given)
+            shards.reduce(KMeansShard.set_n_jobs, self.n_jobs)
+            self._known_full = full
+            state = saved.state
+            fit = Fit(self, shards, state["weights"], self._full(shards), check_random_state(None), started)
+            fit.restore(state)
+            fit.files = files.Written(saved.folder, saved.checksums, fit_id)
+            self._fit(fit)
+        return self
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], client: Any = None) -> WassersteinKMeans:
+        """Return the model of the last complete checkpoint in a folder, which `resume` continues.
+
+        Parameters
+        ----------
+        path : path or URL
+            The folder of checkpoints.
+        client : dask.distributed.Client, optional
+            The client whose workers will hold the shards.
+
+        Returns
+        -------
+        WassersteinKMeans
+            The model. A start that was given as ``init`` is not part of it.
+        """
+        return checkpoints.load_last(path, lambda folder: files.load(cls, folder, client))
+
+    def _fit(self, fit: Fit) -> None:
+        """Run the starts of a fit."""
+        timed = None
+        if self.checkpoint is not None:
+            timed = Checkpoints(lambda model: files.write(model, fit), self.checkpoint_seconds)
+        with threadpool_limits(1, "blas"), progress.bar("Wasserstein k-means", self.verbose) as advance:
+            for note in fit.iterations():
+                advance(1 / (fit.starts * self.max_iter), note)
+                if timed is not None:
+                    timed(self)
+                if True in [callback(self) for callback in self.callbacks]:
+                    fit.run.stop()
+        if timed is not None:
+            timed.attempt(self)
+        fit.warn()
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> WassersteinKMeans:
         """Update the centroids by a batch of a stream; the first batch is fitted as a whole.
@@ -271,22 +339,24 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         if not full.any():
             return self
         old, count = self._unpublished(self.cluster_centers_), self.n_clusters
-        run = _Run(self, self._centroids(self._joined(old, data)), np.append(np.zeros(count), weights[full]), None, 0.0)
+        centroids = self._centroids(self._local(self._joined(old, data)))
+        run = _Run(self, centroids, np.append(np.zeros(count), weights[full]), None, 0.0)
         run.begin(old)
         run.assignment.assign()
         labels, (below, above) = run.assignment.labels, run.bounds()
         self.labels_[full], self.inertia_, self.inertia_bounds_ = labels[count:], run.inertia, (below, above)
-        with threadpool_limits(1, "blas"):
-            for k in range(count):
-                own = np.flatnonzero((labels == k) & (run.weights > 0))
-                if not len(own):
-                    continue
-                total = float(run.weights[own].sum())
+        clusters = []
+        for k in range(count):
+            own = np.flatnonzero((labels == k) & (run.weights > 0))
+            if len(own):
                 before = np.array([k] if self.counts_[k] > 0 else [], np.intp)
                 share = np.append(self.counts_[before], run.weights[own])
-                found = run.centroids.update(k, np.append(before, own), share, np.inf, self.gap, True)
-                self.centroid_gaps_[k] = found.gap
-                self.counts_[k] += total
+                clusters.append(Cluster(k, np.append(before, own), share, np.inf))
+                self.counts_[k] += float(run.weights[own].sum())
+        with threadpool_limits(1, "blas"):
+            found = run.centroids.update(clusters, self.gap, True)
+        for cluster, one in zip(clusters, found, strict=True):
+            self.centroid_gaps_[cluster.k] = one.gap
         self.cluster_centers_ = self._published([run.centroids.get(k) for k in range(count)])
         self.n_iter_ += 1
         return self
@@ -463,16 +533,59 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
             full[at + rows] = True
             kept.append(measures[:])
             at += size
+        self._sizes = [len(one) for one in kept]  # of shards
         return np.concatenate(kept), full
 
-    def _centroids(self, data: Any) -> Centroids:
-        if self._several:
-            every = [part._centroids(one) for part, one in zip(self._parts, data, strict=True)]
-            return PartsCentroids(every, self._factors())
-        if self.support == "fixed":
-            return RowCentroids(data, self.cost_, self.n_clusters, self.n_jobs)
-        mean = round(sum(len(c.weights) for c in data) / len(data))
-        return CloudCentroids(data, self.n_support or mean, self.n_clusters, self.tol, self.n_jobs)
+    def _shards(self, X: Any) -> Shards[KMeansShard]:
+        """Return the measures in shards, in this process or on the workers of the client."""
+        given, self._known_full = self._sources(X, None, reset=True)
+        shards: Shards[KMeansShard] = read_shards(self.client, KMeansShard, given)
+        if self._known_full is None:
+            try:
+                _base.check_shards(self, shards.metadata, reset=True)
+                self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+            except BaseException:
+                shards.close()
+                raise
+        return shards
+
+    def _sources(self, X: Any, count: int | None, reset: bool) -> tuple[list[Any], NDArray[np.bool_] | None]:
+        """Return the data of each shard, and which measures have mass; None where workers are to read them."""
+        given = None if self._several or self.support == "free" else sources.split(X)
+        if given is not None and self.client is not None:
+            return given, None
+        data, full = self._data(X, reset)
+        parts = data if self._several else [data]
+        n = len(parts[0])
+        if given is not None:
+            ends = np.cumsum([0, *self._sizes]).tolist()
+        else:
+            if count is None:
+                count = 1 if self.client is None else max(1, min(n, sum(self.client.nthreads().values())))
+            ends = [n * k // count for k in range(count + 1)]
+        return [PartsData([part[a:b] for part in parts]) for a, b in pairwise(ends)], full
+
+    def _full(self, shards: Shards[KMeansShard]) -> NDArray[np.bool_]:
+        """Return which of all measures have mass."""
+        known = self.__dict__.pop("_known_full")
+        return np.concatenate(shards.collect(KMeansShard.has_mass)) if known is None else known
+
+    def _local(self, data: Any) -> Shards[KMeansShard]:
+        """Return validated data as a shard in this process."""
+        return LocalShards([KMeansShard(data if self._several else [data])])
+
+    def _centroids(self, shards: Shards[KMeansShard], new: bool = True) -> Centroids:
+        """Return centroids of the measures of shards, which are set up for them if they are new."""
+        every: list[Any] = []
+        for a, part in enumerate(self._parts if self._several else [self]):
+            if self.support == "fixed":
+                every.append(RowCentroids(shards, a, self.n_clusters, part.cost_, self.n_jobs))
+            else:
+                every.append(CloudCentroids(shards, a, self.n_clusters, self.n_support, self.tol, self.n_jobs))
+        if new:
+            firsts: Any = Split.of(shards.starts()[:-1])
+            shards.reduce(KMeansShard.set_up, firsts, self.n_clusters, [one.maker() for one in every])
+        return PartsCentroids(every, self._factors()) if self._several else every[0]
 
     def _against(self, X: Any) -> tuple[Assignment, NDArray[np.bool_]]:
         """Return an assignment of measures to the centroids of the fit, and which measures have mass."""
@@ -480,7 +593,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         data, full = self._data(X, reset=False)
         if not full.any():
             return Assignment.__new__(Assignment), full
-        centroids = self._centroids(data)
+        centroids = self._centroids(self._local(data))
         run = _Run(self, centroids, np.ones(len(centroids)), None, 0.0)
         run.begin(self._unpublished(self.cluster_centers_))
         return run.assignment, full
@@ -538,6 +651,109 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer):  # type: ignor
         return self.n_clusters
 
 
+class Fit:
+    """A fit: one start after the other, of which the best is published.
+
+    Parameters
+    ----------
+    model : WassersteinKMeans
+        The model.
+    shards : Shards of KMeansShard
+        The measures with mass.
+    weights : array of shape (n,)
+        Their weights.
+    full : array of bool
+        Which of the rows of the data these are.
+    random : RandomState
+        The random numbers.
+    started : float
+        ``time.perf_counter()`` at the start.
+    """
+
+    def __init__(
+        self, model: WassersteinKMeans, shards: Shards[KMeansShard], weights: Array, full: NDArray[np.bool_],
+        random: Any, started: float,
+    ) -> None:  # fmt: skip
+        self.model, self.shards, self.weights, self.full = model, shards, weights, full
+        self.random, self.started = random, started
+        self.starts = model.n_init if isinstance(model.init, str) else 1
+        self.number, self.done = 0, 0  # starts that are over, and their assignments
+        self.best, self.solved = np.inf, SolvedProblems()  # what they have reached, and solved
+        self.outcome = ""  # the warning of the best of these
+        self.files = files.Written()
+        self.run: _Run
+
+    def begin(self) -> None:
+        """Begin the next start."""
+        centroids = self.model._centroids(self.shards)
+        self.run = _Run(self.model, centroids, self.weights, self.random, self.started)
+
+    def iterations(self) -> Iterator[str]:
+        """Run all starts; yield a note after every assignment."""
+        while True:
+            for note in self.run.iterations():
+                if self.run.inertia < self.best:
+                    self._publish()
+                yield f"start {self.number}: {note}"
+            if self.run.inertia <= self.best:
+                self.best, self.outcome = self.run.inertia, self.run.warning()
+                self._publish()
+            if self.run.stopped or self.number + 1 >= self.starts:
+                return
+            self.solved, self.number = self.solved + self.run.solved, self.number + 1
+            self.done += len(self.run.history)
+            self.begin()
+
+    @property
+    def assignments(self) -> int:
+        """The number of assignments so far."""
+        return self.done + len(self.run.history)
+
+    def _publish(self) -> None:
+        self.model._publish(self.run, self.full)
+        self.model.solved_ = self.solved + self.run.solved
+
+    def warn(self) -> None:
+        """Warn if the best start has not ended as it should."""
+        if self.outcome:
+            warn(self.outcome, ConvergenceWarning)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the state without that of the shards, for a file."""
+        random = self.random.get_state(legacy=False)
+        state: dict[str, Any] = {
+            "weights": self.weights, "number": self.number, "done": self.done, "best": self.best,
+            "outcome": self.outcome, "solved": np.array(list(vars(self.solved).values())),
+            "random_key": random["state"]["key"],
+            "random_numbers": np.array([random["state"]["pos"], random["has_gauss"], random["gauss"]]),
+            "cuts": np.array(sorted(_cuts_of(self.run.centroids)), np.int64).reshape(-1, 3),
+        }  # fmt: skip
+        return state | {f"run_{name}": x for name, x in self.run.arrays().items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `arrays` returned; the shards have their part."""
+        position, has_gauss, gauss = state["random_numbers"].tolist()
+        self.random.set_state(("MT19937", state["random_key"], int(position), int(has_gauss), gauss))
+        self.number, self.done = int(state["number"]), int(state["done"])
+        self.best, self.outcome = float(state["best"]), str(state["outcome"])
+        self.solved = SolvedProblems(*state["solved"].tolist())
+        centroids = self.model._centroids(self.shards, new=False)
+        self.run = _Run(self.model, centroids, self.weights, self.random, self.started)
+        self.run.restore(npz.with_prefix(state, "run_"), self.model._unpublished(state["centres"]))
+        for part, k, count in state["cuts"].tolist():
+            _parts_of(centroids)[part].cuts[k] = count
+
+
+def _parts_of(centroids: Centroids) -> list[Any]:
+    return centroids.parts if isinstance(centroids, PartsCentroids) else [centroids]
+
+
+def _cuts_of(centroids: Centroids) -> list[tuple[int, int, int]]:
+    """Return the parts, the numbers and the cuts of centroids of which the shards keep cuts."""
+    every = enumerate(_parts_of(centroids))
+    return [(a, k, count) for a, part in every for k, count in getattr(part, "cuts", {}).items()]
+
+
 class _Run:
     """The iterations from one start."""
 
@@ -549,7 +765,11 @@ class _Run:
         self.assignment = Assignment(centroids, self.count)
         self.gaps, self.relocated, self.stopped = np.full(self.count, np.inf), 0, False
         self.history: list[Iteration] = []
-        self.solved, self.ended = SolvedProblems(), ""
+        self.solved, self.ended, self.spent = SolvedProblems(), "", 0.0
+        self.last, self.dirty = (
+            False,
+            set(range(self.count)),
+        )  # whether updates are the last ones, and of which centroids
 
     @property
     def inertia(self) -> float:
@@ -564,48 +784,70 @@ class _Run:
 
     def stop(self) -> None:
         """End after this iteration."""
-        self.stopped, self.ended = True, "stopped"
+        self.stopped, self.ended = True, self.ended or "stopped"
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the state without that of the shards, for a file."""
+        a = self.assignment
+        state: dict[str, Any] = {name: getattr(a, name) for name in ("value", "below", "above", "labels")}
+        state |= {"gaps": self.gaps, "relocated": self.relocated, "ended": self.ended, "last": self.last}
+        state |= {"dirty": np.array(sorted(self.dirty), np.int64), "history": files.of_history(self.history)}
+        return state | {"solved": np.array(list(vars(self.solved).values()))}
+
+    def restore(self, state: dict[str, Any], centres: list[Any]) -> None:
+        """Take over what `arrays` returned, and centroids."""
+        for k, one in enumerate(centres):
+            self.centroids.put(k, one)
+        a = self.assignment
+        a.value, a.below, a.above, a.labels = (state[name] for name in ("value", "below", "above", "labels"))
+        self.gaps, self.relocated, self.last = state["gaps"], int(state["relocated"]), bool(state["last"])
+        self.dirty, self.history = set(state["dirty"].tolist()), files.history_of(state["history"])
+        self.solved = SolvedProblems(*state["solved"].tolist())
+        ended = str(state["ended"])
+        self.ended, self.spent = ended if ended == "converged" else "", self.history[-1].seconds
 
     def iterations(self) -> Iterator[str]:
         """Assign and update in turn until labels and centroids rest; yield a note after every assignment."""
-        self._start()
-        changed = np.arange(len(self.weights))
-        self.assignment.assign()
-        yield self._record(len(changed))
-        last, dirty = False, set(range(self.count))
-        while not self.stopped:
+        if not self.history:
+            self._start()
+            self.assignment.assign()
+            yield self._record(len(self.weights))
+        while not (self.stopped or self.ended in ("converged", "stopped")):
             if len(self.history) >= self.model.max_iter:
                 self.ended = "max_iter"
                 return
-            dirty |= self._relocate()
-            for k in sorted(dirty):
-                self._update(k, last)
+            self.dirty |= self._relocate()
+            self._update(sorted(self.dirty))
             before = self.assignment.labels
             changed = self.assignment.assign()
-            yield self._record(len(changed))
             if len(changed):
-                dirty = set(before[changed].tolist()) | set(self.assignment.labels[changed].tolist())
-            elif last:
+                self.dirty = set(before[changed].tolist()) | set(self.assignment.labels[changed].tolist())
+            elif self.last:
                 self.ended = "converged"
-                return
             else:
-                last, dirty = True, set(range(self.count))
+                self.last, self.dirty = True, set(range(self.count))
+            yield self._record(len(changed))
 
-    def _update(self, k: int, last: bool) -> None:
-        members = np.flatnonzero(self.assignment.labels == k)
-        used = members[self.weights[members] > 0]
-        if not len(used):
+    def _update(self, ks: list[int]) -> None:
+        """Move some of the centroids."""
+        clusters, before = [], {k: self.centroids.get(k) for k in ks}
+        for k in ks:
+            members = np.flatnonzero(self.assignment.labels == k)
+            used = members[self.weights[members] > 0]
+            if len(used):
+                weights = self.weights[used]
+                value = float(weights @ self.assignment.value[used, k] / weights.sum())
+                # of an empty cluster that begins again nothing is known
+                clusters.append(Cluster(k, used, weights, np.inf if np.isnan(value) else value))
+        if not clusters:
             return
-        before, weights = self.centroids.get(k), self.weights[used]
-        value = float(weights @ self.assignment.value[used, k] / weights.sum())
-        value = np.inf if np.isnan(value) else value  # of an empty cluster that begins again
-        found: Update = self.centroids.update(k, used, weights, value, self.model.gap if last else _EARLY, last)
-        self.gaps[k] = found.gap
-        self.assignment.last.for_centroids += found.solved
-        if found.costs is None:
-            return
-        self.assignment.moved(k, before)
-        self.assignment.know(used, np.full(len(used), k), found.costs)
+        found = self.centroids.update(clusters, self.model.gap if self.last else _EARLY, self.last)
+        for (k, used, _, _), one in zip(clusters, found, strict=True):
+            self.gaps[k] = one.gap
+            self.assignment.last.for_centroids += one.solved
+            if one.costs is not None:
+                self.assignment.moved(k, before[k])
+                self.assignment.know(used, np.full(len(used), k), one.costs)
 
     def _relocate(self) -> set[int]:
         """Give each empty cluster the measure that is worst off; return the clusters that have changed."""
@@ -657,29 +899,24 @@ class _Run:
                 share = self.weights
 
     def _record(self, changed: int) -> str:
-        seconds, self.solved = time.perf_counter() - self.started, self.solved + self.assignment.last
+        seconds = time.perf_counter() - self.started + self.spent
+        self.solved = self.solved + self.assignment.last
         self.history.append(Iteration(self.inertia, changed, self.assignment.last, seconds))
         self.assignment.last = SolvedProblems()
         return f"inertia {self.inertia:.4g}, {changed} labels changed"
 
-    def warn(self) -> None:
-        """Warn of a fit that has not ended as it should."""
+    def warning(self) -> str:
+        """Return what is to be said of a fit that has not ended as it should."""
         used = len(np.unique(self.assignment.labels))
         if used < self.count:
-            warn(
+            return (
                 f"n_clusters: {used} clusters have measures, of {self.count}; expected at most as many as there are "
-                "different measures",
-                ConvergenceWarning,
+                "different measures"
             )
-        elif self.ended == "max_iter":
-            warn(
-                f"max_iter: labels or centroids still moved after {len(self.history)} assignments; allow more of them",
-                ConvergenceWarning,
-            )
-        elif self.model.support == "fixed" and self.ended == "converged" and (self.gaps > self.model.gap).any():
-            worst = float(self.gaps.max())
-            warn(
-                f"gap: the centroids are within {worst:.2g} of the barycenters of their members, not within "
-                f"{self.model.gap:g}",
-                ConvergenceWarning,
-            )
+        if self.ended == "max_iter":
+            n = len(self.history)
+            return f"max_iter: labels or centroids still moved after {n} assignments; allow more of them"
+        if self.model.support == "fixed" and self.ended == "converged" and (self.gaps > self.model.gap).any():
+            worst, gap = float(self.gaps.max()), self.model.gap
+            return f"gap: the centroids are within {worst:.2g} of the barycenters of their members, not within {gap:g}"
+        return ""

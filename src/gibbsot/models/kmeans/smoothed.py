@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ...costs import Cost
+from ...distributed.fixed_point import Fixed
 
 Array = NDArray[np.float64]
 
 _MOST_ENTRIES = 4_000_000  # of the largest matrix of a kernel
 _DENSE = 256  # points of a grid up to which one product with the whole kernel is faster than one for each axis
 _TINY = 1e-300
+_COLUMNS = 32  # of a block: whole registers of every machine, so that all columns of a product are computed alike
+_QUANTUM, _COARSE = 2.0**-42, 2.0**-36  # of sums of logarithms of doubles, which are below 2^10, and of other ones
 
 
 class Smoothing:
@@ -84,29 +90,94 @@ class Smoothing:
         tuple of arrays, or None
             None where numbers overflow or vanish, because the temperature is too low.
         """
+        f = np.zeros((len(X), int(np.prod(self._shapes[0])))) if f is None else f
+        run = Scaling(self, X, share, temperature, f)
+        run.begin(run.mean().value)
+        log_p = run.step().value
+        for _ in range(steps - 1):
+            log_p = run.step(log_p).value
+        p = normalised(log_p)
+        return None if p is None else (p, run.potentials(log_p))
+
+
+def normalised(log_p: Any) -> Array | None:
+    """Return weights with sum one from logarithms; None where they are not finite."""
+    with np.errstate(all="ignore"):
+        p = np.exp(log_p - np.max(log_p))
+        p = p / p.sum()
+    return p if np.isfinite(p).all() else None
+
+
+class Scaling:
+    """Steps of `Smoothing` for some of the measures of a barycenter: what they add to it adds up over shards.
+
+    Measures are columns of blocks of one size. So a product has the same terms in the same order, wherever a measure
+    is.
+
+    Parameters
+    ----------
+    smoothing : Smoothing
+        The cost.
+    X : array of shape (n, m)
+        Normalised measures.
+    share : array of shape (n,)
+        Their weights in the barycenter, whose sum over all shards is one.
+    temperature : float
+        The factor T.
+    f : array of shape (n, m)
+        Potentials to start from.
+    """
+
+    def __init__(self, smoothing: Smoothing, X: Array, share: Array, temperature: float, f: Array) -> None:
+        self._n, self._temperature, self._shapes = len(X), temperature, smoothing._shapes
+        self._kernels = [np.exp(-axis / temperature) for axis in smoothing.axes]
+        self._back = [np.ascontiguousarray(kernel.T) for kernel in self._kernels]
+        self._targets, self._f = self._blocks(X), self._blocks(f / temperature)
+        self._share = self._blocks(share[:, None])
+        self._v = self._reached = self._f
+
+    def _blocks(self, x: Array) -> Array:
+        """Return rows as columns of blocks of shape (m, _COLUMNS), the last one filled up with zeros."""
+        blocks = -(-len(x) // _COLUMNS)
+        padded = np.zeros((blocks * _COLUMNS, x.shape[1]))
+        padded[: len(x)] = x
+        return np.ascontiguousarray(padded.reshape(blocks, _COLUMNS, x.shape[1]).transpose(0, 2, 1))
+
+    def mean(self) -> Fixed:
+        """Return what the measures add to the mean of the potentials to start from, in units of the temperature."""
+        return self._sum(self._f, _COARSE)
+
+    def begin(self, mean: Array) -> None:
+        """Start from potentials less their mean, which is zero in the optimum, and which steps keep."""
         with np.errstate(all="ignore"):
-            kernels = [np.exp(-axis / temperature) for axis in self.axes]
-            back = [np.ascontiguousarray(kernel.T) for kernel in kernels]
-            targets = np.ascontiguousarray(X.T)
-            # steps keep the mean of the potentials, which is zero in the optimum
-            start = np.zeros((len(X), int(np.prod(self._shapes[0])))) if f is None else f - share @ f
-            v = np.ascontiguousarray(np.exp(start / temperature).T)
-            for _ in range(steps):
-                u = targets / np.maximum(_product(back, v, self._shapes[0]), _TINY)
-                reached = np.maximum(_product(kernels, u, self._shapes[1]), _TINY)
-                log_p = np.log(np.maximum(v * reached, _TINY)) @ share
-                v = np.exp(log_p)[:, None] / reached
-            p, found = np.exp(log_p - log_p.max()), temperature * np.log(v).T
-        if not (np.isfinite(p).all() and np.isfinite(found).all()):
-            return None
-        return p / p.sum(), np.ascontiguousarray(found)
+            self._v = np.exp(self._f - mean[:, None])
+
+    def step(self, log_p: Array | None = None) -> Fixed:
+        """Follow the logarithms of a barycenter; return what the measures add to those of the next one."""
+        with np.errstate(all="ignore"):
+            if log_p is not None:
+                self._v = np.exp(log_p)[:, None] / self._reached
+            u = self._targets / np.maximum(_product(self._back, self._v, self._shapes[0]), _TINY)
+            self._reached = np.maximum(_product(self._kernels, u, self._shapes[1]), _TINY)
+            return self._sum(np.log(np.maximum(self._v * self._reached, _TINY)), _QUANTUM)
+
+    def potentials(self, log_p: Array) -> Array:
+        """Return the potentials at the end, one row for each measure."""
+        with np.errstate(all="ignore"):
+            f = self._temperature * np.log(np.exp(log_p)[:, None] / self._reached)
+        return np.ascontiguousarray(f.transpose(0, 2, 1).reshape(len(f) * _COLUMNS, f.shape[1])[: self._n])
+
+    def _sum(self, x: Array, quantum: float) -> Fixed:
+        """Return the weighted sum over the measures, exactly."""
+        return Fixed(np.rint(x * (self._share / quantum)).sum(axis=(0, 2)), quantum)
 
 
 def _product(kernels: list[Array], x: Array, shape: tuple[int, ...]) -> Array:
-    """Return the product of a kernel, or of one for each axis, with columns."""
+    """Return the products of a kernel, or of one for each axis, with the columns of blocks."""
     if len(kernels) == 1:
         return np.asarray(kernels[0] @ x)
-    y = x.reshape(*shape, -1)
+    y = x
     for axis, kernel in enumerate(kernels):
-        y = np.moveaxis(np.tensordot(kernel, y, (1, axis)), 0, axis)
-    return np.ascontiguousarray(y).reshape(-1, x.shape[1])
+        inner = math.prod(shape[axis + 1 :]) * x.shape[2]
+        y = np.matmul(kernel, y.reshape(len(x) * math.prod(shape[:axis]), shape[axis], inner))
+    return y.reshape(len(x), math.prod(kernel.shape[0] for kernel in kernels), x.shape[2])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...distributed import fixed_point
 from ...distributed.fixed_point import Fixed
-from ...distributed.shard import Array, EpochSums, Indices, Sample, Shard, command, query
+from ...distributed.shard import Array, ChainShard, EpochSums, Indices, Sample, command, query
 from ...io import npz, schemas
 from ...oracle.mirror_descent import AcceleratedMirrorDescent, logarithms, mirror_step
 from ...sampling.annealing import paper
@@ -30,10 +30,10 @@ class Mixture(NamedTuple):
     memberships: str
 
 
-class MixtureShard(Shard[Mixture]):
+class MixtureShard(ChainShard[Mixture]):
     """Measures, their weights and chains, and their memberships in the current, the mean and the best model."""
 
-    saved = (*Shard.saved, "log_memberships", "mean_memberships", "best_memberships", "weights")
+    saved = (*ChainShard.saved, "log_memberships", "mean_memberships", "best_memberships", "weights")
     schema = schemas.MIXTURE_SHARD
     weights: Array  # of the measures, at most one
     descent: AcceleratedMirrorDescent | None = None  # of the memberships, where they are not found by mirror descent
