@@ -47,7 +47,7 @@ ASSIGNMENTS = 8  # of the large data
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
-console = Console(width=120)
+console = Console(width=300)
 
 
 def timed(function: Callable[[], T]) -> tuple[T, float]:
