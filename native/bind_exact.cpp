@@ -332,7 +332,6 @@ void cloud_plans(const Matrix<const double>& X, const Vector<const double>& p, c
     const std::size_t count = starts.shape(0) - 1;
     check_length(p.shape(0), rows);
     check_shape("points", points, static_cast<std::size_t>(starts.data()[count]), d);
-    check_length(columns.shape(0), size * d);
     check_length(weights.shape(0), size);
     check_length(values.shape(0), n);
     check_shape("f", f, n, rows);
@@ -340,9 +339,14 @@ void cloud_plans(const Matrix<const double>& X, const Vector<const double>& p, c
     require(arcs.shape(0) == 2 && arcs.shape(1) == n, "arcs: expected rows and columns of all plans");
     require(basis.shape(0) == 2 && (known == 0 || basis.shape(1) == n), "basis: expected rows and columns of all plans");
     check_threads(n_threads);
-    for (std::size_t b = 0; b < count; ++b)
+    std::vector<std::int64_t> offsets(count + 1, 0);
+    for (std::size_t b = 0; b < count; ++b) {
         require(starts.data()[b] < starts.data()[b + 1], "starts: expected clouds with points, in their order");
-    const CloudView clouds{points.data(), columns.data(), weights.data(), starts.data(), d};
+        const auto m = static_cast<std::size_t>(starts.data()[b + 1] - starts.data()[b]);
+        offsets[b + 1] = offsets[b] + static_cast<std::int64_t>(d * padded<double>(m));
+    }
+    check_length(columns.shape(0), static_cast<std::size_t>(offsets[count]));
+    const CloudView clouds{points.data(), columns.data(), offsets.data(), weights.data(), starts.data(), d};
     for (std::size_t a = 0; a < n; ++a) {
         const std::int64_t b = which.data()[a];
         require(b >= 0 && b < static_cast<std::int64_t>(count), "which: expected numbers of clouds");

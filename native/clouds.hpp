@@ -1,6 +1,7 @@
 // Optimal plans from a few points to clouds of points by squared Euclidean distances, and the means of what is sent.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "dense_simplex.hpp"
@@ -10,7 +11,8 @@ namespace gibbsot {
 // Clouds with their points one after the other.
 struct CloudView {
     const double* points;   // row by row
-    const double* columns;  // the same, each cloud transposed
+    const double* columns;  // the same, each cloud transposed, its rows filled up to whole cache lines
+    const std::int64_t* offsets;  // of the clouds in `columns`
     const double* weights;
     const std::int64_t* starts;
     std::size_t dimension;
@@ -18,26 +20,33 @@ struct CloudView {
     std::size_t size(std::size_t b) const { return static_cast<std::size_t>(starts[b + 1] - starts[b]); }
 };
 
+// -2 <x, y> for some rows x of X and `Vectors` vectors of points y of a cloud, from column j on.
+template <std::size_t Rows, std::size_t Vectors>
+void inner_block(const double* X, const double* columns, std::size_t stride, std::size_t d, std::size_t j, double* C) {
+    constexpr std::size_t W = kLanes<double>;
+    Vec<double> sum[Rows][Vectors] = {};
+    for (std::size_t k = 0; k < d; ++k)
+        for (std::size_t v = 0; v < Vectors; ++v) {
+            const Vec<double> y = load(columns + k * stride + j + v * W);
+            for (std::size_t r = 0; r < Rows; ++r) sum[r][v] += splat(X[r * d + k]) * y;
+        }
+    for (std::size_t r = 0; r < Rows; ++r)
+        for (std::size_t v = 0; v < Vectors; ++v) store(C + r * stride + j + v * W, splat(-2.0) * sum[r][v]);
+}
+
 // -2 <x, y> for rows x of X and the points y of a cloud: the squares of x and y change no plan. Each product is one sum in
-// the order of the coordinates, so that it is the same wherever the cloud is solved.
-inline void inner_costs(const double* X, std::size_t rows, const double* columns, std::size_t m, std::size_t d, double* C,
-                        std::size_t stride) {
-    constexpr std::size_t kWidth = 32;
-    for (std::size_t i = 0; i < rows; ++i) {
-        const double* x = X + i * d;
+// the order of the coordinates, so that it is the same wherever the cloud is solved. The stride is that of whole cache lines.
+inline void inner_costs(const double* X, std::size_t rows, const double* columns, std::size_t stride, std::size_t d,
+                        double* C) {
+    constexpr std::size_t W = kLanes<double>;
+    std::size_t i = 0;
+    for (; i + 4 <= rows; i += 4) {
         std::size_t j = 0;
-        for (; j + kWidth <= m; j += kWidth) {
-            double sum[kWidth] = {};
-            for (std::size_t k = 0; k < d; ++k)
-                for (std::size_t l = 0; l < kWidth; ++l) sum[l] += x[k] * columns[k * m + j + l];
-            for (std::size_t l = 0; l < kWidth; ++l) C[i * stride + j + l] = -2 * sum[l];
-        }
-        for (; j < m; ++j) {
-            double sum = 0;
-            for (std::size_t k = 0; k < d; ++k) sum += x[k] * columns[k * m + j];
-            C[i * stride + j] = -2 * sum;
-        }
+        for (; j + 3 * W <= stride; j += 3 * W) inner_block<4, 3>(X + i * d, columns, stride, d, j, C + i * stride);
+        for (; j < stride; j += W) inner_block<4, 1>(X + i * d, columns, stride, d, j, C + i * stride);
     }
+    for (; i < rows; ++i)
+        for (std::size_t j = 0; j < stride; j += W) inner_block<1, 1>(X + i * d, columns, stride, d, j, C + i * stride);
 }
 
 // One plan: its value without the squares, potentials f of all rows, and by rows the sums of the masses times the points
@@ -56,12 +65,13 @@ void plan_to_cloud(const double* X, const double* p, std::size_t rows, const Clo
                    CloudPlan& plan, Pause pause) {
     const std::size_t m = clouds.size(b), d = clouds.dimension, first = clouds.begin(b);
     const double* q = clouds.weights + first;
-    std::vector<double> C(rows * m), g(m), mass(plan.capacity);
-    inner_costs(X, rows, clouds.columns + first * d, m, d, C.data(), m);
-    const CostView view{C.data(), rows, m, m};
+    const std::size_t stride = padded<double>(m);
+    std::vector<double> C(rows * stride), g(m), mass(plan.capacity);
+    inner_costs(X, rows, clouds.columns + clouds.offsets[b], stride, d, C.data());
+    const CostView view{C.data(), rows, m, stride};
     DenseAnswer answer{plan.f, g.data(), plan.i, plan.j, mass.data(), plan.capacity};
     solve_dense(view, p, q, plan.from, answer, pause);
-    complete_dual(view, p, q, plan.f, g.data());
+    if (std::any_of(p, p + rows, [](double x) { return !(x > 0); })) complete_dual(view, p, q, plan.f, g.data());
     plan.value = answer.value;
     std::fill(plan.sent, plan.sent + rows * d, 0.0);
     for (std::size_t k = 0; k < static_cast<std::size_t>(answer.entries); ++k) {

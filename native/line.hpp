@@ -57,6 +57,11 @@ public:
             weights_.push_back(weight);
         };
         if (std::is_sorted(x, x + n)) {
+            if (std::all_of(weights, weights + n, [](double w) { return w > 0; })) {
+                points_.assign(x, x + n);
+                weights_.assign(weights, weights + n);
+                return;
+            }
             for (std::size_t k = 0; k < n; ++k)
                 if (weights[k] > 0) push(x[k], weights[k]);
             return;
@@ -146,11 +151,18 @@ bool merge_rounded(const LineSide& x, const LineSide& y, Add add, LineSum& sum, 
     const auto less = [](const DoubleDouble& a, const DoubleDouble& b) {
         return a.high < b.high || (a.high == b.high && a.low < b.low);
     };
+    // cumulative weights of columns first, so that the merge does not wait for them
+    std::vector<DoubleDouble> ends(m2);
+    DoubleDouble b;
+    for (std::size_t j = 0; j < m2; ++j) {
+        b = plus(b, q[j]);
+        ends[j] = scaled(b);
+    }
     std::size_t i = 0, j = 0;
-    DoubleDouble a{p[0], 0}, b{q[0], 0}, end = scaled(b), last;
+    DoubleDouble a{p[0], 0}, last;
     while (i < m1 && j < m2) {
-        const bool row = !less(end, a);
-        const DoubleDouble& next = row ? a : end;
+        const bool row = !less(ends[j], a);
+        const DoubleDouble next = row ? a : ends[j];
         const double flow = (next.high - last.high) + (next.low - last.low);
         if (flow > 0) {
             add(sum, flow, i, j);
@@ -158,9 +170,8 @@ bool merge_rounded(const LineSide& x, const LineSide& y, Add add, LineSum& sum, 
         }
         if (row) {
             if (++i < m1) a = plus(a, p[i]);
-        } else if (++j < m2) {
-            b = plus(b, q[j]);
-            end = scaled(b);
+        } else {
+            ++j;
         }
     }
     const double n = static_cast<double>(m1 + m2);

@@ -76,7 +76,7 @@ def test_metadata_and_initialise():
     assert first.oracle.seed == second.oracle.seed == 3
     assert (first.bits, first.quantum, first.value_quantum) == Precision.of(COST, 4)
     assert shards.reduce(ChainShard.support_size) == (X > 0).sum()
-    shards.reduce(Shard.set_n_jobs, 2)
+    shards.reduce(ChainShard.set_n_jobs, 2)
     assert first.oracle.n_jobs == second.oracle.n_jobs == 2
 
 
@@ -128,7 +128,7 @@ def test_a_shard_is_saved_and_loaded(tmp_path, accelerated):
     loaded = LocalShards([MixtureShard.load(str(tmp_path), k, checksum) for k, checksum in enumerate(checksums)])
     assert loaded.metadata == shards.metadata
     assert loaded.collect(Shard.checksum) == shards.collect(Shard.checksum)
-    assert loaded.collect(Shard.has_data) == [False, False, True]
+    assert loaded.collect(ChainShard.has_data) == [False, False, True]
     np.testing.assert_array_equal(
         loaded.concatenate(MixtureShard.memberships), shards.concatenate(MixtureShard.memberships)
     )
@@ -137,7 +137,7 @@ def test_a_shard_is_saved_and_loaded(tmp_path, accelerated):
         with pytest.raises(ValueError, match=r"X: differs from the data of the fit \(shard 1\)"):
             loaded.attach([*wrong, 0 * X[:1]])
     loaded.attach(given)
-    assert all(loaded.collect(Shard.has_data))
+    assert all(loaded.collect(ChainShard.has_data))
     loaded.attach(given)  # a check
     for one in (shards, loaded):
         one.reduce(MixtureShard.epoch, D, 0.1, 2.0, 0.5, 1.0, 0, 4)

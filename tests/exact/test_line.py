@@ -100,6 +100,14 @@ def test_numbers_out_of_the_ordinary_are_looked_at(scale):
     assert Fraction(found.lower_bound) <= W <= Fraction(found.upper_bound)
 
 
+@pytest.mark.parametrize(("metric", "size"), [("sqeuclidean", 1e160), ("euclidean", 1e300), ("cityblock", 1e303)])
+def test_samples_whose_distances_overflow_are_refused(metric, size):
+    """As in more dimensions: squares are computed, also for the plain distance."""
+    for x in (np.array([0.0, size]), size * np.eye(2)):
+        with pytest.raises(ValueError, match=r"X, Y: the largest cost is .*, beyond the range of float64"):
+            PointCost(x, x, metric)
+
+
 def test_a_warm_start_from_a_line():
     rng = np.random.default_rng(0)
     x, y = rng.random((2, 50))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from functools import cached_property, reduce
@@ -106,7 +107,7 @@ class PointCost(Cost):
         if self._norm is not None and self.X.shape[1] == 1:  # arrays of one number take as long as a small problem
             (low, high), (least, most) = backend().extremes(self.X), backend().extremes(self.Y)
             width = max(high - least, most - low)
-            size = width * width if self._power == 2 else width
+            size = width if self._norm != 2 else width * width if self._power == 2 else math.sqrt(width * width)
             validation.check_range(max(size, 5e-324 if width > 0 else 0.0), "X, Y", self.dtype)
             return
         if self._norm is not None:

@@ -78,7 +78,8 @@ class Shards(ABC, Generic[S]):
         """
         *starts, n = self.starts()
         first: Any = Split.of(starts)
-        self.reduce(ChainShard.initialise, first, n, cost, tau, seed, n_jobs)
+        initialise: Any = ChainShard.initialise  # of shards that have chains
+        self.reduce(initialise, first, n, cost, tau, seed, n_jobs)
 
     def split(self, values: NDArray[Any], indices: NDArray[np.intp] | None = None) -> Any:
         """Return an argument of a command of which each shard gets the rows of its own measures.

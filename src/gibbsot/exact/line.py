@@ -198,7 +198,7 @@ def _sorted(x: Array, P: Array | None) -> tuple[Array, Array]:
         return (np.sort(x) if len(x) > _SORTED else np.ascontiguousarray(x)), _NONE
     if len(P) > 1 or len(x) > _SORTED:
         order = np.argsort(x)
-        x, P = x[order], P[:, order]
+        x, P = x.take(order), P.take(order, axis=1)
     return np.ascontiguousarray(x), np.ascontiguousarray(P).ravel()
 
 

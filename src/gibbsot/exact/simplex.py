@@ -122,12 +122,6 @@ class DenseSolutions:
         ends = np.cumsum([_INFO * len(p), p.size, q.size])
         return self._numbers[ends[0] : ends[1]].reshape(p.shape), self._numbers[ends[1] : ends[2]].reshape(q.shape)
 
-    def all_arcs(self) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32], Array]:
-        """Return the arcs of all plans: the numbers of their problems, rows, columns and masses."""
-        i, j = self.basis
-        own = np.arange(i.shape[1]) < self._column(4)[:, None]
-        return np.nonzero(own)[0], i[own], j[own], self._numbers[-i.size :].reshape(i.shape)[own]
-
     def problem(self, b: int = 0) -> tuple[Array, Array, Array]:
         """Return costs and weights of problem b."""
         C, p, q = self._problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, metadata
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,14 +17,15 @@ from sklearn.utils.validation import check_non_negative, validate_data
 from ..core import validation
 from ..costs import Cost
 from ..distributed import sources
-from ..distributed.shard import Metadata, Shard
-from ..distributed.shards import LocalShards, S, Shards, read_shards
+from ..distributed.shard import ChainShard, Metadata, Shard
+from ..distributed.shards import LocalShards, Shards, read_shards
 from ..exact.certificate import PROVED, warning
 from ..solvers.solve import solve_batch
 from . import _costs
 from .geometry import sets as _sets
 
 Array = NDArray[np.float64]
+C = TypeVar("C", bound=ChainShard[Any])
 
 SMOOTHING = 0.01  # of initial weights: a weight of zero would stay zero
 _NUMBERS: dict[str, Callable[[Any, str], Any]] = {
@@ -132,7 +133,7 @@ def smooth(x: Array, towards: Array) -> Array:
     return (1 - SMOOTHING) * rows + SMOOTHING * towards
 
 
-def shards_of(estimator: Any, kind: type[S], X: Any, reset: bool = False) -> Shards[S]:
+def shards_of(estimator: Any, kind: type[C], X: Any, reset: bool = False) -> Shards[C]:
     """Return data as shards of a class, in this process or on the workers of the estimator's client.
 
     Parameters

@@ -97,11 +97,6 @@ class OracleInfo(NamedTuple):
     mixed: bool
     temperature: float | None
 
-    @classmethod
-    def of_duals(cls, solved: NDArray[np.bool_]) -> OracleInfo:
-        """Return the diagnostics of exact duals."""
-        return cls("exact", solved, np.zeros(len(solved), np.int64), True, None)
-
 
 class Values(NamedTuple):
     """Values of some examples, and their gradients."""
@@ -110,6 +105,11 @@ class Values(NamedTuple):
     p: NDArray[Any]
     q: NDArray[Any]
     info: OracleInfo
+
+
+def _of_duals(solved: NDArray[np.bool_]) -> OracleInfo:
+    """Return the diagnostics of exact duals."""
+    return OracleInfo("exact", solved, np.zeros(len(solved), np.int64), True, None)
 
 
 class PairOracle:
@@ -196,7 +196,7 @@ class PairOracle:
         mass = pair.mass if exact.fixed else 1.0
         value = mass * np.array([getattr(one, "value" if what == _ESTIMATE else what) for one in found])
         f, g = np.stack([one.f for one in found]), np.stack([one.g for one in found])
-        return Values(value, *exact.gradients(f, g), OracleInfo.of_duals(np.ones(len(p), bool)))
+        return Values(value, *exact.gradients(f, g), _of_duals(np.ones(len(p), bool)))
 
     def arrays(self) -> dict[str, Any]:
         """Return what is kept, as numbers and arrays."""
@@ -282,7 +282,7 @@ class DualOracle(PairOracle):
         pair = self.marginals.problem(*measures(p, q), tolerance)
         if ids is None:
             self.n_solved += len(p)
-            return Values(*solved(self.marginals, pair, self.n_jobs)[:3], OracleInfo.of_duals(np.ones(len(p), bool)))
+            return Values(*solved(self.marginals, pair, self.n_jobs)[:3], _of_duals(np.ones(len(p), bool)))
         places = self.store.find(ids)
         known = np.flatnonzero(places >= 0)
         old = places[known]
@@ -304,14 +304,14 @@ class DualOracle(PairOracle):
             weights, potentials = {"p": p[own], "q": q[own]}, {"f": f[kept], "g": g[kept]}
             self.store.keep([ids[b] for b in own.tolist()], **weights, **potentials, i=bases[0][kept], j=bases[1][kept])
             self.store.use(ids)
-        return Values(value, of_p, of_q, OracleInfo.of_duals(~stale))
+        return Values(value, of_p, of_q, _of_duals(~stale))
 
     def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
         if what != _ESTIMATE or ids is None:
             return super()._checked(p, q, ids, tolerance, what)
         pair = self.marginals.problem(*measures(p, q), tolerance)
         found = solved(self.marginals, pair, self.n_jobs, self._warm(self.store.find(ids)))
-        return Values(*found[:3], OracleInfo.of_duals(np.ones(len(p), bool)))
+        return Values(*found[:3], _of_duals(np.ones(len(p), bool)))
 
     def _warm(self, places: Indices) -> list[_Warm]:
         """Return the arcs and potentials of the last time."""
@@ -468,7 +468,7 @@ class ChainOracle(PairOracle):
         value = value + (exact.mean() - value[rows].mean())  # the bias is about the same for all
         value[rows] = exact
         solved = np.isin(np.arange(len(p)), rows)
-        return Values(value, U, -L, OracleInfo.of_duals(solved))
+        return Values(value, U, -L, _of_duals(solved))
 
     def state(self, ids: Sequence[int], pair: Problem) -> sampler.State:
         """Return the state of the chains of some examples, for the measures that they have now.

@@ -35,9 +35,9 @@ def is_pair(x: Any) -> bool:
     >>> is_pair(([0.0, 1.0], [2.0])), is_pair(([0.0], [2.0], "euclidean")), is_pair((0.0, 1.0)), is_pair([[0.0], [2.0]])
     (True, True, False, False)
     """
-    if not isinstance(x, tuple) or len(x) not in (2, 3) or not all(map(_is_cloud, x[:2])):
+    if not isinstance(x, tuple) or not (len(x) == 2 or (len(x) == 3 and isinstance(x[2], str))):
         return False
-    return len(x) == 2 or isinstance(x[2], str)
+    return _is_cloud(x[0]) and _is_cloud(x[1])
 
 
 def _is_cloud(x: Any) -> bool:
@@ -106,31 +106,28 @@ def pack(P: Sequence[Any] | None, Q: Sequence[Any] | None, costs: Sequence[Any],
 
 def _operands(one: Any) -> tuple[tuple[str, int], Array, Array] | None:
     """Return the kind of a cost that kernels take, and two clouds, or a matrix twice; None for others."""
+    X: Any
+    Y: Any
     if isinstance(one, tuple):
-        metric = one[2] if len(one) == 3 else "sqeuclidean"
-        X, Y = _cloud(one[0]), _cloud(one[1])
-        if X is None or Y is None or metric not in NORMS:
+        X, Y, metric = one[0], one[1], one[2] if len(one) == 3 else "sqeuclidean"
+        # identity: this runs for every problem of a list, and an unusual array is for the way for one problem
+        if type(X) is not np.ndarray or type(Y) is not np.ndarray or X.dtype is not _DOUBLE or Y.dtype is not _DOUBLE:
+            return None
+        if X.ndim == Y.ndim == 1:
+            X, Y = X[:, None], Y[:, None]
+        if X.ndim != 2 or Y.ndim != 2:
             return None
     elif isinstance(one, PointCost):
         X, Y, metric = one.X, one.Y, one.metric
-        if metric not in NORMS:
-            return None
     else:
         C: Any = one.stored() if isinstance(one, DenseCost) else one
-        if not isinstance(C, np.ndarray) or C.dtype != _DOUBLE or C.ndim != 2 or not 0 < C.size <= MOST_PAIRS:
+        if not isinstance(C, np.ndarray) or C.dtype is not _DOUBLE or C.ndim != 2 or not 0 < C.size <= MOST_PAIRS:
             return None
         return ("", 0), C, C
-    X, Y, d = np.asarray(X, np.float64), np.asarray(Y, np.float64), X.shape[1]
-    if d != Y.shape[1] or (d > 1 and len(X) * len(Y) > MOST_PAIRS):
+    (m1, d), (m2, same) = X.shape, Y.shape
+    if metric not in NORMS or d != same or not m1 * m2 * d or (d > 1 and m1 * m2 > MOST_PAIRS):
         return None
     return (metric, d), X, Y
-
-
-def _cloud(x: Any) -> Array | None:
-    """Return points as rows, or None for what has to be converted or is empty."""
-    if type(x) is not np.ndarray or x.dtype != _DOUBLE or not x.size:
-        return None
-    return x if x.ndim == 2 else x[:, None] if x.ndim == 1 else None
 
 
 def _group(metric: str, made: _Costs, P: Any, Q: Any, unit: bool) -> Group | None:

@@ -543,7 +543,10 @@ class OTResult:
 
     @property
     def mixed(self) -> Any:
-        """Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing."""
+        """Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing.
+
+        By chance that may be so before a chain has mixed. `gibbsot.sampler.settled` takes noise into account.
+        """
         found = np.concatenate([sample.mixed for sample in self._samples("mixed")])
         return found[0] if self.single else found
 

@@ -181,6 +181,8 @@ def _on_line(p: Any, q: Any, cost: Cost) -> OTResult | None:
     found = at_once(geometry.X[:, 0], geometry.Y[:, 0], p, q, geometry.power)
     if found is None:
         return None
+    if not uniform:
+        _check_range(problem, [found])
     part = Part(problem, [found])
     return OTResult([part], single=True) if uniform or part.closed else None
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from fits import same_fit
 
+from fits import same_fit
 from gibbsot import GridCost, WassersteinKMeans
 from gibbsot.core import native
 from gibbsot.distributed.shards import LocalShards
@@ -67,7 +69,7 @@ class Cut(WassersteinKMeans):
         [whole], full = super()._sources(X, 1, reset)
         n = len(whole.parts[0])
         ends = [0, *self.cuts, n]
-        return [PartsData([part[a:b] for part in whole.parts]) for a, b in zip(ends, ends[1:], strict=False)], full
+        return [PartsData([part[a:b] for part in whole.parts]) for a, b in pairwise(ends)], full
 
 
 @pytest.mark.filterwarnings("ignore:gap:sklearn.exceptions.ConvergenceWarning")
@@ -135,7 +137,7 @@ def test_what_resume_refuses(tmp_path):
         model("fixed", checkpoint=tmp_path).resume(X + 0.1)
     with pytest.raises(ValueError, match="1 shards"):
         model("fixed", checkpoint=tmp_path).resume([X[:3], X[3:]])
-    with pytest.raises(ValueError, match="checkpoint: .* has checkpoints"):
+    with pytest.raises(ValueError, match=r"checkpoint: .* has checkpoints"):
         model("fixed", checkpoint=tmp_path).fit(X)
 
 
@@ -148,7 +150,7 @@ def test_queries_change_nothing(kind, monkeypatch):
 
 def test_commands_and_queries_of_parts_are_told_apart():
     shard = KMeansShard([images()])
-    shard.set_up(0, 1, [lambda X: Marked()])
+    shard.set_up(0, 1, [lambda _: Marked()])
     assert (shard.run(0, "change"), shard.ask(0, "answer")) == (1, 2)
     for call in (lambda: shard.run(0, "answer"), lambda: shard.ask(0, "change")):
         with pytest.raises(AssertionError):

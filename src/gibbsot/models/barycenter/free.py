@@ -44,6 +44,7 @@ _PLAIN = 1  # first updates of the points, which change the plans too much for m
 _PATIENCE = 2  # updates whose gain decides whether they go on
 _WEIGHT_STEPS = 12  # of the level method at most in one update of the weights
 _SHORT = 0.1  # the first of these, in units of the potentials: weights that do not gain here are at a kink, and rest
+_LINE = 8  # doubles of a cache line, as the kernels have them
 _SUM_BITS = 52  # of sums of doubles that are to be exact
 _NEGLIGIBLE = 1e-6  # weight relative to the largest: such points are dropped
 _BLOCK_POINTS = 4000  # of the clouds whose problems are solved in one call
@@ -130,7 +131,11 @@ class CloudSet:
         self.points = np.concatenate([np.empty((0, len(centre))), *(c.points for c in clouds)]) - centre
         self.weights = np.concatenate([np.empty(0), *(c.weights for c in clouds)])
         ends = list(itertools.pairwise(self.starts.tolist()))
-        self._columns = np.concatenate([np.empty(0), *(self.points[a:b].T.ravel() for a, b in ends)])
+        sizes = np.diff(self.starts)
+        offsets = np.cumsum([0, *(len(centre) * (sizes + -sizes % _LINE))]).tolist()
+        self._columns = np.zeros(offsets[-1])
+        for (a, b), (start, end) in zip(ends, itertools.pairwise(offsets), strict=True):
+            self._columns[start:end].reshape(len(centre), -1)[:, : b - a] = self.points[a:b].T
         norms = np.einsum("ij,ij->i", self.points, self.points)
         self.squares = np.array([w @ norms[a:b] / w.sum() for (_, w), (a, b) in zip(clouds, ends, strict=True)])
         self.reach = math.sqrt(norms.max(initial=0.0))
@@ -171,9 +176,9 @@ class CloudSet:
         size = math.sqrt(float((X**2).sum(axis=1).max()))
         values += self.squares[which]
         totals = (
-            _sum(share * values, self.reach * (self.reach + 2 * size)),
-            _sum(share[:, None, None] * sent, self.reach),
-            _sum(share[:, None] * f, 4 * self.reach * size),
+            _sum(share, values, self.reach * (self.reach + 2 * size)),
+            _sum(share, sent, self.reach),
+            _sum(share, f, 4 * self.reach * size),
         )
         return PlanSums(*totals), arcs
 
@@ -198,10 +203,11 @@ def _columns(block: Block) -> NDArray[np.int64]:
     return np.cumsum([0, *sizes[:-1]])
 
 
-def _sum(terms: Array, largest: float) -> Fixed:
-    """Return the sum over the first axis, exactly: the sum of absolute terms is at most `largest`, up to rounding."""
-    fine = Fixed.of(terms, fixed_point.quantum(1.001 * largest, _SUM_BITS))
-    return Fixed(fine.integers.sum(axis=0), fine.quantum)
+def _sum(share: Array, terms: Array, largest: float) -> Fixed:
+    """Return the weighted sum over the first axis, exactly, in place of the terms, which are at most `largest`."""
+    quantum = fixed_point.quantum(1.001 * largest, _SUM_BITS)
+    terms *= (share / quantum).reshape(-1, *[1] * (terms.ndim - 1))
+    return Fixed(np.rint(terms, out=terms).sum(axis=0), quantum)
 
 
 class Block(NamedTuple):

@@ -334,7 +334,7 @@ class _RowUpdates:
         c, active = self.centroids, [job for job in self.jobs if job.refines]
         earlier = {job.cluster.k: list[Array]() for job in self.jobs}
         if self.last and any(c.cuts.get(k) for k in earlier):  # all of them have a cut by now
-            sums, at = self.centroids.shards.reduce(KMeansShard.ask, c.part, "earlier_cuts"), 0
+            sums, at = self.centroids.shards.reduce(KMeansShard.ask, c.part, RowPart.earlier_cuts.__name__), 0
             for k, own in earlier.items():
                 own += [_lowered(sums, a) for a in range(at, at + c.cuts.get(k, 0))]
                 at += len(own)
@@ -472,10 +472,10 @@ class CloudCentroids(ShardCentroids):
         self, shards: Shards[KMeansShard], part: int, count: int, size: int | None, tol: float, n_jobs: int | None
     ) -> None:
         super().__init__(shards, part, count)
-        boxes = [box for box in shards.collect(KMeansShard.box, part) if box.count]
+        boxes = [box for box in shards.collect(KMeansShard.box, part) if box.size]
         low, high = np.min([box.low for box in boxes], axis=0), np.max([box.high for box in boxes], axis=0)
         self.centre, self.reach = (low + high) / 2, 1.001 * float(np.linalg.norm(high - low)) / 2
-        self.size = size or round(sum(box.count for box in boxes) / self.n)
+        self.size = size or round(sum(box.size for box in boxes) / self.n)
         self.tol, self.n_jobs = tol, n_jobs
         self.centres: list[Cloud] = [Cloud(self.centre[None], np.ones(1))] * count
 

@@ -722,8 +722,9 @@ class Fit:
         """Return the state without that of the shards, for a file."""
         random = self.random.get_state(legacy=False)
         state: dict[str, Any] = {
-            "weights": self.weights, "number": self.number, "done": self.done, "best": self.best, "outcome": self.outcome,
-            "solved": np.array(list(vars(self.solved).values())), "random_key": random["state"]["key"],
+            "weights": self.weights, "number": self.number, "done": self.done, "best": self.best,
+            "outcome": self.outcome, "solved": np.array(list(vars(self.solved).values())),
+            "random_key": random["state"]["key"],
             "random_numbers": np.array([random["state"]["pos"], random["has_gauss"], random["gauss"]]),
             "cuts": np.array(sorted(_cuts_of(self.run.centroids)), np.int64).reshape(-1, 3),
         }  # fmt: skip

@@ -112,7 +112,8 @@ def _publish(model: WassersteinKMeans, arrays: dict[str, Any]) -> None:
     for name in _PUBLISHED:
         x = arrays[f"model_{name}"]
         setattr(model, name, x if x.ndim else x.item())
-    model.inertia_bounds_ = tuple(model.inertia_bounds_)
+    lower, upper = arrays["model_inertia_bounds_"].tolist()
+    model.inertia_bounds_ = lower, upper
     model.history_ = history_of(arrays["model_history"])
     model.solved_ = SolvedProblems(*arrays["model_solved"].tolist())
     model.cluster_centers_ = _centres_of(model, arrays, "model_centre")

@@ -1,9 +1,9 @@
 """The measures of a k-means in shards: what is solved between them and centroids, and what is kept of it.
 
-A shard has one `Part` for each part of its objects, whose commands and queries a model calls through those of the shard.
-`RowPart` has rows of weights on common points, `CloudPart` clouds. Potentials of a pair that was solved stay feasible when
-the centroid moves. So they are kept: they prove lower bounds of later costs. Sums over measures are exact: results are the
-same for every number of shards.
+A shard has one `Part` for each part of its objects, whose commands and queries a model calls through those of the
+shard. `RowPart` has rows of weights on common points, `CloudPart` clouds. Potentials of a pair that was solved stay
+feasible when the centroid moves. So they are kept: they prove lower bounds of later costs. Sums over measures are
+exact: results are the same for every number of shards.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Box(NamedTuple):
 
     low: Array
     high: Array
-    count: int
+    size: int
 
 
 class Part(ABC):
@@ -403,10 +403,7 @@ def _rounded(terms: Array, size: float, down: bool = False) -> Fixed:
     With `down`, what the products of weights and numbers have lost is subtracted first: weights are quotients.
     """
     quantum = fixed_point.quantum(size, _BITS)
-    if down:
-        terms = np.floor((terms - 4 * _ULP * np.abs(terms)) / quantum)
-    else:
-        terms = np.rint(terms / quantum)
+    terms = np.floor((terms - 4 * _ULP * np.abs(terms)) / quantum) if down else np.rint(terms / quantum)
     return Fixed(terms.astype(np.int64).sum(axis=0), quantum)
 
 

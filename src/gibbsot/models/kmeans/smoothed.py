@@ -91,9 +91,10 @@ class Smoothing:
             None where numbers overflow or vanish, because the temperature is too low.
         """
         f = np.zeros((len(X), int(np.prod(self._shapes[0])))) if f is None else f
-        run, log_p = Scaling(self, X, share, temperature, f), None
+        run = Scaling(self, X, share, temperature, f)
         run.begin(run.mean().value)
-        for _ in range(steps):
+        log_p = run.step().value
+        for _ in range(steps - 1):
             log_p = run.step(log_p).value
         p = normalised(log_p)
         return None if p is None else (p, run.potentials(log_p))
@@ -110,7 +111,8 @@ def normalised(log_p: Any) -> Array | None:
 class Scaling:
     """Steps of `Smoothing` for some of the measures of a barycenter: what they add to it adds up over shards.
 
-    Measures are columns of blocks of one size. So a product has the same terms in the same order, wherever a measure is.
+    Measures are columns of blocks of one size. So a product has the same terms in the same order, wherever a measure
+    is.
 
     Parameters
     ----------
