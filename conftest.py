@@ -15,6 +15,7 @@ _COMPILED = [
     "costs/kdtree",
     "exact/methods",
     "exact/line",
+    "exact/packed",
     "exact/coarse_to_fine",
     "exact/far_costs",
     "exact/graph",
