@@ -97,8 +97,9 @@ sanitize: $(VENV)/test
 		PYTHONPATH="$(SANITIZE)/site:$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && \
 	$(RUN) -S -m pytest -m "not slow" tests/core/test_native.py tests/costs/test_costs.py tests/costs/test_points.py \
 		tests/core/test_philox.py tests/sampling/test_sampler.py tests/oracle/test_oracle.py \
-		tests/exact/test_simplex.py tests/exact/test_coarse_to_fine.py && \
-	$(RUN) -S tests/fuzz.py $(FUZZED) 0 dense crossed points line
+		tests/exact/test_simplex.py tests/exact/test_coarse_to_fine.py tests/exact/test_graph.py \
+		tests/costs/test_graph.py tests/test_diagrams.py && \
+	$(RUN) -S tests/fuzz.py $(FUZZED) 0 dense crossed points line graph pairs
 
 # the site, in docs/_build/html, looked at in a browser where there is one
 docs: $(VENV)/docs

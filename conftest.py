@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from gibbsot.core import native
 
 _OPTIONAL = {
-    "torch": ["torch"],
+    "torch": ["torch", "compat/torchcfm.py"],
     "jax": ["jax.py"],
     "anndata": ["scverse.py"],
     "distributed": ["distributed/dask.py"],

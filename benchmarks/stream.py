@@ -10,8 +10,8 @@ over the length of the stream is the mean exact cost of held-out measures to the
 0.1 %. Beside it are `fit` on the first 2,000 measures, and scikit-learn's MiniBatchNMF of the same batches, of which
 the reconstructions are normalised.
 
-With ``--measures``, a stream of so many photons follows, from a .npy file of bytes that is mapped into memory: minutes
-by the clock, measures a CPU second, the memory of the process, and the held-out cost. ``--seeds 0`` runs it alone.
+With ``--measures N``, a stream of N photons follows, from a .npy file of bytes that is mapped into memory: minutes by
+the clock, measures per CPU second, the memory of the process, and the held-out cost. ``--seeds 0`` runs it alone.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Task:
         return self.train([(loss, epochs)], rate)
 
     def train(self, stages: Sequence[tuple[Loss, int]], rate: float) -> Run:
-        """Train a network with one loss after the other, for so many epochs each."""
+        """Train a network with one loss after the other, for a number of epochs each."""
         torch.manual_seed(0)
         size = self.X.shape[1]
         network = torch.nn.Sequential(

@@ -18,9 +18,10 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from scipy import sparse
 from scipy.spatial import Delaunay
+from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
-from gibbsot import GraphCost, WassersteinBarycenter, WassersteinNMF
+from gibbsot import GraphCost, WassersteinBarycenter, WassersteinNMF, solve_batch
 
 NODES, MEASURES, VISITS = 2000, 200, 500
 BRIDGES = (0.3, 0.75)
@@ -104,6 +105,10 @@ def components(
         warnings.simplefilter("ignore", ConvergenceWarning)  # the time is what ends it
         model = WassersteinNMF(len(PLACES), cost=cost, max_seconds=limit, random_state=0).fit(Q)
     seconds = time.perf_counter() - begun
+    start = NMF(len(PLACES), random_state=0, max_iter=1000)
+    mixtures = start.fit_transform(Q) @ start.components_
+    for name, P in (("scikit-learn's NMF", mixtures), ("this fit", model.memberships_ @ model.components_)):
+        print(f"{name}: mean transport cost {solve_batch(P, Q, cost, normalize=True).value.mean():.5f}")
     centres = model.components_ @ X
     order = np.argmin(((PLACES[:, None] - centres) ** 2).sum(axis=2), axis=1)
     off = np.linalg.norm(PLACES - centres[order], axis=1)

@@ -15,6 +15,7 @@
 #include "bindings.hpp"
 #include "clouds.hpp"
 #include "dense_simplex.hpp"
+#include "interrupts.hpp"
 #include "kdtree.hpp"
 #include "line.hpp"
 #include "matching.hpp"
@@ -27,43 +28,6 @@ namespace gibbsot {
 namespace {
 
 using namespace nb::literals;
-
-// A flag that ends the computations of the threads that watch it.
-class StopFlag {
-public:
-    void set() { *flag_ = true; }
-    bool is_set() const { return *flag_; }
-    void watch() { watched = flag_; }
-
-    static thread_local std::shared_ptr<const std::atomic<bool>> watched;
-
-private:
-    std::shared_ptr<std::atomic<bool>> flag_ = std::make_shared<std::atomic<bool>>(false);
-};
-thread_local std::shared_ptr<const std::atomic<bool>> StopFlag::watched;
-
-// Lets the main thread see Ctrl-C during a long computation without the GIL, and the others stop with it. Made in the
-// thread that was called from Python.
-class Interrupt {
-public:
-    void operator()() {
-        if (stopped_ || (watched_ && *watched_)) throw std::runtime_error("interrupted");
-        if (std::this_thread::get_id() != thread_) return;
-        nb::gil_scoped_acquire acquire;
-        if (PyErr_CheckSignals() == 0) return;
-        stopped_ = true;
-        throw nb::python_error();
-    }
-
-private:
-    std::thread::id thread_ = std::this_thread::get_id();
-    std::shared_ptr<const std::atomic<bool>> watched_ = StopFlag::watched;
-    std::atomic<bool> stopped_{false};
-};
-
-void check_length(std::size_t got, std::size_t expected) {
-    if (got != expected) fail("expected an array of length ", expected, ", got ", got);
-}
 
 // An array of Python that owns what was a vector.
 template <class T>
@@ -163,23 +127,6 @@ void bind_arcs(nb::module_& m) {
         .def_prop_ro("hidden", &ArcSimplex::hidden)
         .def_prop_ro("value", &ArcSimplex::value);
 }
-
-// Asks whether a computation without the GIL is to end: because of a flag or of the time. Ctrl-C throws.
-class Deadline {
-public:
-    Deadline(double seconds, const StopFlag& stop) : seconds_(seconds), stop_(stop) {}
-    bool operator()() {
-        interrupt_();
-        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin_;
-        return stop_.is_set() || elapsed.count() > seconds_;
-    }
-
-private:
-    Interrupt interrupt_;
-    double seconds_;
-    const StopFlag& stop_;
-    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 NetworkSimplex::Side side_of(const char* name, const Vector<const std::int32_t>& nodes, const Vector<const double>& weights,
                              std::size_t count) {

@@ -548,17 +548,11 @@ inline std::vector<Edge> edges_between(CostView C, const DenseBasis& arcs, const
     return edges;
 }
 
-// Solves one problem on the matrix of all its costs, from the arcs of a basis if there are any. pause() returns whether
-// to stop with what has been reached.
+// Solves one problem on the costs between the points of its support, from some edges of a basis if there are any. pause()
+// returns whether to stop with what has been reached.
 template <class Pause>
-void solve_dense(CostView C, const double* p, const double* q, const DenseBasis& basis, DenseAnswer& answer,
-                 Pause pause) {
-    const Support support(C, p, q);
+void solve_support(CostView view, const Support& support, std::vector<Edge> edges, DenseAnswer& answer, Pause pause) {
     const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
-    std::vector<double> gathered;
-    CostView view{C.data, m1, m2, C.stride};
-    if (m1 < C.rows || m2 < C.columns || m1 * m2 <= kCopied) view = gather(C, support, gathered);
-
     std::vector<double> f(m1), g(m2);
     const auto finish = [&](auto& simplex) {
         answer.pivots += simplex.basis().pivots();
@@ -574,7 +568,6 @@ void solve_dense(CostView C, const double* p, const double* q, const DenseBasis&
     };
     with_words(support.p, support.q, [&]<std::size_t K>() {
         const ExactWeights<K> weights(support.p.data(), m1, support.q.data(), m2);
-        std::vector<Edge> edges = edges_between(C, basis, support);
         const auto begin = [&](auto& simplex) {
             if (edges.empty())
                 simplex.start();
@@ -599,6 +592,18 @@ void solve_dense(CostView C, const double* p, const double* q, const DenseBasis&
         dense_plan<K>(simplex, support, weights, answer);
         finish(simplex);
     });
+}
+
+// The same on the matrix of all costs, from the arcs of a basis if there are any.
+template <class Pause>
+void solve_dense(CostView C, const double* p, const double* q, const DenseBasis& basis, DenseAnswer& answer,
+                 Pause pause) {
+    const Support support(C, p, q);
+    const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
+    std::vector<double> gathered;
+    CostView view{C.data, m1, m2, C.stride};
+    if (m1 < C.rows || m2 < C.columns || m1 * m2 <= kCopied) view = gather(C, support, gathered);
+    solve_support(view, support, edges_between(C, basis, support), answer, pause);
 }
 
 }  // namespace gibbsot

@@ -7,4 +7,5 @@ NB_MODULE(GIBBSOT_MODULE, m) {
     gibbsot::bind_costs(m);
     gibbsot::bind_sampler(m);
     gibbsot::bind_exact(m);
+    gibbsot::bind_packed(m);
 }

@@ -176,7 +176,7 @@ def _profiles(cells: dict[str, dict[int, Cell]], p: Array) -> Figure:
     styles = {_ENTROPIC: (plots.DARK_GREY, "o"), _OURS: (plots.PINK, "s"), _BADMM: (plots.GREEN, "^")}
     left.axhline(1, color=plots.PALE_GREEN, linewidth=4, label="exact")
     for name in (_ENTROPIC, _OURS):
-        left.plot(x, cells[name][budgets[-1]].plan.max(axis=1) / p, color=styles[name][0], linewidth=1.2, label=name)
+        left.plot(x, cells[name][budgets[-1]].plan.max(axis=1) / p, color=styles[name][0], linewidth=1.2)
     left.set(xlabel="position", xlim=(0, 1), ylim=(0, 1.1))
     left.set_title("share of the most likely target at the end", fontsize=10)
     for ax, field, title, floor in (

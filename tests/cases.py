@@ -21,6 +21,8 @@ from gibbsot.exact.line import Line
 from gibbsot.exact.pyramid import CoarseGrids
 from gibbsot.exact.solution import Solution
 
+TREE_METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev")  # of which k-d trees search
+
 KINDS = (
     "dense",
     "forbidden",
@@ -132,8 +134,8 @@ def without_all_arcs() -> ExitStack:
     return stack
 
 
-def solve_points(X, Y, p=None, q=None, squared=True, gap=0.0, budget=None) -> Solution:
+def solve_points(X, Y, p=None, q=None, metric="sqeuclidean", gap=0.0, budget=None) -> Solution:
     """Solve transport between two clouds of points from coarse to fine, whatever their size."""
     p, q = (np.ones(len(x)) if w is None else np.asarray(w, np.float64) for x, w in ((X, p), (Y, q)))
-    cost = PointCost(X, Y, "sqeuclidean" if squared else "euclidean", dtype=np.float64)
+    cost = PointCost(X, Y, metric, dtype=np.float64)
     return solve_from_coarse(p, q, cost.by_trees(), gap, budget)

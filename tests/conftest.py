@@ -25,7 +25,7 @@ _OF_NUMPY = (
     "sampling",
     "solvers",
     "cli/test_main.py",
-    "test_compat.py",
+    "compat",
     "test_package.py",
     "test_documentation.py",
 )

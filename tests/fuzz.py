@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -26,7 +26,16 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from cases import solve_points, without_all_arcs
-from gibbsot import DenseCost, GridCost, PointCost, WassersteinBarycenter, solve, solve_batch
+from gibbsot import (
+    DenseCost,
+    GraphCost,
+    GridCost,
+    PointCost,
+    SparseCost,
+    WassersteinBarycenter,
+    solve,
+    solve_batch,
+)
 from gibbsot.costs import Cost
 from gibbsot.exact import coarse_to_fine as multiscale
 from gibbsot.exact import pyramid
@@ -52,6 +61,7 @@ from rational import (
 Array = NDArray[np.float64]
 ULP = Fraction(2) ** -52
 PROVED = ("optimal", "gap reached")
+METRICS = {1: "euclidean", 2: "sqeuclidean"}  # by power
 SLACK = 1 + 1e-6  # of the tolerances, whose sums are rounded
 
 
@@ -325,7 +335,7 @@ def of_points(rng: np.random.Generator, d: int, call: Callable[[Array, Array, Ar
     costs = exact_distances(X, Y, power)
 
     def checked() -> Answer:
-        PointCost(X, Y, "sqeuclidean" if power == 2 else "euclidean")  # which refuses distances out of range
+        PointCost(X, Y, METRICS[power])  # which refuses distances out of range
         return call(X, Y, p, q, power)
 
     return Case(f"power {power}, {kind}", checked, lambda: optimum(p, q, costs), costs, p, q)
@@ -342,7 +352,7 @@ def points(rng: np.random.Generator) -> Case:
 
     def call(X: Array, Y: Array, p: Array, q: Array, power: int) -> Answer:
         with small_levels():
-            return of_solution(solve_points(X, Y, p, q, squared=power == 2, gap=gap, budget=Budget(seconds)))
+            return of_solution(solve_points(X, Y, p, q, METRICS[power], gap=gap, budget=Budget(seconds)))
 
     case = of_points(rng, int(rng.integers(1, 4)), call)
     case.gap, case.vertex = gap, seconds == math.inf
@@ -427,6 +437,93 @@ def batch(rng: np.random.Generator) -> Case:
         return Answer(found.lower_bound, found.upper_bound, found.status, *found.potentials, found.plan)
 
     return Case(one.kind, with_engine(rng, call), lambda: optimum(one.p, one.q, one.costs), one.costs, one.p, one.q)
+
+
+def with_links(rng: np.random.Generator, p: Array, q: Array, cost: Cost, kind: str, costs: Exact) -> Case:
+    """Return a case on the links of a network, now and then to a gap, without time, or from another optimum."""
+    options: dict[str, Any] = {"normalize": True}
+    if rng.random() < 0.2:
+        options["gap"] = 10.0 ** -float(rng.integers(1, 12))
+    if rng.random() < 0.1:
+        options["max_seconds"] = 1e-9
+    start = rng.random() < 0.2
+    other = np.where(p > 0, rng.random(len(p)) + 0.1, 0)
+
+    def call() -> Answer:
+        if start:
+            with suppress(ValueError), warnings.catch_warnings(action="ignore"):  # there may be no such plan
+                options["warm_start"] = solve(other, q, cost, normalize=True)
+        found = solve(p, q, cost, **options)
+        return Answer(found.lower_bound, found.upper_bound, found.status, *found.potentials, found.plan)
+
+    return Case(
+        kind, call, lambda: optimum(p, q, costs), costs, p, q,
+        gap=options.get("gap", 0.0), warns=True, vertex="max_seconds" not in options,
+    )  # fmt: skip
+
+
+def graph(rng: np.random.Generator) -> Case:
+    """Solve on the edges of a graph: directed or not, trees, parts that nothing connects, edges of no length."""
+    n = int(rng.integers(1, 8))
+    kind, C = matrix(rng, n, n)
+    directed, tree = rng.random() < 0.4, rng.random() < 0.2
+    if tree:
+        i = np.arange(1, n)
+        j = np.array([int(rng.integers(k)) for k in i], np.int64)
+    else:
+        i, j = np.nonzero(rng.random((n, n)) < rng.choice([0.3, 0.6, 1.0]))
+        i, j = (x[i < j] if not directed else x for x in (i, j))
+    lengths = np.abs(C[i, j])
+    kind = f"{'tree' if tree else 'directed' if directed else 'graph'}, {kind}"
+    cost = GraphCost(sparse.coo_array((lengths, (i, j)), (n, n)), directed=directed)
+    numbers, bits = integers(lengths.tolist())
+    entries: list[list[int | None]] = [[0 if a == b else None for b in range(n)] for a in range(n)]
+    for a, b, length in zip(i.tolist(), j.tolist(), numbers, strict=True):
+        for x, y in [(a, b)] if directed else [(a, b), (b, a)]:
+            entries[x][y] = _least(entries[x][y], length)
+    for k in range(n):
+        for a in range(n):
+            for b in range(n):
+                entries[a][b] = _least(entries[a][b], _sum(entries[a][k], entries[k][b]))
+    return with_links(rng, weights(rng, n), weights(rng, n), cost, kind, Exact(entries, bits))
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return a if b is None else b if a is None else min(a, b)
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def pairs(rng: np.random.Generator) -> Case:
+    """Solve on the stored pairs of a sparse cost."""
+    m, n = sizes(rng)
+    kind, C = matrix(rng, m, n)
+    stored = rng.random((m, n)) < rng.choice([0.4, 0.7, 1.0])
+    cost = SparseCost(sparse.coo_array((C[stored], np.nonzero(stored)), (m, n)))
+    costs = exact_matrix(np.where(stored, C, np.inf))
+    return with_links(rng, weights(rng, m), weights(rng, n), cost, kind, costs)
+
+
+def ragged(rng: np.random.Generator) -> Case:
+    """Call `solve_batch` with a list of costs, of which one is checked: packed problems and others."""
+    one = instance(rng, finite=True)
+    matrix = rng.random((3, 4))
+    P, Q = [np.ones(3), one.p, np.ones(2)], [np.ones(4), one.q, np.ones(2)]
+    cost = one.cost.matrix() if isinstance(one.cost, DenseCost) and rng.random() < 0.5 else one.cost
+    if isinstance(cost, PointCost) and rng.random() < 0.7:
+        cost = (cost.X, cost.Y, cost.metric)
+
+    def call() -> Answer:
+        found = solve_batch(P, Q, [matrix, cost, (matrix[:2], matrix[:2])], normalize=True)
+        own = found[1]
+        assert found.value[1] == own.value
+        assert (found.lower_bound[1], found.upper_bound[1]) == (own.lower_bound, own.upper_bound)
+        assert found.status[1] == own.status
+        return Answer(own.lower_bound, own.upper_bound, own.status, *own.potentials, own.plan)
+
+    return Case(one.kind, call, lambda: optimum(one.p, one.q, one.costs), one.costs, one.p, one.q)
 
 
 def times(found: Optimum | None, mass: Fraction) -> Optimum | None:
@@ -735,6 +832,9 @@ SOLVERS: dict[str, Callable[[np.random.Generator], Case]] = {
     "mass": given_mass,
     "barycenter": barycenter,
     "coordinates": coordinates,
+    "graph": graph,
+    "pairs": pairs,
+    "ragged": ragged,
 }
 
 

@@ -172,3 +172,18 @@ def test_divergences_of_the_marginals():
     assert float((of_x * np.eye(6, 2)).sum()) == pytest.approx((difference[0] - difference[1]) / 2e-3, abs=5e-3)
     with pytest.raises(ValueError, match="kl: expected no penalty"):
         wasserstein(p, q, PointCost(X, Y), kl=1.0, penalty=1.0)
+
+
+@pytest.mark.parametrize("kl", [0.3, (np.inf, 0.5)])
+def test_an_oracle_with_divergences(kl):
+    """Its gradients are those of central differences of the optimum."""
+    rng = np.random.default_rng(1)
+    cost, P, Q = PointCost(rng.random((6, 2)), rng.random((7, 2))), rng.random((2, 6)), 2 * rng.random((2, 7))
+    oracle = Oracle(cost, Q, kl=kl)
+    value, gradient = jax.value_and_grad(lambda p: wasserstein(p, None, oracle).sum())(jnp.asarray(P))
+    step = 1e-4 * rng.random((2, 6))
+    sums = [
+        sum(solve(p, q, cost, kl=kl, gap=0).value for p, q in zip(P + s * step, Q, strict=True)) for s in (-1, 0, 1)
+    ]
+    assert float(value) == pytest.approx(sums[1], rel=1e-5)
+    assert float((gradient * step).sum()) == pytest.approx((sums[2] - sums[0]) / 2, rel=5e-3)

@@ -30,7 +30,7 @@ axes[1].quiver(
     points[used, 1], points[used, 0], displacement[:, 1], displacement[:, 0],
     angles="xy", scale_units="xy", scale=1, width=0.004, color="tab:red",
 )  # fmt: skip
-axes[1].set_title(f"root of W: {np.sqrt(result.value):.2f} pixels")
+axes[1].set_title(f"Wasserstein distance: {np.sqrt(result.value):.2f} pixels")
 axes[2].imshow(b, cmap="Greys")
 axes[2].set_title("to")
 for ax in axes:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from . import sampler, schedules, theory
 from .costs import Cost, DenseCost, GraphCost, GridCost, PointCost, SparseCost, coulomb
 from .costs.problems import Problem
-from .oracle.oracle import Oracle
+from .oracle.oracle import Oracle, OracleResult
+from .oracle.pairs import OracleInfo
 from .sampling.gibbs import Gibbs
 from .solvers.result import OTResult
 from .solvers.solve import solve, solve_batch
@@ -64,6 +65,8 @@ __all__ = [
     "GromovResult",
     "OTResult",
     "Oracle",
+    "OracleInfo",
+    "OracleResult",
     "PointCost",
     "Problem",
     "SparseCost",

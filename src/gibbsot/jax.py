@@ -127,7 +127,7 @@ def wasserstein(
     validation.choice(metric, "metric", ("sqeuclidean", "euclidean"))
     if penalty is not None:
         penalties(penalty, sizes)  # checks
-    both = None if kl is None else divergence_weights(kl, penalty)
+    both = divergence_weights(kl, penalty)
     options = _Options(own, None, constant(penalty), both, metric, bool(normalize), native.threads(n_jobs), tolerance)
     arrays = [p, q, x, y] if points else [p, q]
     axes = [1, 1, 2, 2]

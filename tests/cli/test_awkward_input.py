@@ -103,6 +103,12 @@ def test_a_first_line_of_numbers_that_may_be_names(capfd):
     assert "a.csv: the first line, 0, 1, ..., is taken as data" in told(capfd, "ot", "a.csv", "b.csv", "--points")[1]
 
 
+def test_points_against_what_is_none(capfd):
+    write("a.csv", lines(X, header="x,y"))
+    write("b.csv", lines(abs(Y)))
+    assert "b.csv: expected points, as a.csv has columns x, y" in fails(capfd, "ot", "a.csv", "b.csv")
+
+
 @pytest.mark.filterwarnings("default")
 def test_a_weight_that_is_taken_as_a_coordinate(capfd):
     write("a.csv", lines(np.column_stack([W, X]), header="Weight,x,y"))
@@ -293,7 +299,7 @@ def test_weights_with_a_cost_matrix_have_no_place(capfd):
 
 
 def test_points_that_are_taken_as_weights(capfd):
-    write("a.csv", lines(X, header="x,y"))
+    write("a.csv", lines(X, header="east,north"))
     assert "if the rows are points: --points" in fails(capfd, "ot", "a.csv", "a.csv")
 
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from cases import KINDS, cost
 from gibbsot import DenseCost, GridCost, PointCost, WassersteinNMF, coulomb
 from gibbsot.core import native
-from gibbsot.costs import BorderedCost, from_arrays
+from gibbsot.costs import BorderedCost, as_cost, from_arrays
 from kernels import using
 
 
@@ -276,6 +276,11 @@ def test_dtype_follows_the_input():
         (lambda: DenseCost([["a"]]), TypeError, "M: expected real numbers"),
         (lambda: DenseCost([[1.0], [1.0, 2.0]]), ValueError, "M: expected a rectangular array"),
         (lambda: DenseCost(sparse.csr_array([[1.0]])), TypeError, "M: expected a dense array, got a sparse one"),
+        (
+            lambda: as_cost(sparse.csr_array([[1.0]])),
+            TypeError,
+            r"cost: .* a sparse one; GraphCost\(cost\) .* SparseCost",
+        ),
         (lambda: DenseCost([[1e305]]), ValueError, r"M: the largest cost is 1e\+305, beyond the range of float64"),
         (
             lambda: DenseCost([[1e-40]], dtype="float32"),

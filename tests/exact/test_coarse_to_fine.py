@@ -7,16 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from cases import solve_points
+from cases import TREE_METRICS, solve_points
+from gibbsot import GridCost, PointCost, solve
 from gibbsot.core import native
 from gibbsot.exact import coarse_to_fine as multiscale
 
 pytestmark = pytest.mark.skipif(native.name() == "numpy", reason="by compiled kernels")
 
 
-def check(answer, X, Y, p, q, squared, gap=0.0):
+def check(answer, X, Y, p, q, metric, gap=0.0):
     """Compare with the whole matrix: value, feasible potentials, marginals."""
-    C = cdist(X, Y, "sqeuclidean" if squared else "euclidean")
+    C = cdist(X, Y, metric)
     a, b = p / p.sum(), q / q.sum()
     i, j = np.flatnonzero(a), np.flatnonzero(b)
     size = float(C.max()) or 1.0
@@ -30,6 +31,11 @@ def check(answer, X, Y, p, q, squared, gap=0.0):
     assert float((answer.plan * C).sum()) == pytest.approx(answer.upper, rel=1e-9, abs=1e-13 * size)
 
 
+def cost_of(X, Y, metric="sqeuclidean"):
+    """The cost between points that k-d trees search."""
+    return PointCost(X, Y, metric, dtype=np.float64).by_trees()
+
+
 def weights(draw, rng, m):
     """Weights with zeros anywhere."""
     w = rng.random(m) if draw(st.booleans()) else rng.integers(1, 4, m).astype(float)
@@ -41,7 +47,7 @@ def weights(draw, rng, m):
 @st.composite
 def clouds(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    d = draw(st.integers(1, 3))
+    d = draw(st.integers(1, 4))
     X, Y = (rng.random((draw(st.integers(1, 60)), d)) for _ in range(2))
     if draw(st.booleans()):  # ties and duplicates
         X, Y = np.floor(4 * X), np.floor(4 * Y)
@@ -50,17 +56,17 @@ def clouds(draw):
 
 
 @settings(max_examples=80, deadline=None)
-@given(clouds(), st.booleans(), st.sampled_from([0.0, 0.0, 1e-2, 0.2]))
-def test_many_levels_of_points_give_the_optimum(case, squared, gap):
+@given(clouds(), st.sampled_from(TREE_METRICS), st.sampled_from([0.0, 0.0, 1e-2, 0.2]))
+def test_many_levels_of_points_give_the_optimum(case, metric, gap):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiscale, "_SMALLEST", 4)
-        answer = solve_points(*case, squared=squared, gap=gap)
-    check(answer, *case, squared, gap)
+        answer = solve_points(*case, metric, gap=gap)
+    check(answer, *case, metric, gap)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.data(), st.booleans())
-def test_many_levels_of_grids_give_the_optimum(data, squared):
+@given(st.data(), st.sampled_from(TREE_METRICS))
+def test_many_levels_of_grids_give_the_optimum(data, metric):
     d = data.draw(st.integers(1, 3))
     shape = tuple(data.draw(st.lists(st.integers(1, {1: 50, 2: 11, 3: 5}[d]), min_size=d, max_size=d)))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -68,8 +74,8 @@ def test_many_levels_of_grids_give_the_optimum(data, squared):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiscale, "_SMALLEST", 4)
         x = 0.1 * np.indices(shape).reshape(d, -1).T
-        answer = solve_points(x, x, p, q, squared)
-    check(answer, x, x, p, q, squared)
+        answer = solve_points(x, x, p, q, metric)
+    check(answer, x, x, p, q, metric)
 
 
 def degenerate(kind):
@@ -104,7 +110,7 @@ def degenerate(kind):
     return X, Y, p, q
 
 
-@pytest.mark.parametrize("squared", [True, False])
+@pytest.mark.parametrize("metric", TREE_METRICS)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -112,11 +118,11 @@ def degenerate(kind):
         "huge", "tiny weights", "far outlier",
     ],
 )  # fmt: skip
-def test_degenerate_measures_end_with_a_certificate(kind, squared):
+def test_degenerate_measures_end_with_a_certificate(kind, metric):
     X, Y, p, q = degenerate(kind)
-    answer = solve_points(X, Y, p, q, squared=squared)
+    answer = solve_points(X, Y, p, q, metric)
     assert answer.status == "optimal"
-    check(answer, X, Y, p, q, squared)
+    check(answer, X, Y, p, q, metric)
 
 
 def test_a_gap_costs_less_than_the_optimum():
@@ -136,3 +142,59 @@ def test_a_gap_costs_less_than_the_optimum():
         assert answer.upper - answer.lower <= gap * answer.upper
         np.testing.assert_allclose(answer.plan.sum(axis=1), (p / p.sum()).ravel(), rtol=1e-12)
         np.testing.assert_allclose(answer.plan.sum(axis=0), (q / q.sum()).ravel(), rtol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(clouds(), st.sampled_from(TREE_METRICS), st.sampled_from([0.0, 1e-2]), st.integers(0, 3))
+def test_any_warm_start_gives_the_optimum(case, metric, gap, kind):
+    """Of the same problem, of one with other weights, nonsense, and what is not finite."""
+    X, Y, p, q = case
+    rng = np.random.default_rng(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiscale, "_SMALLEST", 4)
+        if kind <= 1:
+            before = solve_points(X, Y, *((p, q) if kind == 0 else (rng.random(len(p)), rng.random(len(q)))), metric)
+            f = before.f
+        else:
+            f = float(np.ptp(X) + 1) ** 2 * rng.normal(size=len(p)) if kind == 2 else np.full(len(p), -np.inf)
+        answer = multiscale.solve_from_coarse(p, q, cost_of(X, Y, metric), gap, f=f)
+    check(answer, *case, metric, gap)
+
+
+def test_a_near_warm_start_takes_one_round():
+    """The potentials of nearly the same measures find all arcs at once, those of others are not used."""
+    rng = np.random.default_rng(0)
+    X, Y, p, q = rng.random((1500, 2)), rng.random((1400, 2)), rng.random(1500), rng.random(1400)
+    cost = cost_of(X, Y)
+    cold = multiscale.solve_from_coarse(p, q, cost)
+    near = [w * (1 + 1e-3 * rng.random(len(w))) for w in (p, q)]
+    first, again = (multiscale.solve_from_coarse(*near, cost, f=f) for f in (None, cold.f))
+    assert again.rounds == 1 < first.rounds
+    assert again.value == pytest.approx(first.value, rel=1e-12)
+    assert again.status == first.status == "optimal"
+    far = multiscale.solve_from_coarse(p, q, cost, f=rng.random(1500))
+    assert far.rounds == cold.rounds
+    assert (far.plan != cold.plan).nnz == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"penalty": 0.05}, {"penalty": 0.05, "other": True}])
+@pytest.mark.parametrize("kind", ["points", "grid", "other grid"])
+def test_warm_starts_of_solve_save_rounds(kind, options):
+    """`warm_start=` counts for points and grids, with mass left over too, and results stay exact."""
+    rng = np.random.default_rng(1)
+    side = 24
+    cost = {
+        "points": PointCost(rng.random((side**2, 2)), rng.random((side**2, 2))),
+        "grid": GridCost((side, side)),
+        "other grid": GridCost((side, side), power=3),
+    }[kind]
+    p, q = rng.random((2, side**2)) + 0.1
+    q *= p.sum() / q.sum()
+    near = p * (1 + 1e-3 * rng.random(side**2))
+    other = 1.2 * q if options.pop("other", False) else q * (near.sum() / q.sum())
+    before = solve(p, q, cost, **options)
+    cold, warm = (solve(near, other, cost, **options, warm_start=start) for start in (None, before))
+    assert cold.status == warm.status == "optimal"
+    assert warm.value == pytest.approx(cold.value, rel=1e-9)
+    rounds = [one.parts[0].solved[0].rounds for one in (warm, cold)]
+    assert rounds[0] <= rounds[1]

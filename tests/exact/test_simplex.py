@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
-from cases import solve_points
+from cases import TREE_METRICS, solve_points
 from gibbsot import PointCost
 from gibbsot.core import native
 from gibbsot.exact.highs import HighsProblem
@@ -192,15 +192,15 @@ def test_arcs_start_from_a_basis():
     assert warm.pivots < first.pivots / 4
 
 
-@pytest.mark.parametrize("squared", [True, False])
+@pytest.mark.parametrize("metric", TREE_METRICS)
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
-def test_points_agree_with_pot(d, squared):
+def test_points_agree_with_pot(d, metric):
     rng = np.random.default_rng(d)
     X, Y = rng.random((900, d)), rng.random((700, d))
     p, q = rng.random(900), rng.random(700)
     p[::3] = 0
-    answer = solve_points(X, Y, p, q, squared=squared)
-    C = cdist(X, Y, "sqeuclidean" if squared else "euclidean")
+    answer = solve_points(X, Y, p, q, metric)
+    C = cdist(X, Y, metric)
     assert answer.status == "optimal"
     assert answer.upper == pytest.approx(ot.emd2(p / p.sum(), q / q.sum(), C, numItermax=10**7), rel=1e-9)
     np.testing.assert_allclose(answer.plan.sum(axis=1)[p > 0], (p / p.sum())[p > 0], rtol=1e-13)

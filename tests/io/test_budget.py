@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from cases import solve_points
+from cases import TREE_METRICS, solve_points
 from gibbsot import DenseCost, Gibbs, GridCost, PointCost, Problem, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.exact import methods as exact
@@ -63,12 +63,12 @@ def measures(seed, m1, m2):
 
 @compiled
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 6, 8, 12, 20, 40])
-@pytest.mark.parametrize("squared", [True, False])
-def test_points_end_with_bounds_and_a_coupling(count, squared):
+@pytest.mark.parametrize("metric", TREE_METRICS)
+def test_points_end_with_bounds_and_a_coupling(count, metric):
     rng, p, q = measures(count, 1500, 1200)
     X, Y = rng.random((1500, 2)), rng.random((1200, 2))
-    cost = PointCost(X, Y, "sqeuclidean" if squared else "euclidean")
-    check(solve_points(X, Y, p, q, squared, budget=Countdown(count)), p, q, solve_points(X, Y, p, q, squared), cost)
+    cost = PointCost(X, Y, metric)
+    check(solve_points(X, Y, p, q, metric, budget=Countdown(count)), p, q, solve_points(X, Y, p, q, metric), cost)
 
 
 @compiled

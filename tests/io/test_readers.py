@@ -163,6 +163,23 @@ def test_one_line_or_one_column_is_a_measure_on_a_line(tmp_path, text):
     np.testing.assert_allclose(found.weights, [0.25, 0.5, 0.25])
 
 
+@pytest.mark.parametrize("header", ["x,y", "X, Y, weight", "x,y,z", "x,y,z,mass"])
+def test_columns_x_and_y_are_points(tmp_path, header):
+    rows = np.random.default_rng(0).random((5, header.count(",") + 1))
+    np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header=header, comments="")
+    found = readers.measure(tmp_path / "a.csv")
+    weighted = header[-1] not in "yz"
+    assert found.weighted == weighted
+    np.testing.assert_array_equal(found.points, rows[:, :-1] if weighted else rows)
+    np.testing.assert_allclose(found.weights, rows[:, -1] / rows[:, -1].sum() if weighted else 0.2)
+
+
+def test_the_names_that_pandas_gives_are_no_measure(tmp_path):
+    rows = np.arange(20.0).reshape(4, 5)
+    np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header="0,1,2,3,4", comments="")
+    np.testing.assert_array_equal(readers.collection(tmp_path / "a.csv").rows, rows)
+
+
 def test_points_with_and_without_weights(tmp_path):
     (tmp_path / "a.csv").write_text("0,1,3\n2,2,1\n")
     found = readers.measure(tmp_path / "a.csv", points=True)

@@ -158,7 +158,7 @@ def test_scores(fitted):
 
 def test_a_budget_ends_a_fit_and_the_exact_costs_of_a_score():
     X, Y = mixtures(200)
-    with pytest.warns(ConvergenceWarning, match="max_seconds: are over after 1 epochs"):
+    with pytest.warns(ConvergenceWarning, match="max_seconds: the time was spent after 1 epochs"):
         model = WassersteinClassifier(M, max_seconds=1e-9, random_state=0).fit(X, Y)
     assert model.n_iter_ == 1
     wanted = model.set_params(max_seconds=None).score(X, Y)

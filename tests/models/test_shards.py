@@ -243,9 +243,11 @@ def test_what_is_no_matrix(name, X, message):
         clone(ESTIMATORS[name]).fit(X)
 
 
-def test_clouds_have_no_neighbours():
-    with pytest.raises(ValueError, match="X: looks like clouds"):
-        WassersteinNeighbors(1, cost="sqeuclidean").fit([np.ones((3, 2)), np.ones((4, 2))])
+def test_clouds_are_no_shards():
+    """Matrices in a list are shards for every cost but a metric between points."""
+    clouds = [np.ones((3, 2)), np.ones((4, 2))]
+    assert WassersteinNeighbors(1, cost="sqeuclidean").fit(clouds).n_samples_fit_ == 2
+    assert WassersteinNeighbors(1, cost=np.eye(2)).fit(clouds).n_samples_fit_ == 7
 
 
 def test_memberships_of_a_shard_without_mass():

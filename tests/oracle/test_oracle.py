@@ -47,7 +47,7 @@ def test_exact_duals_are_those_of_solve(method):
         )
         assert found.info.method == "exact"
         assert found.info.solved.all()
-        assert found.info.mixed.all()
+        assert found.info.mixed is True
         assert found.info.temperature is None
 
 

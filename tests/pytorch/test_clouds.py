@@ -81,6 +81,9 @@ def test_a_penalty():
 X, Y = clouds([3, 4]), clouds([2, 2], seed=1)
 BAD = {
     "y: expected as many clouds as x": lambda: SamplesLoss()(X, Y[:1]),
+    r"x: expected clouds, \(m, d\) or \(B, m, d\), got \(4, 1, 8, 8\); ImagesLoss is for images": lambda: SamplesLoss()(
+        torch.rand(4, 1, 8, 8), torch.rand(4, 1, 8, 8)
+    ),
     "x: is empty": lambda: SamplesLoss()([], []),
     r"x\[0\]: expected points": lambda: SamplesLoss()([torch.ones(3)], Y[:1]),
     r"p\[1\]: expected 4 weights": lambda: SamplesLoss()(X, Y, [torch.ones(3), torch.ones(3)]),

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor  # noqa: E402
 
-from gibbsot.torch import wasserstein  # noqa: E402
+from gibbsot.torch import ImagesLoss, SamplesLoss, WassersteinLoss, wasserstein  # noqa: E402
 
 GRID = GridCost((4, 5))
 
@@ -139,7 +139,7 @@ def test_nothing_to_move():
         ((), (), ()),
         ((3,), (), (3,)),
         ((), (3,), (3,)),
-        ((2, 3), (3,), (2, 3)),
+        ((2, 3), (1,), (2, 3)),
         ((2, 1), (1, 3), (2, 3)),
         ((0,), (), (0,)),
     ],
@@ -207,7 +207,11 @@ def test_clouds_in_batches():
     one.backward()
     torch.testing.assert_close(single[0].grad[1, 2], x.grad[1, 2])
     p = torch.rand(3, 5, dtype=torch.float64)
-    value = wasserstein(p, None, (x.detach(), y.detach()), normalize=True)
+    value = wasserstein(p[None], None, (x.detach(), y.detach()), normalize=True)
+    with pytest.raises(
+        ValueError, match=r"p: expected leading dimensions that match those of x, \(2, 3\), .* got \(3,\)"
+    ):
+        wasserstein(p, None, (x.detach(), y.detach()), normalize=True)
     expected = solve(p[2].numpy(), None, PointCost(x.detach()[0, 2], y.detach()[0, 2]), normalize=True).value
     np.testing.assert_allclose(value[0, 2], expected)
 
@@ -310,6 +314,9 @@ BAD = {
     "q: row . sums to 1, p to 2; .* normalize=True": lambda: wasserstein(2 * P, Q, GRID),
     "p: expected shape": lambda: wasserstein(P[:, :19], Q, GRID),
     "q: expected leading dimensions": lambda: wasserstein(P, Q[:5], GRID),
+    r"q: expected leading dimensions that match those of p, \(6,\), or one measure; got \(6, 1\)": lambda: wasserstein(
+        P, Q[:, None], GRID
+    ),
     "p: expected a tensor of floating": lambda: wasserstein(torch.ones(20, dtype=torch.int64), Q[0], GRID),
     "p, q: expected tensors of weights": lambda: wasserstein(None, Q, GRID),
     "method: ": lambda: wasserstein(P, Q, GRID, method="sinkhorn"),
@@ -357,6 +364,46 @@ def test_divergences_of_the_marginals(kl):
             assert x.grad[k].item() == pytest.approx((both[0] - both[1]).item() / 2e-4, abs=5e-3)
 
 
+@pytest.mark.parametrize("kl", [0.3, (0.2, float("inf"))])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+def test_divergences_between_clouds(kl, metric):
+    """Gradients of points and weights are those of central differences; nothing is centred."""
+    rng = np.random.default_rng(1)
+    p, q, x, y = (torch.tensor(z) for z in (rng.random(6), 2 * rng.random(7), rng.random((6, 2)), rng.random((7, 2))))
+    given = [z.clone().requires_grad_() for z in (p, q, x, y)]
+    wasserstein(*given[:2], tuple(given[2:]), kl=kl, metric=metric).backward()
+
+    def exact(p, q, x, y):
+        return solve(p.numpy(), q.numpy(), PointCost(x.numpy(), y.numpy(), metric), kl=kl, gap=0).value
+
+    for k, (one, z) in enumerate(zip(given, (p, q, x, y), strict=True)):
+        step = 1e-5 * torch.tensor(rng.random(z.shape))
+        both = [exact(*(w + s * step if k == j else w for j, w in enumerate((p, q, x, y)))) for s in (1, -1)]
+        assert float((one.grad * step).sum()) == pytest.approx((both[0] - both[1]) / 2, rel=5e-3, abs=1e-8)
+    many = wasserstein(p, q, (torch.stack([x, y[:6]]), y), kl=kl, metric=metric)
+    assert many[0].item() == pytest.approx(exact(p, q, x, y), rel=2e-6)
+    each = torch.func.vmap(lambda x: wasserstein(p, q, (x, y), kl=kl, metric=metric))(torch.stack([x, y[:6]]))
+    torch.testing.assert_close(each, many)
+
+
+def test_losses_with_divergences():
+    """Losses take them as well: kept duals, and clouds of different sizes."""
+    rng = np.random.default_rng(2)
+    P, Q = (torch.tensor(rng.random((3, 20))) for _ in range(2))
+    loss = WassersteinLoss(GRID, kl=0.2, reduction="none", by_position=True)
+    expected = [solve(p, q, GRID, kl=0.2, gap=0).value for p, q in zip(P.numpy(), Q.numpy(), strict=True)]
+    for mode in (True, False):
+        assert loss.train(mode)(P, Q).tolist() == pytest.approx(expected, rel=2e-6)
+    x, y = [torch.tensor(rng.random((m, 2))) for m in (3, 5)], [torch.tensor(rng.random((m, 2))) for m in (4, 2)]
+    found = SamplesLoss(kl=0.2, reduction="none")(x, y)
+    clouds = [PointCost(a.numpy(), b.numpy()) for a, b in zip(x, y, strict=True)]
+    assert found.tolist() == pytest.approx([solve(None, None, c, kl=0.2, gap=0).value for c in clouds], rel=2e-6)
+    image = torch.tensor(rng.random((1, 1, 4, 5)))
+    assert ImagesLoss(kl=0.2)(image, 2 * image).item() > 0
+    with pytest.raises(ValueError, match="kl: the sampler"):
+        WassersteinLoss(GRID, kl=1, method="gibbs")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"kl": 0.0}, "kl: expected a positive"), ({"kl": 1, "penalty": 1}, "kl: expected no penalty")],
@@ -365,9 +412,7 @@ def test_divergences_that_are_refused(options, message):
     p, q = weights(1)
     with pytest.raises(ValueError, match=message):
         wasserstein(p, q, GRID, **options)
-    with pytest.raises(ValueError, match="kl: expected a cost"):
-        wasserstein(None, None, tuple(points()), kl=1)
-    with pytest.raises(ValueError, match="kl: expected a cost"):
+    with pytest.raises(ValueError, match="kl: the sampler"):
         wasserstein(p, q, GRID, kl=1, method="gibbs")
     with pytest.raises(ValueError, match="normalize"):
         wasserstein(p, q, GRID, kl=1, normalize=True)

@@ -384,6 +384,7 @@ def test_an_image_cost_of_ones_own():
         (-torch.ones(2, 1, 4, 5), "p: has negative weights"),
         (torch.full((2, 1, 4, 5), np.nan), "p: has NaN weights"),
         (torch.ones(3, 1, 4, 5), "q: expected leading dimensions"),
+        (torch.ones(2, 4, 5), r"q: expected leading dimensions that match those of p, \(2,\), .* got \(2, 1\)"),
     ],
 )
 def test_bad_images(x, what):

@@ -55,6 +55,27 @@ def test_units_constants_and_short_histories():
     np.testing.assert_array_equal(settled(ragged, T), alone)  # NaN after the last sweep of each
 
 
+@pytest.mark.parametrize(("memory", "noise"), [(0.0, 0.25), (0.5, 0.1)])
+def test_the_mean_of_many_chains_needs_fewer_sweeps(memory, noise):
+    """At rest most calls pass a test that hardly one chain does; chains that rise by the threshold pass it rarely."""
+    rng, T, n, sweeps = np.random.default_rng(5), 0.1, 40, 150
+    calls = [100 + noise * autocorrelated(rng, n, sweeps, memory) for _ in range(300)]
+    rising = [x + 0.01 * T * np.arange(sweeps) for x in calls]
+    assert np.mean([settled(x, T).mean() for x in calls]) < 0.1
+    assert np.mean([mixing.all_settled(x, T) for x in calls]) > 0.9
+    assert np.mean([mixing.all_settled(x, T) for x in rising]) < 0.03
+    ragged = calls[0].copy()
+    ragged[::2, 120:] = np.nan
+    assert mixing.all_settled(ragged, T)
+    for factor in (1e-200, 1e200):
+        assert mixing.all_settled(factor * ragged, factor * T)
+    ragged[3, 59:] = np.nan
+    assert not mixing.all_settled(ragged, T)
+    assert mixing.all_settled(calls[0][:1] * 0 + 7, T)
+    assert not mixing.all_settled(calls[0] - 100, T)  # beside values of zero nothing is small
+    assert mixing.all_settled(calls[0] - 100, T, -100.0)
+
+
 def grid_pairs(n: int = 6) -> Problem:
     P, Q = np.random.default_rng(0).dirichlet(np.full(20, 0.5), size=(2, n))
     return Problem(P, Q, GridCost((4, 5)))

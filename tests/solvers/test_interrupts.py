@@ -27,6 +27,7 @@ WORK = {
     "arcs": "long_arcs()",
     "k-d queries": "long_queries()",
     "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]))",
+    "divergences": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), clouds, kl=0.1, gap=1e-9)",
     "a graph": "gibbsot.solve(*rng.random((2, 1000, 1000)), gibbsot.GridCost((1000, 1000), power=1), normalize=True)",
     "graphs in threads": "gibbsot.solve_batch(*rng.dirichlet(np.ones(160000), (2, 4)), lattice, n_jobs=2)",
     "sparse pairs": "gibbsot.solve(None, None, few_pairs())",

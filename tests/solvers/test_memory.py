@@ -66,6 +66,8 @@ CASES = {
     "sparse pairs": lambda: (np.ones(10_000), np.ones(10_000), few_pairs(10_000)),
     "L1 on a grid": lambda: (weights(200 * 200), weights(200 * 200), GridCost((200, 200), power=1)),
     "a grid": lambda: (weights(80 * 80), weights(80 * 80), GridCost((80, 80))),
+    "divergences": lambda: (weights(8000), weights(8000), clouds(8000, "sqeuclidean"), {"kl": 0.05, "gap": 1e-6}),
+    "divergences on a grid": lambda: (weights(80 * 80), weights(80 * 80), GridCost((80, 80)), {"kl": 0.1}),
     "a batch": lambda: (RNG.random((1000, 400)), RNG.random((1000, 400)), GridCost((20, 20))),
     "a batch of arrays": lambda: (RNG.random((4, 900)), RNG.random((4, 900)), [matrix(900) for _ in range(4)]),
 }
@@ -79,21 +81,22 @@ def memory(name: str) -> int:
 
 def measure(name: str) -> None:
     """Print the least ``max_memory`` with which a case is solved, and the peak of its solve."""
-    solve([0.5, 0.5], [0.2, 0.8], [[0.0, 1.0], [1.0, 0.0]])  # what is loaded once
+    for options in ({}, {"kl": 1}):
+        solve([0.5, 0.5], [0.2, 0.8], [[0.0, 1.0], [1.0, 0.0]], **options)  # what is loaded once
     allowed = 1.0
     while True:
-        p, q, cost = CASES[name]()  # a cost may keep what a refused call has made
+        p, q, cost, *more = CASES[name]()  # a cost may keep what a refused call has made
         p, q = (x / x.sum(axis=-1, keepdims=True) for x in (p, q))
         ctypes.CDLL(None).malloc_trim(0)  # or what a refused call has freed would be taken again
         Path("/proc/self/clear_refs").write_text("5")
         before = memory("RssAnon")
         try:
-            (solve if p.ndim == 1 else solve_batch)(p, q, cost, max_memory=allowed)
+            (solve if p.ndim == 1 else solve_batch)(p, q, cost, max_memory=allowed, **(more[0] if more else {}))
         except ValueError as error:
             (found,) = re.findall(r"takes about ([-+.e0-9]+) bytes", str(error))
             allowed = max(allowed + 1, 1.06 * float(found))  # two digits are shown
         else:
-            print(allowed, memory("VmHWM") - memory("RssFile") - before)  # without the pages of code that it was first to run
+            print(allowed, memory("VmHWM") - memory("RssFile") - before)  # without the pages of code that it loads
             return
 
 

@@ -147,6 +147,11 @@ def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], cost
         if d1 != d2:
             raise ValueError(f"{names[1]}: has points with {d2} coordinates; expected {d1} as in {names[0]}")
         return PointCost(first.points, second.points, ALIASES.get(metric, metric))
+    if (first.points is None) != (second.points is None):
+        one, other = names if first.points is None else names[::-1]
+        raise ValueError(
+            f"{one}: expected points, as {other} has columns x, y; --points takes the rows of both as points"
+        )
     if cost is not None:
         raise ValueError(f"--cost: {cost} is a metric between points; expected --points, or a file")
     if first.shape is None or first.shape != second.shape:

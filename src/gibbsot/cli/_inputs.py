@@ -15,14 +15,13 @@ _SLOW, _LARGE = 20.0, 2e9  # seconds and bytes from which a problem counts as hu
 _SPACES = {1: "on a line", 2: "in the plane", 3: "in space"}
 
 
-def describe(measure: Measure, weighted: bool, placed: bool = True) -> str:
+def describe(measure: Measure, placed: bool = True) -> str:
     """Return what a file holds, such as "100 points in the plane, weights uniform"; weights may have no place."""
     n, weights = len(measure.weights), measure.weights
     if measure.points is not None:
         d = measure.points.shape[1]
-        source = "uniform" if not weighted else f"from column {(measure.columns or ('last',))[-1]!r}"
-        if weighted and not measure.columns:
-            source = "from the last column"
+        column = f"column {measure.columns[-1]!r}" if measure.columns else "the last column"
+        source = f"from {column}" if measure.weighted else "uniform"
         noun = "point" if n == 1 else "points"
         return f"{n:,} {noun} {_SPACES.get(d, f'in {d} dimensions')}, weights {source}{_empty(weights)}"
     sides = " x ".join(map(str, measure.shape or ()))

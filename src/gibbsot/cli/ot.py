@@ -48,7 +48,9 @@ class MethodName(StrEnum):
 def ot(
     a: Annotated[Path, typer.Argument(metavar="A", help="A measure: an image, .npy, .npz, .csv or .parquet.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another one, on the same grid or in the same dimension.")],
-    points: Annotated[bool, typer.Option("--points", help="Rows are points: x, y, ...")] = False,
+    points: Annotated[
+        bool, typer.Option("--points", help="Rows are points, as those of columns x, y, ... are by themselves.")
+    ] = False,
     weighted: Annotated[bool, typer.Option("--weighted", help="The last column of the points is a weight.")] = False,
     graph: Annotated[
         Path | None,
@@ -128,7 +130,7 @@ def ot(
         edges = Edges.read(graph)
         first, second = (Measure(edges.weights(path), None, None) for path in (a, b))
         cost = GraphCost(edges.graph, directed)
-        about = [_inputs.describe(one, False, placed=False) for one in (first, second)]
+        about = [_inputs.describe(one, placed=False) for one in (first, second)]
         measured = f"shortest path, {cost!r}"
     else:
         edges = None
@@ -137,7 +139,8 @@ def ot(
             for path, row in zip((a, b), rows or (None, None), strict=True)
         )
         cost = _common.cost_between(first, second, (a, b), cost_option, power)
-        about = [_inputs.describe(one, weighted, placed=not cost.has_matrix) for one in (first, second)]
+        about = [_inputs.describe(one, placed=not cost.has_matrix) for one in (first, second)]
+        points = first.points is not None
         measured = _inputs.describe_cost(cost, cost_option, power, points)
     console = _common.stderr_console(quiet)
     if not as_json:
@@ -275,11 +278,14 @@ def _report(result: OTResult, begun: float) -> dict[str, Any]:
 
 def _print(result: OTResult) -> None:
     """Print the cost and its bounds."""
-    known = f"estimate, {result.n_sweeps} sweeps" if result.status == "estimate" else result.status
-    _common.print_table(
-        ("transport cost", f"{result.value:.6g}", known),
+    bounds = (
         ("at least", f"{result.lower_bound:.6g}", "certified"),
         ("at most", f"{result.upper_bound:.6g}", f"certified, relative gap {result.gap:.1e}"),
     )
-    if result.status not in (*PROVED, "estimate"):
+    if result.status == "estimate":
+        outside = "" if result.lower_bound <= result.value <= result.upper_bound else ", outside the bounds"
+        _common.print_table(*bounds, ("estimate", f"{result.value:.6g}", f"{result.n_sweeps} sweeps{outside}"))
+        return
+    _common.print_table(("transport cost", f"{result.value:.6g}", result.status), *bounds)
+    if result.status not in PROVED:
         typer.echo(f"The gap is open because {result.reason or ROUNDING}.")

@@ -57,8 +57,9 @@ class Backend:
     name : str
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
-        Whether there is a network simplex: `solve_dense`, `cloud_plans`, `complete_dense`, `arc_simplex`. Without it
-        exact problems are solved by SciPy's HiGHS on few arcs.
+        Whether there is a network simplex: `solve_dense`, `solve_points`, `solve_matrices`, `solve_lines`,
+        `cloud_plans`, `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few
+        arcs.
     has_kd_trees : bool
         Whether there are `kd_tree`, `median_cells` and `match_points`.
 
@@ -190,7 +191,7 @@ class Backend:
         self._lacks_kd_trees()
 
     def median_cells(self, points: NDArray[np.floating], most: int, label: Indices) -> int:
-        """Write the cell of each point, of at most so many neighbouring points; return the number of cells."""
+        """Write the cell of each point, with at most a given number of points; return the number of cells."""
         self._lacks_kd_trees()
 
     def match_points(self, X: Array, Y: Array, **arguments: Any) -> float:
@@ -234,6 +235,36 @@ class Backend:
     def solve_dense(self, *arguments: Any) -> None:
         """Solve problems on all arcs of a matrix, as ``native/bind_exact.cpp`` says."""
         self._lacks_simplex()
+
+    def solve_points(self, X: Array, Y: Array, metric: str, **arguments: Any) -> None:
+        """Solve packed problems between points, as ``native/bind_packed.cpp`` says."""
+        self._lacks_simplex()
+
+    def solve_matrices(self, C: Array, **arguments: Any) -> None:
+        """Solve packed problems with matrices, as ``native/bind_packed.cpp`` says."""
+        self._lacks_simplex()
+
+    def bound_line(
+        self, x: Array, y: Array, p: Array, q: Array, power: float, accuracy: float
+    ) -> tuple[float, float, float, bool]:
+        """Return the cost of the monotone plan on the line, its bounds, and whether they are proved.
+
+        Parameters
+        ----------
+        x, y : arrays of shape (m1,) and (m2,)
+            The points.
+        p, q : arrays of the same shapes, or empty
+            Valid weights; empty for points that have all the same.
+        power : float
+            The power of the distance, at least 1.
+        accuracy : float
+            The relative error of a cost.
+        """
+        return 0.0, 0.0, 0.0, False
+
+    def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
+        """Bound the costs of monotone plans on the line, as ``native/bind_packed.cpp`` says."""
+        self._lacks("sums of monotone plans", "follow the path with `staircase` instead")
 
     def cloud_plans(self, *arguments: Any) -> None:
         """Solve problems from the same points to many clouds, as ``native/bind_exact.cpp`` says."""
@@ -402,6 +433,21 @@ class CompiledBackend(Backend):
 
     def solve_dense(self, *arguments: Any) -> None:
         self._module.solve_dense(*arguments)
+
+    def solve_points(self, X: Array, Y: Array, metric: str, **arguments: Any) -> None:
+        self._module.solve_points(X, Y, metric, **arguments)
+
+    def solve_matrices(self, C: Array, **arguments: Any) -> None:
+        self._module.solve_matrices(C, **arguments)
+
+    def bound_line(
+        self, x: Array, y: Array, p: Array, q: Array, power: float, accuracy: float
+    ) -> tuple[float, float, float, bool]:
+        value, lower, upper, proved = self._module.bound_line(x, y, p, q, power, accuracy)
+        return value, lower, upper, proved
+
+    def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
+        self._module.solve_lines(x, y, **arguments)
 
     def cloud_plans(self, *arguments: Any) -> None:
         self._module.cloud_plans(*arguments)

@@ -77,7 +77,7 @@ def check_weights(rows: Any, name: str, empty_rows: bool = False) -> NDArray[np.
 
 
 def named_row(row: Any, count: int, end: str = " ") -> str:
-    """Return how errors name a row of so many: a measure alone has none."""
+    """Return how errors name one of several rows: a measure alone has no number."""
     return f"row {row}{end}" if count > 1 else ""
 
 
@@ -155,7 +155,7 @@ def weights(x: Any, name: str, size: int, *, count: int | None = None) -> NDArra
 
 
 def sample_weight(x: Any, count: int) -> NDArray[np.float64]:
-    """Return the weights of so many measures, one for each; some may be zero."""
+    """Return the weights of the measures, one for each; some may be zero."""
     found = np.ascontiguousarray(real(x, "sample_weight"), np.float64)
     if found.shape != (count,):
         raise ValueError(f"sample_weight: expected one for each of the {count} measures, got shape {found.shape}")
@@ -164,7 +164,7 @@ def sample_weight(x: Any, count: int) -> NDArray[np.float64]:
 
 
 def sum_tolerance(x: Any, size: int) -> float:
-    """Return how far, relatively, the sum of so many weights may be from that of others, by rounding and by habit."""
+    """Return how much the sum of n weights may differ, relatively, from that of others, because of rounding."""
     dtype = getattr(x, "dtype", None)
     if dtype == np.float64:
         return 1e-6
@@ -273,7 +273,7 @@ def real(x: Any, name: str) -> Array:
     if type(x) is np.ndarray and x.dtype == np.float64:
         return x
     if sparse.issparse(x):
-        raise TypeError(f"{name}: expected a dense array, got a sparse one; use .toarray()")
+        raise TypeError(f"{name}: expected a dense array, got a sparse one")
     check_mask(x, name)
     if getattr(x, "requires_grad", False):
         raise TypeError(f"{name}: is a tensor that requires a gradient; use gibbsot.torch, or {name}.detach()")
@@ -397,7 +397,8 @@ def points(X: ArrayLike, name: str) -> Array:
         points = points[:, None]
     if points.ndim != 2 or 0 in points.shape:
         raise ValueError(f"{name}: expected points as rows, shape (m, d), got shape {points.shape}")
-    if not np.isfinite(points).all():
+    low, high = backend().extremes(points)  # NaN propagates; a small problem takes as long as np.isfinite
+    if not (low > -np.inf and high < np.inf):
         raise ValueError(f"{name}: has NaN or infinite coordinates; expected finite ones")
     return points
 

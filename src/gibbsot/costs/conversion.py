@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from .base import Array, Cost
 from .dense import DenseCost
@@ -32,6 +33,11 @@ def as_cost(cost: Cost | ArrayLike) -> Cost:
         metric = cost or "euclidean"
         raise TypeError(
             f"cost: expected a Cost or a matrix, got {cost!r}; PointCost(X, Y, {metric!r}) is a cost between points"
+        )
+    if sparse.issparse(cost):
+        raise TypeError(
+            "cost: expected a Cost or a dense matrix, got a sparse one; GraphCost(cost) takes the lengths of edges of a"
+            " graph, SparseCost(cost) the costs of the only pairs that are allowed"
         )
     try:
         return DenseCost(cost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from functools import cached_property, reduce
@@ -103,6 +104,12 @@ class PointCost(Cost):
 
     def _check(self) -> None:
         """Refuse unknown metrics, and distances out of range, in a time that is linear in the number of points."""
+        if self._norm is not None and self.X.shape[1] == 1:  # arrays of one number take as long as a small problem
+            (low, high), (least, most) = backend().extremes(self.X), backend().extremes(self.Y)
+            width = max(high - least, most - low)
+            size = width if self._norm != 2 else width * width if self._power == 2 else math.sqrt(width * width)
+            validation.check_range(max(size, 5e-324 if width > 0 else 0.0), "X, Y", self.dtype)
+            return
         if self._norm is not None:
             widths = self._widths()
             least = 5e-324 if widths.any() else 0.0  # squares may vanish

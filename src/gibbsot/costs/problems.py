@@ -13,6 +13,9 @@ from . import Cost, as_cost
 
 Weights = NDArray[np.float64]
 
+_ONE = np.ones(1)
+_ONE.flags.writeable = False
+
 
 class Problem:
     """A batch of transport problems with one cost: row b of ``p`` to row b of ``q``.
@@ -61,7 +64,6 @@ class Problem:
            [0.25, 0.75]]), array([4., 4.]))
     """
 
-    given: tuple[Weights, Weights]
     cost: Cost
     mass: Weights
     unit: bool
@@ -133,6 +135,29 @@ class Problem:
         """
         return cls.checked(p, q, cost, np.ones(len(p)), unit=True, p=p, q=q)
 
+    @classmethod
+    def uniform(cls, cost: Cost) -> Self:
+        """Return one problem of mass one whose points all have the same weight; the weights are made when needed.
+
+        Parameters
+        ----------
+        cost : Cost
+            A finite cost.
+
+        Returns
+        -------
+        Problem
+        """
+        made = object.__new__(cls)
+        vars(made).update(cost=cost, mass=_ONE, unit=True)
+        return made
+
+    @cached_property
+    def given(self) -> tuple[Weights, Weights]:
+        """The weights before they were normalised."""
+        m1, m2 = self.cost.shape
+        return _uniform(_ONE, m1), _uniform(_ONE, m2)
+
     @cached_property
     def p(self) -> Weights:
         """Normalised weights of the first measures."""
@@ -149,7 +174,7 @@ class Problem:
         return self.cost.shape
 
     def __len__(self) -> int:
-        return len(self.given[0])
+        return len(self.mass)
 
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> Problem:
         p, q = self.given
@@ -178,7 +203,7 @@ def pairs(
     (m1, m2), (name_p, name_q) = cost.shape, names
     try:
         if P is None and Q is None:  # of mass one both, not of the rounded sum of the other
-            P, Q = _uniform(np.ones(1), m1), _uniform(np.ones(1), m2)
+            P, Q = _uniform(_ONE, m1), _uniform(_ONE, m2)
         if P is None:
             P = _uniform(validation.measures(Q, name_q, m2, shape=cost.col_shape)[1], m1)
         p, a = validation.measures(P, name_p, m1, shape=cost.row_shape)

@@ -57,8 +57,10 @@ class Crossover(Method):
         return 2.4 * (pairs / 25e6) ** 1.3
 
     def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
-        """Anneal the problems together, unless there are potentials, and solve them one by one."""
-        U = _annealed(batch, which) if batch.U is None else dict(zip(which, batch.U[which], strict=True))
+        """Anneal the problems together that have no potentials to start from, and solve all one by one."""
+        U = {b: f for b in which if (f := batch.start(b)) is not None}
+        if new := [b for b in which if b not in U]:
+            U |= _annealed(batch, new)
 
         def one(b: int) -> Solution:
             return crossover(
@@ -68,7 +70,7 @@ class Crossover(Method):
         return batch.each(one, which)
 
 
-def _annealed(batch: Batch, which: list[int]) -> dict[int, NDArray[np.floating]]:
+def _annealed(batch: Batch, which: list[int]) -> dict[int, Array]:
     """Return potentials of annealed chains."""
     # a weight that would vanish in single precision takes part, as its point may be the only one that others reach
     sides = zip(batch.problem.given, (batch.problem.p, batch.problem.q), strict=True)

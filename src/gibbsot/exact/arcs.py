@@ -136,7 +136,7 @@ class GrowingArcs:
         return len(self._keys)
 
     def rounds(self, most: int) -> Iterator[int]:
-        """Solve, and go on with more arcs, until none is violated, the budget is spent, or there were so many rounds.
+        """Solve, and go on with more arcs, until none is violated, the budget is spent, or the rounds are used up.
 
         Yields
         ------

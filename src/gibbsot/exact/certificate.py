@@ -164,6 +164,30 @@ def status(
     return "budget spent" if spent else "gap open"
 
 
+def closed(lower: Array, upper: Array, scale: Array, mass: Array) -> NDArray[np.bool_]:
+    """Return which of many gaps are closed, also after one more rounding of the bounds for the masses given.
+
+    These have the status "optimal" by the rule of `status`. Numbers near the ends of the range of doubles do not
+    count: there a closer look is needed.
+
+    Parameters
+    ----------
+    lower, upper, scale : arrays of shape (n,)
+        Bounds and sums of absolute terms, for measures of mass one.
+    mass : array of shape (n,)
+        The masses given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> lower, upper = np.array([1.0, 1.0, 0.0]), np.array([1.0 + 1e-12, 1.1, 0.0])
+    >>> closed(lower, upper, upper, np.ones(3))
+    array([ True, False,  True])
+    """
+    in_range = (np.minimum(scale, mass * scale) > 1e-280) & (np.maximum(scale, mass * scale) < 1e300)
+    return (in_range & (upper - lower <= MARGIN * OPTIMAL_GAP * scale)) | ((lower == 0) & (upper == 0))
+
+
 @dataclass(frozen=True)
 class Certificate:
     """Bounds of an optimum, rounded outwards, with what they are relative to.

@@ -38,6 +38,7 @@ Engine = ArcProblem | HighsProblem
 
 _SMALLEST = 256  # points per side that the simplex on all arcs solves
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
+_CLEARLY = 0.25  # of the way from the bound of a coarser level to its value, by which a warm start must be better
 _ROUNDS = 100  # of a level; if they run out, the bounds show what is left open
 _ULP = float(np.finfo(np.float64).eps)
 _UNNOTICED = 1e-9  # of a weight, or of the value: errors of a plan that a gap was asked for, or that time cut short
@@ -67,10 +68,14 @@ class CoarseToFine(Method):
         """Solve problems one by one."""
         cost = batch.cost.by_trees()
         assert cost is not None
-        return batch.each(lambda b: solve_from_coarse(*batch.weights(b), cost, batch.gap, batch.budget), which)
+        return batch.each(
+            lambda b: solve_from_coarse(*batch.weights(b), cost, batch.gap, batch.budget, batch.start(b)), which
+        )
 
 
-def solve_from_coarse(p: Array, q: Array, cost: Cost, gap: float = 0.0, budget: Budget | None = None) -> Solution:
+def solve_from_coarse(
+    p: Array, q: Array, cost: Cost, gap: float = 0.0, budget: Budget | None = None, f: Array | None = None
+) -> Solution:
     """Solve one problem whose cost k-d trees search, exactly or to a certified gap.
 
     Parameters
@@ -83,6 +88,9 @@ def solve_from_coarse(p: Array, q: Array, cost: Cost, gap: float = 0.0, budget: 
         Stop as soon as ``upper - lower <= gap * <plan, |M|>``; 0 for the optimum.
     budget : Budget, optional
         Its time, memory and threads. When it is spent, the last level that was solved gives plan and potentials.
+    f : array of shape (m1,), optional
+        Potentials of a similar problem. The finest level starts from them, unless they are no better than a coarser
+        level's.
 
     Returns
     -------
@@ -97,7 +105,7 @@ def solve_from_coarse(p: Array, q: Array, cost: Cost, gap: float = 0.0, budget: 
     >>> answer.status, round(answer.upper, 12)
     ('optimal', 0.01)
     """
-    return _Levels(p, q, cost, gap, budget or Budget()).solve()
+    return _Levels(p, q, cost, gap, budget or Budget()).solve(f)
 
 
 class Level(NamedTuple):
@@ -118,7 +126,7 @@ class Level(NamedTuple):
         g = -self.cost.col_max(f, threads)
         near, sums = self.cost.nearest(-g, min(neighbours, len(g)), n_jobs=threads)
         f = np.ascontiguousarray(sums[:, 0])
-        return _Start(f, g, _dual_value(self.a, self.b, f, g), near)
+        return _Start(f, g, dual_value(self.a, self.b, f, g), near)
 
 
 def levels_of(cost: Cost, a: Array, b: Array) -> list[Level]:
@@ -208,8 +216,11 @@ class _Levels:
         self.cost = cost.subset(self.rows, self.columns)
         self.levels = levels_of(self.cost, p[self.rows], q[self.columns])
 
-    def solve(self) -> Solution:
-        """Solve from the coarsest level to the finest, or until the gap is reached or the budget is spent."""
+    def solve(self, f: Array | None = None) -> Solution:
+        """Solve from the coarsest level to the finest, or until the gap is reached or the budget is spent.
+
+        The finest level starts from a potential f of the rows if that is nearer to the optimum.
+        """
         solved, far = _solve_all_arcs(self.levels[-1])
         for n in range(len(self.levels) - 2, -1, -1):
             if self.budget.spent:
@@ -220,6 +231,8 @@ class _Levels:
                 answer = self._of_level(n + 1, coarse)
                 if answer.status in PROVED:
                     return answer
+            if f is not None and n == 0:
+                start = self._nearer(f[self.rows], start, coarse.value)
             solved = self._grown(self.levels[n], start, self.gap if n == 0 else 0.0, far)
             if self.budget.spent and not solved.problem().carried:
                 return self._of_level(n + 1, coarse)
@@ -245,7 +258,7 @@ class _Levels:
                 value = -np.inf
                 if problem.value > growing.enough:
                     closed = -level.cost.col_max(growing.f, self.budget.threads)
-                    value = enough(_dual_value(level.a, level.b, growing.f, closed), gap)
+                    value = enough(dual_value(level.a, level.b, growing.f, closed), gap)
                 best, growing.enough = (growing.f, value) if value > growing.enough else (best, growing.enough)
                 if problem.value <= growing.enough:
                     return _Solved(best, growing.g, problem.value, lambda: problem, rounds)
@@ -253,7 +266,7 @@ class _Levels:
         self.budget.report("%d x %d points, %d arcs, %d rounds", *level.cost.shape, growing.count, rounds)
         if self.budget.spent:
             g = -level.cost.col_max(f, self.budget.threads)
-            if _dual_value(level.a, level.b, f, g) <= start.bound:
+            if dual_value(level.a, level.b, f, g) <= start.bound:
                 f, g = start.f, start.g
         return _Solved(f, g, problem.value, lambda: problem, rounds)
 
@@ -280,6 +293,17 @@ class _Levels:
             best = max((0.75, 0.5, 0.0), key=lambda share: level.closed(share * f, threads, 1).bound)
             found = max(found, level.closed(best * f, threads), key=attrgetter("bound"))
         return found
+
+    def _nearer(self, f: Array, start: _Start, value: float) -> _Start:
+        """Return the start of the finest level that a potential of the rows gives, or the one from a coarser level.
+
+        Potentials of a similar problem are slower than those of a coarser level, unless they are clearly better: about
+        a third of the way from a coarser level's bound to its value is the way to the optimum.
+        """
+        if not np.isfinite(f).all():
+            return start
+        warm = self.levels[0].closed(f, self.budget.threads)
+        return warm if warm.bound >= start.bound + _CLEARLY * max(value - start.bound, 0.0) else start
 
     def _of_level(self, n: int, solved: _Solved) -> Solution:
         """Return what the solution of level n proves about the finest level."""
@@ -363,7 +387,7 @@ def _meet(p: Array, q: Array) -> Arcs:
     return i[kept], j[kept], share[kept]
 
 
-def _dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
+def dual_value(p: Array, q: Array, f: Array, g: Array) -> float:
     """Return ``<p, f> / sum(p) + <q, g> / sum(q)``."""
     return float((p / p.sum()) @ f + (q / q.sum()) @ g)  # sums of large weights and potentials would overflow
 

@@ -102,7 +102,7 @@ class HighsProblem:
         self._cost = np.concatenate([self._cost, cost])
 
     def can_add(self, count: int) -> bool:
-        """Tell whether the memory of the budget allows so many more arcs; otherwise the budget ends."""
+        """Tell whether the memory of the budget allows a number of additional arcs; otherwise the budget ends."""
         return self._budget.fits(_ARC_BYTES * (len(self._cost) + count))
 
     def start(

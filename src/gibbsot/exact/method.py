@@ -63,6 +63,13 @@ class Batch:
         p, q = self.problem.given
         return p[b], q[b]
 
+    def start(self, b: int) -> NDArray[np.float64] | None:
+        """Return potentials of the rows from which a problem may start: of its warm start, or given; None if none."""
+        f = None if self.warm_start is None else getattr(self.warm_start[b], "f", None)
+        if f is None:
+            f = None if self.U is None else self.U[b]
+        return None if f is None else np.asarray(f, np.float64)
+
     def each(self, solve: Callable[[int], Solution], which: list[int]) -> list[Solution]:
         """Solve problems one by one, in threads; an error says which one."""
 

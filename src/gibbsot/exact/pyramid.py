@@ -23,7 +23,7 @@ from ..io.budget import Budget
 from ..sampling import sampler
 from ..sampling.schedules import geometric
 from .annealed import crossover
-from .coarse_to_fine import levels_of
+from .coarse_to_fine import Level, dual_value, levels_of
 from .method import Batch, Method
 from .solution import Solution
 
@@ -57,10 +57,14 @@ class CoarseGrids(Method):
 
     def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
         """Solve problems one by one."""
-        return batch.each(lambda b: solve_pyramid(*batch.weights(b), batch.cost, batch.gap, batch.budget), which)
+        return batch.each(
+            lambda b: solve_pyramid(*batch.weights(b), batch.cost, batch.gap, batch.budget, batch.start(b)), which
+        )
 
 
-def solve_pyramid(p: Weights, q: Weights, cost: Cost, gap: float = 0.0, budget: Budget | None = None) -> Solution:
+def solve_pyramid(
+    p: Weights, q: Weights, cost: Cost, gap: float = 0.0, budget: Budget | None = None, f: Weights | None = None
+) -> Solution:
     """Solve one problem on a grid exactly, from coarse to fine.
 
     Parameters
@@ -73,6 +77,8 @@ def solve_pyramid(p: Weights, q: Weights, cost: Cost, gap: float = 0.0, budget: 
         Stop as soon as the certified relative gap is at most this; 0 for the optimum.
     budget : Budget, optional
         Its time and memory.
+    f : array of shape (m1,), optional
+        Potentials of a similar problem. The finest level starts from them, unless those of a coarser level are better.
 
     Returns
     -------
@@ -97,11 +103,22 @@ def solve_pyramid(p: Weights, q: Weights, cost: Cost, gap: float = 0.0, budget: 
     answer = crossover(last.a, last.b, last.cost, np.zeros(last.cost.shape[0]), max(last.cost.shape), budget=budget)
     for level in reversed(finer):
         U: Array = level.carried(answer.g)
+        if f is not None and level is finer[0] and _bound(level, f) >= _bound(level, U):
+            return crossover(p, q, cost, f, _NEIGHBOURS, gap=gap, budget=budget)
         if answer.value > 0 and not (budget is not None and budget.spent):
             U = _sweep(level.a, level.b, level.cost, U, answer.value / sum(level.cost.shape))
         wanted = gap if level is finer[0] else 0.0
         answer = crossover(level.a, level.b, level.cost, U, _NEIGHBOURS, gap=wanted, budget=budget)
     return answer
+
+
+def _bound(level: Level, f: Array) -> float:
+    """Return the dual value of a potential of the rows, minus infinity if it has none."""
+    rows, columns = level.a > 0, level.b > 0
+    g = -level.cost.col_max(np.where(rows, f, -np.inf))
+    f = level.cost.row_min(np.where(columns, -g, np.inf))
+    value = dual_value(level.a[rows], level.b[columns], f[rows], g[columns])
+    return value if np.isfinite(value) else -np.inf
 
 
 def _sweep(p: Weights, q: Weights, cost: Cost, U: Array, T: float) -> Array:

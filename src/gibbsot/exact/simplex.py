@@ -325,7 +325,7 @@ class ArcProblem:
         self._simplex.add(i, j, np.ascontiguousarray(cost, np.float64))
 
     def can_add(self, count: int) -> bool:
-        """Tell whether the memory of the budget allows so many more arcs; otherwise the budget ends."""
+        """Tell whether the memory of the budget allows a number of additional arcs; otherwise the budget ends."""
         return self._budget.fits(_ARC_BYTES * (self.arcs + count) + _NODE_BYTES * (len(self.p) + len(self.q)))
 
     def start(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from ..core.backend import backend
 from ..costs import Cost, DenseCost, PointCost
 from ..costs.kdtree import MOST_DIMENSIONS, joined
 from ..exact.methods import optima
-from ..exact.solution import Solution
 from ..io.budget import Budget
 from .measures import Features, Measures
 from .search import NEGLIGIBLE, Found, Search, power_of_two
@@ -29,6 +28,14 @@ _ROTATIONS = 8  # starts that are added where principal variances coincide
 _FLAT = 1e-12  # of the largest principal variance: smaller ones are rounding
 _COINCIDE = 0.1  # relative difference of principal variances below which the axes say little
 _COARSE = 1000  # points of the larger side above which coarser clouds are matched first
+
+
+class Vertex(NamedTuple):
+    """An optimal plan of a linear problem, its basis, and potentials of the rows less the squares of their points."""
+
+    plan: sparse.csr_array
+    basis: tuple[NDArray[np.int32], NDArray[np.int32]]
+    f: Array
 
 
 class Clouds(Search):
@@ -114,8 +121,8 @@ class Clouds(Search):
         assert plan is not None
         return Found(best, plan, most, False)
 
-    def vertex(self, A: Array, last: Solution | None, budget: Budget) -> Solution:
-        """Return an optimal plan of the linear problem at A."""
+    def vertex(self, A: Array, last: Vertex | None, budget: Budget) -> Vertex:
+        """Return an optimal plan of the linear problem at A, from the last one."""
         left, sizes, right = np.linalg.svd(A, full_matrices=False)
         kept = sizes > _RANK * max(1e-3 * math.sqrt(sum(self.moments)), sizes.max(initial=0.0))
         roots = np.sqrt(8 * self.alpha * sizes[kept])
@@ -129,7 +136,11 @@ class Clouds(Search):
                 for parts, x in zip((u, v), self.features.positions, strict=True):
                     parts.append(math.sqrt(self.features.share) * x)
             cost = PointCost(np.hstack(u), np.hstack(v))
-        return optima(self.measures.problem(cost), warm_start=None if last is None else [last], budget=budget)[0]
+        # potentials of products stay near when the squares of the new coordinates change
+        squares = sum((x**2).sum(axis=1) for x in u)
+        warm: Any = None if last is None else [Vertex(last.plan, last.basis, last.f + squares)]
+        found = optima(self.measures.problem(cost), warm_start=warm, budget=budget)[0]
+        return Vertex(found.plan, found.basis, found.f - squares)
 
     def _image(self, plan: sparse.csr_array) -> Array:
         """Return X^T Z Y."""

@@ -77,7 +77,7 @@ class Budget:
         self.flag.set()
 
     def fits(self, nbytes: float) -> bool:
-        """Tell whether so many bytes are allowed; if they are not, the solver should stop."""
+        """Tell whether a number of bytes is allowed; if it is not, the solver should stop."""
         if nbytes > self.max_memory:
             self.stop()
         return nbytes <= self.max_memory

@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 TABLES = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
 _LONGEST_INPUT = 2**30  # bytes of standard input
+_COUNTED = 4  # columns from which a first line 0, 1, 2, ... has their names; fewer may be a point
 _BATCH = 2**16  # rows of a Parquet file that are decoded at a time
 _FORMATS = f"an image ({' '.join(IMAGES)}), .npy, .npz, .csv, .parquet or an idx file of MNIST"
 
@@ -239,6 +240,8 @@ def _is_row(first: list[str], columns: Sequence[str] | None, commas: bool) -> bo
     """Return whether the first line has numbers, in the columns of interest, and not the names of columns."""
     if columns is not None and all(_is_number_of(name, len(first)) for name in columns):
         first = [first[int(name) - 1] for name in columns]
+    if len(first) >= _COUNTED and [word.strip() for word in first] == [str(k) for k in range(len(first))]:
+        return False  # the names that pandas gives to columns
     # digits and separators alone are no names but numbers that cannot be read, such as 1.234,5
     return _are_numbers(first, commas) or all(re.fullmatch(r"\s*[+-]?\d[\d.,' ]*", word) for word in first)
 

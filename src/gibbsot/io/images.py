@@ -94,7 +94,7 @@ class _TooLargeError(Exception):
 
 
 def _open(path: Source, invert: bool, most: int | None) -> tuple[int, NDArray[Any]]:
-    """Return the number of frames and the grey values of an image with at most so many pixels."""
+    """Return the number of frames and the grey values of an image with at most a given number of pixels."""
     from PIL import Image
 
     with warnings.catch_warnings():

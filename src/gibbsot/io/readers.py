@@ -25,6 +25,7 @@ __all__ = ["Collection", "Measure", "array", "collection", "image", "matrices", 
 
 _INDEX_NAMES = re.compile(r"(unnamed.*|__index_level_0__|index|idx|id|.*[_ ]id|row|rownames|no|nr|#)?", re.IGNORECASE)
 _SPARSE = ("format", "shape", "data", "indices", "indptr", "row", "col", "offsets")  # entries of scipy.sparse.save_npz
+_COORDINATES = re.compile(r"x y( z)?( (?P<weight>weights?|mass|masses|probability))?", re.IGNORECASE)
 _WEIGHT_NAMES = re.compile(r"weights?|mass|masses|probability", re.IGNORECASE)
 
 
@@ -41,12 +42,15 @@ class Measure(NamedTuple):
         The points.
     columns : tuple of str
         The names of the columns of a table, empty where it has none.
+    weighted : bool
+        Whether the weights of points are the last column.
     """
 
     weights: Array
     shape: tuple[int, ...] | None
     points: Array | None
     columns: tuple[str, ...] = ()
+    weighted: bool = False
 
 
 class Collection(NamedTuple):
@@ -84,7 +88,8 @@ def measure(
     key : str, optional
         The name of the array in an npz file with several.
     points : bool
-        Rows are points with equal weights.
+        Rows are points with equal weights. Rows of a table whose columns are called x, y, or x, y, z, are points in any
+        case; a column after these called weight or mass has their weights.
     weighted : bool
         The last column of the points is their weight.
     invert : bool
@@ -130,6 +135,8 @@ def measure(
         values = image(where, invert=invert, size=size)
     else:
         values, names = table(where, key, columns)
+        if not points and row is None and (found := _COORDINATES.fullmatch(" ".join(names))):
+            points, weighted = True, found["weight"] is not None
         if columns is None:
             _warn_of_index(Table(values, names), where, values.shape[-1] - weighted if points else None)
     if row is not None:
@@ -406,7 +413,7 @@ def _point_measure(values: Array, path: Path, weighted: bool, names: tuple[str, 
     if weighted:
         points, weights = points[:, :-1], points[:, -1]
     points = np.asarray(validation.points(points, str(path)), np.float64, order="C")
-    return Measure(_normalise(weights, path), None, points, names)
+    return Measure(_normalise(weights, path), None, points, names, weighted)
 
 
 def _warn_of_index(

@@ -77,8 +77,8 @@ _ORACLE = {
     "seed|tau|max_sweeps|stride": _COUNT,
 }  # fmt: skip
 _PAIR_ORACLE = {
-    r"cost_\w+": "", "weights": "f/1", "columns|starts": "iu/1", "penalty_[pq]": "fiu/01", "method": _TEXT,
-    "normalize": "b/0", r"option_\w+": _NUMBER.replace("fib", "fiub"),
+    r"cost_\w+": "", "weights": "f/1", "columns|starts": "iu/1", "penalty_[pq]": "fiu/01", "kl": _VECTOR,
+    "method": _TEXT, "normalize": "b/0", r"option_\w+": _NUMBER.replace("fib", "fiub"),
     r"state_\w*(control_(past|levels)|policy_(spacing|early))": "fi/1",
     r"state_(duals_|chains_|last_)?(ids|sweep)": "iu/1", r"state_(duals_|chains_|last_)?[ij]": "iu/2",
     r"state_(duals_|chains_|last_)?[pqfgh]": "f/2", r"state_\w+": "fiub/0",

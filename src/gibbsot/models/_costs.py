@@ -88,7 +88,7 @@ def feature_cost(
 
 
 def square(cost: Cost, size: int) -> Cost:
-    """Return a cost after a check that it is finite and between so many bins."""
+    """Return a cost after a check that it is finite and has the given number of bins."""
     if cost.shape != (size, size):
         images = len(cost.row_shape) > 1 and cost.row_shape[-1] == size
         hint = "; images are to be flattened to rows" if images else ""

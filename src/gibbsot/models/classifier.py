@@ -82,7 +82,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
     batch_size : int
         The largest number of samples in a step; an epoch has at least ten steps if there are enough samples.
     tau : int
-        The lag of the chains' mixing test.
+        The lag of the chains' mixing test. One model averages the noise of all chains, as in a barycenter.
     tol : float
         The decrease of the objective in five epochs, relative to the mean cost, below which it has stalled.
     max_seconds : float, optional
@@ -148,7 +148,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
         step_size: float = 0.2,
         temperature: float | str = "auto",
         batch_size: int = 100,
-        tau: int = 30,
+        tau: int = 20,
         tol: float = 1e-3,
         max_seconds: float | None = None,
         max_memory: float | None = None,
@@ -232,7 +232,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
                 "Wasserstein classifier", self, epochs, self.history_, publish, started, max_seconds=self.max_seconds
             )
         if late and self.n_iter_ < self.max_epochs:
-            message = f"max_seconds: are over after {self.n_iter_} epochs; allow more for a better model"
+            message = f"max_seconds: the time was spent after {self.n_iter_} epochs; allow more for a better model"
             warn(message, ConvergenceWarning)
         return self
 

@@ -67,11 +67,13 @@ class Gradients(NamedTuple):
     ----------
     value : array of shape (n,)
     p, q : arrays of shape (n, m1) and (n, m2)
-        Gradients with respect to the weights: potentials f and g, feasible for all pairs, not centred.
+        Gradients with respect to the weights, not centred: the potentials, or what divergences make of them.
     solutions : list of Solution
         What the exact solver found, for problems of mass one.
     mass : array of shape (n,)
         The masses of the problems.
+    potentials : pair of arrays of shape (n, m1) and (n, m2)
+        Potentials f and g that are feasible for all pairs.
     """
 
     value: Array
@@ -79,6 +81,7 @@ class Gradients(NamedTuple):
     q: Array
     solutions: list[Solution]
     mass: Array
+    potentials: tuple[Array, Array]
 
 
 def measures(p: Array, q: Array) -> tuple[Measures, Measures]:
@@ -130,11 +133,11 @@ def solved(of: Marginals, pair: Problem, n_jobs: int | None, warm_start: list[An
     solutions = of.solve(pair, n_jobs=n_jobs, warm_start=warm_start)
     warn_of_open_gaps(solutions)
     value = pair.mass * np.array([one.value for one in solutions])
-    f, g = of.gradients(solutions)
+    f, g = np.stack([one.f for one in solutions]), np.stack([one.g for one in solutions])
     zero = value == 0
     if zero.any() and of.cost.least() >= 0:
         f, g = (np.where(zero[:, None], 0.0, x) for x in (f, g))  # optimal too: W has its minimum there
-    return Gradients(value, f, g, solutions, pair.mass)
+    return Gradients(value, *of.gradients(f, g), solutions, pair.mass, (f, g))
 
 
 def centred(x: NDArray[np.floating]) -> Array:

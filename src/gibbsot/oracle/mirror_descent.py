@@ -91,7 +91,7 @@ class AcceleratedMirrorDescent:
     ratio : float
         The step of y relative to s, one by default.
     period : int
-        If it is positive, rows are restarted after so many steps instead.
+        If it is positive, rows are restarted after this number of steps instead.
 
     Attributes
     ----------

@@ -15,7 +15,8 @@ from ..costs.problems import check_sums, pairs
 from ..exact.solution import Solution
 from ..io import npz, schemas
 from ..sampling.annealing.adaptive import AdaptiveCooling
-from ..solvers.relaxed import Penalty, check_normalize, marginals, penalty_arrays, penalty_of
+from ..solvers.kl import divergence_weights, marginals_of
+from ..solvers.relaxed import Penalty, check_normalize, penalty_arrays, penalty_of
 from .chains import OneAtATime, saved_targets, target_rows, which_targets
 from .gradients import Weights
 from .pairs import NEW, AutoOracle, ChainOracle, OracleInfo, PairOracle, pair_oracle
@@ -35,7 +36,7 @@ class OracleResult(NamedTuple):
         have moved little since the duals were optimal, a certified lower bound.
     grad_p, grad_q : arrays of shape (n, m1) and (n, m2)
         The gradients of the values with respect to P and Q: potentials, centred so that their entries sum to zero,
-        unless there is a penalty.
+        unless there is a penalty or there are divergences.
     info : OracleInfo
         Diagnostics of the call.
     """
@@ -74,6 +75,10 @@ class Oracle:
     penalty : float or pair, optional
         The cost of a unit of mass that is not transported, as in `solve`: a number, or a pair for P and Q, each a
         number or an array with an entry for every point. Masses need not agree then, and gradients are not centred.
+    kl : float or pair of float, optional
+        Unbalanced transport, as in `solve`, to a certified gap of 1e-6: a number rho, or a pair (rho1, rho2), of which
+        one may be infinite. Gradients are ``rho1 (1 - exp(-f / rho1))`` and the same of g, not centred. Not with
+        ``method="gibbs"``; "auto" keeps exact duals.
     drift : float, optional
         Of kept duals: the share of the mass that may have moved since they were optimal, 0.01 by default.
     max_sweeps : int, optional
@@ -95,6 +100,8 @@ class Oracle:
         The targets.
     method, normalize, penalty, n_jobs
         The parameters.
+    kl : pair of float, or None
+        The weights of the divergences; None where both marginals are fixed.
     temperature : float or None
         That of the next call, None if it is not known yet or there are no chains; it can be set.
 
@@ -133,6 +140,7 @@ class Oracle:
         temperature: float | str | AdaptiveCooling | None = None,
         normalize: bool = False,
         penalty: Penalty | None = None,
+        kl: float | tuple[float, float] | None = None,
         drift: float | None = None,
         max_sweeps: int | None = None,
         capacity: int | None = None,
@@ -141,7 +149,8 @@ class Oracle:
     ) -> None:
         self.cost, self.method, self.penalty, self.n_jobs = as_cost(cost), method, penalty, n_jobs
         self.normalize = validation.flag(normalize, "normalize")
-        check_normalize(normalize, penalty)
+        check_normalize(normalize, penalty, kl)
+        self.kl = divergence_weights(kl, penalty)
         self.targets = None
         if targets is not None:
             self.targets = target_rows(targets, self.cost, normalize)
@@ -151,7 +160,8 @@ class Oracle:
         given = {"drift": drift, "max_sweeps": max_sweeps, "capacity": capacity, "seed": seed}
         self._options: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         more = {} if temperature is None else {"temperature": temperature}
-        self._pairs: PairOracle = pair_oracle(self.cost, penalty, method, **self._options, **more, n_jobs=n_jobs)
+        own = self._options | more | {"n_jobs": n_jobs}
+        self._pairs: PairOracle = pair_oracle(self.cost, penalty, method, kl=self.kl, **own)
         self._alone = OneAtATime("this Oracle is at work in another thread; it takes one call at a time")
 
     def __len__(self) -> int:
@@ -217,10 +227,10 @@ class Oracle:
         -------
         list of Solution
             One per pair: its ``value``, certified bounds ``lower <= W <= upper``, ``plan``, ``f`` and ``g``, for
-            measures that are divided by their sums unless there is a penalty.
+            measures that are divided by their sums unless there is a penalty or there are divergences.
         """
         _, p, q, tolerance = self._measures(P, Q, indices)
-        exact = marginals(self.cost, self.penalty).unrounded
+        exact = marginals_of(self.cost, self.penalty, self.kl).unrounded
         (a, b), sums = (p.rows, q.rows), (p.rows.sum(axis=1), q.rows.sum(axis=1))
         pair = exact.problem((a, sums[0]), (b, sums[1]), tolerance, ("P", "Q"))
         return exact.with_masses(pair, exact.solve(pair, n_jobs=self.n_jobs))
@@ -245,11 +255,11 @@ class Oracle:
         else:
             ids = rows.tolist()
         tolerance = max(validation.sum_tolerance(P, self.cost.shape[0]), validation.sum_tolerance(given, len(q[0])))
-        if self.penalty is None and not self.normalize:
+        if self.penalty is None and self.kl is None and not self.normalize:
             try:
                 check_sums(a, b, ("P", name), tolerance)
             except ValueError as error:
-                raise ValueError(f"{error}, or a penalty= for mass that is left over") from None
+                raise ValueError(f"{error}, or a penalty= or kl= for mass that is left over") from None
         return ids, Weights(p, "P", self.normalize), Weights(q, name, self.normalize), tolerance
 
     def _ids(self, indices: ArrayLike | slice | None, n: int) -> list[int]:
@@ -297,6 +307,7 @@ class Oracle:
             entries |= {"weights": self.targets.data, "columns": self.targets.indices, "starts": self.targets.indptr}
         entries |= {f"option_{name}": np.asarray(x) for name, x in self._options.items()}
         entries |= {_STATE + name: np.asarray(x) for name, x in self._pairs.arrays().items()}
+        entries |= {} if self.kl is None else {"kl": np.asarray(self.kl)}
         entries |= {"method": self.method, "normalize": self.normalize, **penalty_arrays(self.penalty)}
         npz.save(path, schemas.ORACLE, entries)
 
@@ -334,9 +345,8 @@ class Oracle:
         if targets is not None:
             options.pop("capacity", None)
         method, normalize = str(arrays["method"].item()), bool(arrays["normalize"].item())
-        oracle = cls(
-            cost, targets, method=method, normalize=normalize, penalty=penalty_of(arrays), n_jobs=n_jobs, **options
-        )
+        options |= {"penalty": penalty_of(arrays), "kl": tuple(arrays["kl"].tolist()) if "kl" in arrays else None}
+        oracle = cls(cost, targets, method=method, normalize=normalize, n_jobs=n_jobs, **options)
         if targets is not None:
             oracle.targets = targets  # bit-identical: normalising again could change the last bit
         oracle._pairs.load_state(npz.with_prefix(arrays, _STATE))

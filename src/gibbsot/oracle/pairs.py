@@ -27,10 +27,11 @@ from ..sampling.annealing import paper
 from ..sampling.annealing.adaptive import AdaptiveCooling, ModelState
 from ..sampling.annealing.tracking import GapTracking
 from ..sampling.temperature import INITIAL_BIAS
+from ..solvers.kl import marginals_of
 from ..solvers.relaxed import Penalty, marginals
 from . import evaluation
 from .chains import TargetChains
-from .gradients import centred, measures, solved
+from .gradients import Gradients, centred, measures, solved
 from .store import Field, Indices, Store
 
 Array = NDArray[np.float64]
@@ -81,9 +82,11 @@ class OracleInfo(NamedTuple):
         The problems that were solved exactly in this call. Otherwise exact duals are those of an earlier call.
     sweeps : array of int, shape (n,)
         The number of sweeps of the chains in this call.
-    mixed : array of bool, shape (n,)
-        Whether V(z) had settled at the end of the call, by `gibbsot.sampler.settled`; True with exact duals. A chain
-        ends as soon as V(z) no longer rises, which is earlier: a model goes on faster with more and shorter calls.
+    mixed : bool
+        Whether the mean of V(z) over the chains of the call had settled at its end, by the test of
+        `gibbsot.sampler.settled`; True with exact duals. A chain ends as soon as its V(z) no longer rises, mostly after
+        a tenth of ``max_sweeps``, because a model goes on faster with more and shorter calls. A call with chains of
+        fewer than 60 sweeps, as by default, is too short to tell, and False; with ``max_sweeps=4000`` it may be True.
     temperature : float or None
         That of the chains in this call.
     """
@@ -91,13 +94,8 @@ class OracleInfo(NamedTuple):
     method: str
     solved: NDArray[np.bool_]
     sweeps: NDArray[np.int64]
-    mixed: NDArray[np.bool_]
+    mixed: bool
     temperature: float | None
-
-    @classmethod
-    def of_duals(cls, solved: NDArray[np.bool_]) -> OracleInfo:
-        """Return the diagnostics of exact duals."""
-        return cls("exact", solved, np.zeros(len(solved), np.int64), np.ones(len(solved), bool), None)
 
 
 class Values(NamedTuple):
@@ -107,6 +105,11 @@ class Values(NamedTuple):
     p: NDArray[Any]
     q: NDArray[Any]
     info: OracleInfo
+
+
+def _of_duals(solved: NDArray[np.bool_]) -> OracleInfo:
+    """Return the diagnostics of exact duals."""
+    return OracleInfo("exact", solved, np.zeros(len(solved), np.int64), True, None)
 
 
 class PairOracle:
@@ -126,6 +129,8 @@ class PairOracle:
         Whether examples without an id belong to their position in a call.
     n_jobs : int, optional
         Threads over the problems.
+    kl : pair of float, optional
+        As in `solve`.
 
     Attributes
     ----------
@@ -139,10 +144,10 @@ class PairOracle:
 
     def __init__(
         self, cost: Cost, penalty: Penalty | None, fields: Mapping[str, Field], capacity: int, by_position: bool,
-        n_jobs: int | None,
+        n_jobs: int | None, kl: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         self.cost, self.penalty, self.by_position, self.n_jobs = cost, penalty, by_position, n_jobs
-        self.marginals, self.store = marginals(cost, penalty), Store(fields, capacity)
+        self.marginals, self.store = marginals_of(cost, penalty, kl), Store(fields, capacity)
 
     def evaluate(
         self, p: Array, q: Array, ids: list[int] | None, training: bool, tolerance: float, moves: bool = True
@@ -191,7 +196,7 @@ class PairOracle:
         mass = pair.mass if exact.fixed else 1.0
         value = mass * np.array([getattr(one, "value" if what == _ESTIMATE else what) for one in found])
         f, g = np.stack([one.f for one in found]), np.stack([one.g for one in found])
-        return Values(value, f, g, OracleInfo.of_duals(np.ones(len(p), bool)))
+        return Values(value, *exact.gradients(f, g), _of_duals(np.ones(len(p), bool)))
 
     def arrays(self) -> dict[str, Any]:
         """Return what is kept, as numbers and arrays."""
@@ -211,9 +216,10 @@ class PairOracle:
 
 
 class _Warm(NamedTuple):
-    """The arcs from which an example may start."""
+    """The arcs and the potentials from which an example may start; a new one has none."""
 
     basis: Basis
+    f: Array | None
 
 
 class DualOracle(PairOracle):
@@ -224,12 +230,13 @@ class DualOracle(PairOracle):
 
     .. math:: (\|p - p_0\|_1 + \|q - q_0\|_1) / (\|p\|_1 + \|q\|_1),
 
-    is at most ``drift``. Otherwise the example is solved exactly, from its last basis. Examples without an id are
+    is at most ``drift``. With divergences of the marginals the bound is that of the dual objective after the best shift
+    of f against g. Otherwise the example is solved exactly, from its last basis. Examples without an id are
     solved, and not kept.
 
     Parameters
     ----------
-    cost, penalty, capacity, by_position, n_jobs
+    cost, penalty, capacity, by_position, n_jobs, kl
         As for `PairOracle`.
     drift : float
         The share of the mass that may have changed; 0 to solve always.
@@ -261,11 +268,12 @@ class DualOracle(PairOracle):
         capacity: int = 10_000,
         by_position: bool = False,
         n_jobs: int | None = None,
+        kl: tuple[float, float] | None = None,
     ) -> None:
         (m1, m2), arcs = cost.shape, sum(cost.shape) + _SPARE_ARCS
         fields = {"p": Field(np.float32, m1), "q": Field(np.float32, m2), "f": Field(np.float64, m1)}
         fields |= {"g": Field(np.float64, m2), "i": Field(np.int32, arcs), "j": Field(np.int32, arcs)}
-        super().__init__(cost, penalty, fields, capacity, by_position, n_jobs)
+        super().__init__(cost, penalty, fields, capacity, by_position, n_jobs, kl)
         self.drift, self.n_solved = validation.nonnegative(drift, "drift"), 0
 
     def _evaluate(
@@ -274,7 +282,7 @@ class DualOracle(PairOracle):
         pair = self.marginals.problem(*measures(p, q), tolerance)
         if ids is None:
             self.n_solved += len(p)
-            return Values(*solved(self.marginals, pair, self.n_jobs)[:3], OracleInfo.of_duals(np.ones(len(p), bool)))
+            return Values(*solved(self.marginals, pair, self.n_jobs)[:3], _of_duals(np.ones(len(p), bool)))
         places = self.store.find(ids)
         known = np.flatnonzero(places >= 0)
         old = places[known]
@@ -283,47 +291,47 @@ class DualOracle(PairOracle):
         stale = np.zeros(len(p), bool)
         stale[known] = changed / (p[known].sum(axis=1) + q[known].sum(axis=1)) <= self.drift
         fresh = np.flatnonzero(~stale)
-        f, g = np.zeros(p.shape), np.zeros(q.shape)
-        f[stale], g[stale] = self.store.read("f", places[stale]), self.store.read("g", places[stale])
-        value = (p * f).sum(axis=1) + (q * g).sum(axis=1)
+        value, of_p, of_q = np.zeros(len(p)), np.zeros(p.shape), np.zeros(q.shape)
+        duals = self.store.read("f", places[stale]), self.store.read("g", places[stale])
+        value[stale], of_p[stale], of_q[stale] = self.marginals.kept(p[stale], q[stale], *duals)
         self.store.use(ids)
         if len(fresh):
-            value[fresh], f[fresh], g[fresh], bases = self._solved(
-                pair if len(fresh) == len(p) else pair[fresh], places[fresh]
-            )
+            found, bases = self._solved(pair if len(fresh) == len(p) else pair[fresh], places[fresh])
+            value[fresh], of_p[fresh], of_q[fresh], (f, g) = found.value, found.p, found.q, found.potentials
             last = set(ids[-self.store.capacity :])
             kept = [k for k, b in enumerate(fresh.tolist()) if ids[b] in last]
             own = fresh[kept]
-            weights, potentials = {"p": p[own], "q": q[own]}, {"f": f[own], "g": g[own]}
+            weights, potentials = {"p": p[own], "q": q[own]}, {"f": f[kept], "g": g[kept]}
             self.store.keep([ids[b] for b in own.tolist()], **weights, **potentials, i=bases[0][kept], j=bases[1][kept])
             self.store.use(ids)
-        return Values(value, f, g, OracleInfo.of_duals(~stale))
+        return Values(value, of_p, of_q, _of_duals(~stale))
 
     def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
         if what != _ESTIMATE or ids is None:
             return super()._checked(p, q, ids, tolerance, what)
         pair = self.marginals.problem(*measures(p, q), tolerance)
         found = solved(self.marginals, pair, self.n_jobs, self._warm(self.store.find(ids)))
-        return Values(*found[:3], OracleInfo.of_duals(np.ones(len(p), bool)))
+        return Values(*found[:3], _of_duals(np.ones(len(p), bool)))
 
     def _warm(self, places: Indices) -> list[_Warm]:
-        """Return the arcs of the last time, none for new examples."""
-        found = [_Warm((np.empty(0, np.int32), np.empty(0, np.int32)))] * len(places)
+        """Return the arcs and potentials of the last time."""
+        none = np.empty(0, np.int32)
+        found = [_Warm((none, none), None)] * len(places)
         known = np.flatnonzero(places >= 0)
-        i, j = self.store.read("i", places[known]), self.store.read("j", places[known])
-        for b, rows, columns in zip(known.tolist(), i, j, strict=True):
-            found[b] = _Warm((rows[rows >= 0], columns[rows >= 0]))
+        i, j, f = (self.store.read(name, places[known]) for name in "ijf")
+        for b, rows, columns, own in zip(known.tolist(), i, j, f, strict=True):
+            found[b] = _Warm((rows[rows >= 0], columns[rows >= 0]), own)
         return found
 
-    def _solved(self, pair: Problem, places: Indices) -> tuple[Array, Array, Array, Basis]:
-        """Solve exactly, from the bases of the last time; return values, potentials and bases, filled up with -1."""
+    def _solved(self, pair: Problem, places: Indices) -> tuple[Gradients, Basis]:
+        """Solve exactly, from the bases of the last time; return what was found, and bases filled up with -1."""
         i, j = (np.full((len(pair), sum(self.cost.shape) + _SPARE_ARCS), -1, np.int32) for _ in range(2))
         found = solved(self.marginals, pair, self.n_jobs, self._warm(places))
         self.n_solved += len(pair)
         for b, one in enumerate(found.solutions):
             rows, columns = (x[one.basis[0] >= 0][: i.shape[1]] for x in one.basis)
             i[b, : len(rows)], j[b, : len(rows)] = rows, columns
-        return found.value, found.p, found.q, (i, j)
+        return found, (i, j)
 
 
 class ChainOracle(PairOracle):
@@ -441,16 +449,13 @@ class ChainOracle(PairOracle):
         sweeps = (~np.isnan(info.history)).sum(axis=1)
         return Values(value, U, -L, OracleInfo("gibbs", np.zeros(len(p), bool), sweeps, mixed, T))
 
-    def _run(
-        self, ids: list[int] | None, pair: Problem, T: float
-    ) -> tuple[sampler.State, sampler.Info, NDArray[np.bool_]]:
+    def _run(self, ids: list[int] | None, pair: Problem, T: float) -> tuple[sampler.State, sampler.Info, bool]:
         """Advance copies of the chains."""
         once = [self._fresh + b for b in range(len(pair))]
         state = self.state(once if ids is None else ids, pair)
         lag = max(paper.TAU, self.max_sweeps // LAGS)
         after, info = sampler.run(state, pair, np.full((1, self.max_sweeps), T), tau=lag, n_jobs=self.n_jobs)
-        enough = (~np.isnan(info.history)).sum(axis=1) >= mixing.FIRST_TEST
-        return after, info, enough & mixing.settled(info.history, T, self._least)
+        return after, info, mixing.all_settled(info.history, T, self._least)
 
     def _checked(self, p: Array, q: Array, ids: list[int] | None, tolerance: float, what: str) -> Values:
         rows = evaluation.sample(len(p))
@@ -463,7 +468,7 @@ class ChainOracle(PairOracle):
         value = value + (exact.mean() - value[rows].mean())  # the bias is about the same for all
         value[rows] = exact
         solved = np.isin(np.arange(len(p)), rows)
-        return Values(value, U, -L, OracleInfo.of_duals(solved))
+        return Values(value, U, -L, _of_duals(solved))
 
     def state(self, ids: Sequence[int], pair: Problem) -> sampler.State:
         """Return the state of the chains of some examples, for the measures that they have now.
@@ -659,7 +664,9 @@ class AutoOracle(PairOracle):
         self.chains.restore(chains)
 
 
-def pair_oracle(cost: Cost, penalty: Penalty | None, method: str, **options: Any) -> PairOracle:
+def pair_oracle(
+    cost: Cost, penalty: Penalty | None, method: str, *, kl: tuple[float, float] | None = None, **options: Any
+) -> PairOracle:
     """Return the oracle of a method, with those of the options that it has.
 
     Parameters
@@ -668,6 +675,8 @@ def pair_oracle(cost: Cost, penalty: Penalty | None, method: str, **options: Any
         As for `PairOracle`.
     method : {"auto", "gibbs", "kept", "exact"}
         The method.
+    kl : pair of float, optional
+        As for `PairOracle`: exact duals only.
     **options
         Options that differ from their defaults.
 
@@ -678,9 +687,13 @@ def pair_oracle(cost: Cost, penalty: Penalty | None, method: str, **options: Any
     Raises
     ------
     ValueError
-        If the method is not known, or has not one of the options.
+        If the method is not known, or has not one of the options, or is the sampler with divergences.
     """
     validation.choice(method, "method", METHODS)
+    if kl is not None:
+        if method == "gibbs":
+            raise ValueError("kl: the sampler solves balanced and partial problems; expected another method with it")
+        method, options = "kept" if method == "auto" else method, options | {"kl": kl}
     for name in ("temperature", "max_sweeps", "seed"):
         if name in options and method in ("kept", "exact"):
             raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' or 'auto' with it")

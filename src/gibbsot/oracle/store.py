@@ -141,7 +141,7 @@ class Store:
         self._places.update(zip(ids, places, strict=True))
 
     def _grow(self, size: int) -> None:
-        """Make room for so many examples, by doubling."""
+        """Make room for a number of examples, by doubling."""
         old, size = len(next(iter(self._arrays.values()))), min(size, self.capacity)
         if size > old:
             n = min(self.capacity, max(_FIRST, size, 2 * old))

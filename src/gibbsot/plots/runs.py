@@ -64,8 +64,8 @@ def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> 
     temperature.set_ylabel("temperature\n(log)")
     _martingale(martingale, trace, max(result.problem.cost.shape), probability)
     for ax in (increment, martingale):
-        low, high = ax.get_ylim()
-        ax.set_yticks([low / 10, 0, high / 10], [f"{low / 10:.0e}", "0", f"{high / 10:.0e}"])
+        labels = [f"{limit / 10:.1g}" for limit in ax.get_ylim()]
+        ax.set_yticks([float(labels[0]), 0, float(labels[1])], [labels[0], "0", labels[1]])
         ax.minorticks_off()
     for ax in (value, temperature, martingale):  # above the axes, where it covers nothing
         ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=2, borderaxespad=0)

@@ -21,7 +21,7 @@ __all__ = ["run_until_settled", "settled"]
 _BLOCKS = 5  # of each window: means of blocks are almost independent, and show the noise
 _QUANTILE = 2.896  # of Student's law with 2 (_BLOCKS - 1) degrees of freedom: one per cent is above it
 _SHARE = 0.02  # of the value, that it may still change by from one window to the next
-FIRST_TEST, _GROWTH = 60, (13, 10)  # sweeps before the first test, and from each to the next as a ratio
+_FIRST_TEST, _GROWTH = 60, (13, 10)  # sweeps before the first test, and from each to the next as a ratio
 
 
 def settled(history: NDArray[np.float64], temperature: ArrayLike, least: float = 0.0) -> NDArray[np.bool_]:
@@ -61,25 +61,64 @@ def settled(history: NDArray[np.float64], temperature: ArrayLike, least: float =
     >>> settled(5 + noise + [[0.0], [0.001]] * np.arange(900), 0.1)
     array([ True, False])
     """
-    history = np.atleast_2d(history)
-    T, counts = np.broadcast_to(np.asarray(temperature, np.float64), len(history)), (~np.isnan(history)).sum(axis=1)
-    found = np.zeros(len(history), bool)
-    for count in np.unique(counts[counts >= 3 * _BLOCKS]).tolist():
-        rows = counts == count
-        found[rows] = _settled(history[rows, :count], T[rows], least)
+    blocks, lengths, found = _blocks(history)
+    T = np.broadcast_to(np.asarray(temperature, np.float64), len(found))[found]
+    found[found] = _at_rest(blocks, MIXING_SLOPE * lengths * T, least)
     return found
 
 
-def _settled(history: NDArray[np.float64], T: NDArray[np.float64], least: float) -> NDArray[np.bool_]:
-    """Tell which of some chains with equal numbers of sweeps have settled."""
-    length = history.shape[1] // (3 * _BLOCKS)
-    blocks = history[:, -2 * _BLOCKS * length :].reshape(len(history), 2, _BLOCKS, length).mean(axis=3)
+def all_settled(history: NDArray[np.float64], temperature: float, least: float = 0.0) -> bool:
+    """Tell whether the mean of V(z) over some chains neither rises nor falls any more.
+
+    The test of `settled` for the sum over the chains, each with its own last sweeps: what a loss of many problems needs
+    to know. The mean over many chains has less noise than each of them, so that fewer sweeps are enough.
+
+    Parameters
+    ----------
+    history, temperature, least
+        As for `settled`, with one temperature.
+
+    Returns
+    -------
+    bool
+        False if a chain has fewer than 60 sweeps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot.sampling.mixing import all_settled, settled
+    >>> rest = 5 + np.random.default_rng(0).normal(scale=0.1, size=(50, 60))
+    >>> bool(settled(rest, 0.1).any()), all_settled(rest, 0.1), all_settled(rest + 0.001 * np.arange(60), 0.1)
+    (False, True, False)
+    """
+    blocks, lengths, _ = _blocks(history)
+    if (~np.isnan(np.atleast_2d(history))).sum(axis=1).min() < _FIRST_TEST:
+        return False
+    limit = MIXING_SLOPE * temperature * lengths.sum()
+    return bool(_at_rest(blocks.sum(axis=0)[None], limit, least * len(blocks))[0])
+
+
+def _blocks(history: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the means of blocks of both windows, the sweeps of a window, and which chains have enough of them."""
+    history = np.atleast_2d(history)
+    counts = (~np.isnan(history)).sum(axis=1)
+    lengths, blocks = counts // (3 * _BLOCKS), np.empty((len(history), 2, _BLOCKS))
+    for count in np.unique(counts).tolist():
+        rows, length = counts == count, count // (3 * _BLOCKS)
+        if length:
+            own = history[rows, count - 2 * _BLOCKS * length : count]
+            blocks[rows] = own.reshape(len(own), 2, _BLOCKS, length).mean(axis=3)
+    enough = lengths > 0
+    return blocks[enough], _BLOCKS * lengths[enough], enough
+
+
+def _at_rest(blocks: NDArray[np.float64], limit: NDArray[np.float64] | float, least: float) -> NDArray[np.bool_]:
+    """Tell whether means of windows differ by less than a limit and the share of the value, with their noise."""
     means = blocks.mean(axis=2)
-    deviations = (blocks - means[:, :, None]).reshape(len(blocks), -1)
+    deviations = (blocks - means[:, :, None]).reshape(len(blocks), 2 * _BLOCKS)
     largest = np.abs(deviations).max(axis=1)  # squares of costs may be beyond the range of doubles
     relative = deviations / np.where(largest > 0, largest, 1.0)[:, None]
     error = largest * np.sqrt((relative**2).sum(axis=1) / (_BLOCKS * (_BLOCKS - 1)))
-    limit = MIXING_SLOPE * _BLOCKS * length * T
     limit = np.minimum(limit, _SHARE * np.abs(means[:, 1] - least))
     return np.asarray(np.abs(means[:, 1] - means[:, 0]) + _QUANTILE * error <= limit)
 
@@ -145,7 +184,7 @@ def run_until_settled(
         else:
             for old, new in zip(info[:-1], own[:-1], strict=True):
                 old[active] = new
-        found[active] = settled(history[active, :after], T[active], least) & (after >= FIRST_TEST)
+        found[active] = settled(history[active, :after], T[active], least) & (after >= _FIRST_TEST)
         active = np.flatnonzero(~found)
         if len(active) == 0:
             break
@@ -161,7 +200,7 @@ def _tests(most: int) -> Iterator[tuple[int, int]]:
     >>> list(_tests(100))
     [(0, 60), (60, 78), (78, 100)]
     """
-    before, after = 0, FIRST_TEST
+    before, after = 0, _FIRST_TEST
     while before < most:
         yield before, min(after, most)
         before, after = after, -(-after * _GROWTH[0] // _GROWTH[1])

@@ -23,7 +23,7 @@ _FLOAT_BITS = 53  # bits of an integer that is exact as a float
 
 
 def exact_rows(bits: int) -> int:
-    """Return over how many rows a sum of products of integers of so many bits is exact in double precision."""
+    """Return over how many rows a sum of products of integers is exact in double precision, given their bits."""
     return 1 << (_FLOAT_BITS - 2 * bits)
 
 

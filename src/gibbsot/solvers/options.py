@@ -6,7 +6,7 @@ A new option is a field of `Options` with its check, a paragraph in the docstrin
 from __future__ import annotations
 
 import inspect
-import math
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from numpy.typing import ArrayLike
 
 from ..core import native, validation
+from ..io import progress
 from ..sampling.gibbs import Gibbs
 from .kl import divergence_weights
 from .relaxed import Penalty, check_normalize
@@ -78,7 +79,7 @@ class Options:
 
     def _check_kl(self) -> None:
         """Refuse what does not go together with divergences of the marginals."""
-        weights = divergence_weights(self.kl, self.penalty)
+        both = divergence_weights(self.kl, self.penalty)
         others = {"mass": self.mass is not None, "normalize": self.normalize}
         for name in (name for name, given in others.items() if given):
             raise ValueError(
@@ -86,12 +87,24 @@ class Options:
             )
         if self.sampler is not None:
             raise ValueError("kl: the sampler solves balanced and partial problems; expected method='exact' with it")
-        self.kl = None if math.isinf(min(weights)) else weights  # both marginals are fixed: balanced transport
+        self.kl = both
 
     @property
     def partial(self) -> bool:
         """Whether mass may be left over."""
         return self.penalty is not None or self.mass is not None
+
+    @property
+    def packs(self) -> bool:
+        """Whether small balanced problems may be solved together: exactly, from the start, in any memory."""
+        exact = self.sampler is None and self.warm_start is None and self.max_memory is None
+        return exact and self.penalty is None and self.mass is None and self.kl is None
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the optimum of a balanced problem is asked for, and nobody watches."""
+        watched = self.verbose or progress.logger.isEnabledFor(logging.INFO)
+        return self.packs and self.max_seconds is None and not self.normalize and not watched
 
     def allow(self, needed: float) -> None:
         """Refuse work that needs so many bytes if that is more than allowed."""

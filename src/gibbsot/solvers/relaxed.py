@@ -214,9 +214,13 @@ class Marginals:
         """Return solutions for the masses that matter: here measures are normalised."""
         return solutions
 
-    def gradients(self, solutions: Sequence[Solution]) -> tuple[Weights, Weights]:
-        """Return the gradients of optima with respect to the weights of both measures: the potentials."""
-        return np.stack([one.f for one in solutions]), np.stack([one.g for one in solutions])
+    def gradients(self, f: Weights, g: Weights) -> tuple[Weights, Weights]:
+        """Return the gradients of optima with respect to the weights of both measures: the optimal potentials."""
+        return f, g
+
+    def kept(self, p: Weights, q: Weights, f: Weights, g: Weights) -> tuple[Weights, Weights, Weights]:
+        """Return lower bounds of W of rows of weights from feasible potentials, and the gradients of these bounds."""
+        return (p * f).sum(axis=1) + (q * g).sum(axis=1), f, g
 
     def bounds(self, chains: Problem, p: Measures, q: Measures, U: Array, **options: Any) -> tuple[Weights, Weights]:
         """Return certified bounds of W of measures from the potentials of their chains."""
@@ -367,7 +371,7 @@ class LeftOver(Marginals):
         self, problem: Problem, U: Array | None = None, warm_start: list[Any] | None = None, **options: Any
     ) -> list[Solution]:
         U = None if U is None else refitted(U, problem, 0)
-        arcs = None if warm_start is None else refitted_arcs(warm_start, problem)
+        arcs = None if warm_start is None else refitted_starts(warm_start, problem)
         return without_points(problem, optima(problem, U, warm_start=arcs, **options))
 
     def with_masses(self, problem: Problem, solutions: list[Solution]) -> list[Solution]:
@@ -603,18 +607,22 @@ def refitted(x: NDArray[Any], problem: Problem, side: int) -> NDArray[Any]:
     return x if x.shape[1] == n else np.concatenate([x[:, :m], np.repeat(x[:, m : m + 1], n - m, axis=1)], axis=1)
 
 
-class _Arcs(NamedTuple):
-    """Arcs from which a problem may start, as `Solution` has them."""
+class _Start(NamedTuple):
+    """Arcs and potentials from which a problem may start, as `Solution` has them."""
 
     basis: tuple[NDArray[np.int32], NDArray[np.int32]]
+    f: Weights | None
 
 
-def refitted_arcs(solutions: Sequence[Any], problem: Problem) -> list[Any]:
-    """Return the bases of solutions, without those additional points that the problem has not."""
+def refitted_starts(solutions: Sequence[Any], problem: Problem) -> list[Any]:
+    """Return bases and potentials of solutions, for the additional points that the problem has."""
     (m1, m2), found = problem.cost.shape, []
-    for i, j in (one.basis for one in solutions):
+    for one in solutions:
+        (i, j), f = one.basis, getattr(one, "_balanced", one).f
+        if f is not None and len(f) == problem.size[0]:  # without additional points, whose potentials are zero then
+            f = np.append(f, 0.0)
         kept = (i < m1) & (j < m2)
-        found.append(_Arcs((i[kept], j[kept])))
+        found.append(_Start((i[kept], j[kept]), None if f is None else refitted(f[None], problem, 0)[0]))
     return found
 
 
@@ -623,7 +631,7 @@ def start_from(
 ) -> tuple[Array, list[Any] | None]:
     """Return potentials and bases of solved problems for problems of the same size with other weights."""
     if solved is not None and before.cost.shape != problem.cost.shape:
-        solved = refitted_arcs(solved, problem)
+        solved = refitted_starts(solved, problem)
     return refitted(U, problem, 0), None if solved is None else list(solved)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -135,7 +136,9 @@ class Part:
     @property
     def status(self) -> list[str]:
         """What is known of the values."""
-        return ["estimate"] * len(self) if self.sample is not None else [state for _, state in self._concluded]
+        if self.sample is not None:
+            return ["estimate"] * len(self)
+        return ["optimal"] * len(self) if self.closed else [state for _, state in self._concluded]
 
     @property
     def reason(self) -> list[str]:
@@ -222,6 +225,19 @@ class Part:
         return masses.plans(self.problem, [plan[:m1, :m2] for plan in plans])
 
 
+class NumberedParts(Sequence[Part]):
+    """Parts of one problem each, whose numbers are known as arrays and which are made when they are asked for."""
+
+    def each(self, name: str) -> Iterable[Any]:
+        """Return what the parts have of a name, for each problem."""
+        return [x for part in self for x in getattr(part, name)]
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether no gap is open."""
+
+
 @dataclass(eq=False, repr=False)
 class OTResult:
     """The result of `solve` for one problem, or of `solve_batch` for many.
@@ -298,14 +314,14 @@ class OTResult:
     (array([4., 1.]), 1.0, 'optimal')
     """
 
-    parts: list[Part] = field(repr=False)  # one for problems that share a cost, otherwise one for each problem
+    parts: Sequence[Part] = field(repr=False)  # one for problems that share a cost, otherwise one for each problem
     seconds: float = 0.0
     single: bool = field(default=False, repr=False)  # the result of one problem, not of a batch
 
     def __len__(self) -> int:
         if self.single:
             raise TypeError("this is the result of one problem, not of a batch")
-        return sum(map(len, self.parts))
+        return len(self.parts) if isinstance(self.parts, NumberedParts) else sum(map(len, self.parts))
 
     def __bool__(self) -> bool:
         return True
@@ -333,6 +349,8 @@ class OTResult:
         """Return what the parts have for each problem: of the one, or a list."""
         if self.single:
             return getattr(self.parts[0], name)[0]
+        if isinstance(self.parts, NumberedParts):
+            return self.parts.each(name)
         return [x for part in self.parts for x in getattr(part, name)]
 
     def _number(self, name: str) -> Any:
@@ -348,7 +366,7 @@ class OTResult:
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return what is shown of a result."""
-        known = all(part.bounds_known for part in self.parts)
+        known = isinstance(self.parts, NumberedParts) or all(part.bounds_known for part in self.parts)
         time = ("time", f"{self.seconds:.3g} s")
         m1, m2 = (0, 0) if self._ragged else self.parts[0].problem.size
         if not self.single:
@@ -525,7 +543,10 @@ class OTResult:
 
     @property
     def mixed(self) -> Any:
-        """Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing."""
+        """Whether the paper's mixing test held at the end: over a few sweeps V(z) had stopped increasing.
+
+        By chance that may be so before a chain has mixed. `gibbsot.sampler.settled` takes noise into account.
+        """
         found = np.concatenate([sample.mixed for sample in self._samples("mixed")])
         return found[0] if self.single else found
 

@@ -14,20 +14,26 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..core import native, validation
+from ..core.backend import backend
 from ..core.warn import warn
 from ..costs import Cost, as_cost
 from ..costs.problems import Problem, pairs
 from ..exact.certificate import MARGIN, warn_of_gaps
 from ..exact.feasibility import rounded_apart
+from ..exact.line import Line, at_once
 from ..exact.method import in_threads
 from ..exact.methods import KEPT_BYTES, memory_needed, optima
+from ..exact.packed import Packed, solve_packed
 from ..exact.solution import INFEASIBLE, Solution
 from ..io.budget import Budget, reported_budget
 from ..sampling.gibbs import Gibbs, Sampled, memory_of_chains, sample_of
-from .kl import KL_GAP, Unbalanced, UnbalancedProblem, unbalanced_optima
+from .kl import KL_GAP, Unbalanced, UnbalancedProblem, divergence_memory, unbalanced_optima
 from .options import BatchOptions, Options, takes
+from .ragged import RaggedParts, Table, is_pair, own_cost, pack
 from .relaxed import LeftOver, refitted, start_from
-from .result import OTResult, Part
+from .result import NumberedParts, OTResult, Part
+
+_LINE = Line()
 
 
 @takes(Options)
@@ -107,6 +113,11 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     (0.7869, [0.6065, 0.6065])
     """
     begun = time.perf_counter()
+    if isinstance(cost, Cost) and cost.on_line and options.plain:
+        found = _on_line(p, q, cost)
+        if found is not None:
+            found.seconds = time.perf_counter() - begun
+            return found
     problem, copied = one_problem(p, q, cost, options)
     return solve_problem(problem, options, copied, begun)
 
@@ -123,8 +134,10 @@ def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike | Sequence[Any], options:
     P, Q : arrays, lists or sparse matrices of shape (n, m1) and (n, m2), or None
         One measure in each row; a single measure is paired with all of the other side. On a grid of shape (h, w) they
         may be stacks of shape (n, h, w). Lists of measures of different sizes where each problem has its own cost.
-    cost : Cost, array of shape (m1, m2), or sequence of Cost
-        The cost of all problems, or one for each, such as ``[PointCost(x, y) for x, y in pairs]``.
+    cost : Cost, array of shape (m1, m2), or sequence
+        The cost of all problems, or a list with one for each: costs, matrices, and clouds of points as tuples
+        ``(X, Y)`` or ``(X, Y, metric)``, the arguments of `PointCost`. Small problems of a list are solved in one call,
+        and clouds and matrices take less time than as objects.
     **options
         As for `solve`. The time and the memory are those of all problems, and threads run over the problems. With
         "gibbs", ``ids`` are numbers of the problems, which determine their noise together with the seed; by default
@@ -142,18 +155,51 @@ def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike | Sequence[Any], options:
     >>> P = np.eye(3)
     >>> solve_batch(P, P[0], GridCost(3, spacing=1.0)).value
     array([0., 1., 4.])
-    >>> from gibbsot import PointCost
-    >>> clouds = [PointCost([0.0, 1.0], [0.0, 3.0]), PointCost([0.0], [1.0, 2.0, 3.0])]
+    >>> clouds = [(np.array([0.0, 1.0]), np.array([0.0, 3.0])), (np.array([0.0]), np.array([1.0, 2.0, 3.0]))]
     >>> solve_batch(None, None, clouds).value.round(3)
     array([2.   , 4.667])
     """
     begun = time.perf_counter()
-    if isinstance(cost, list | tuple) and all(isinstance(one, Cost) or _axes(one) == 2 for one in cost):
-        parts = _solve_each(*_problems(P, Q, cost, options), options)
-    else:
-        problem, copied = _problem(P, Q, cost, ("P", "Q"), options)
-        parts = [_solve_shared(problem, options, copied)]
-    return _finished(OTResult(parts), begun)
+    if isinstance(cost, list | tuple) and all(map(_is_cost, cost)):
+        return _finished(OTResult(_solve_each(P, Q, cost, options)), begun)
+    problem, copied = _problem(P, Q, cost, ("P", "Q"), options)
+    return _finished(OTResult([_solve_shared(problem, options, copied)]), begun)
+
+
+def _on_line(p: Any, q: Any, cost: Cost) -> OTResult | None:
+    """Return the optimum between samples on the line, if everything is as usual and kernels prove it at once.
+
+    Small samples take a few microseconds, as long as some steps of the way for all problems.
+    """
+    if not _LINE.accepts(cost):
+        return None
+    geometry: Any = cost.astype(np.float64).geometry()
+    uniform = p is None and q is None
+    problem = Problem.uniform(cost) if uniform else _with_usual_weights(p, q, cost)
+    if problem is None:
+        return None
+    found = at_once(geometry.X[:, 0], geometry.Y[:, 0], p, q, geometry.power)
+    if found is None:
+        return None
+    if not uniform:
+        _check_range(problem, [found])
+    part = Part(problem, [found])
+    return OTResult([part], single=True) if uniform or part.closed else None
+
+
+def _with_usual_weights(p: Any, q: Any, cost: Cost) -> Problem | None:
+    """Return the problem of two vectors of valid weights whose sums agree, None where more has to be looked at."""
+    masses = []
+    for x, m in zip((p, q), cost.shape, strict=True):
+        if type(x) is not np.ndarray or x.dtype != np.float64 or x.shape != (m,) or not x.flags.c_contiguous:
+            return None
+        mass, low, high = backend().sum_rows(x[None])
+        if not (low >= 0 and high < math.inf and 0 < mass[0] < math.inf):
+            return None
+        masses.append(mass)
+    if abs(masses[0][0] - masses[1][0]) > 1e-6 * masses[0][0]:
+        return None
+    return Problem.checked(p[None], q[None], cost, masses[0])
 
 
 def one_problem(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> tuple[Problem, float]:
@@ -205,6 +251,13 @@ def _finished(result: OTResult, begun: float) -> OTResult:
     return result
 
 
+def _is_cost(x: Any) -> bool:
+    """Tell whether an entry of a list is the cost of one problem, and not a row of a matrix."""
+    if isinstance(x, np.ndarray):
+        return x.ndim == 2
+    return isinstance(x, Cost) or is_pair(x) or (not isinstance(x, tuple) and _axes(x) == 2)
+
+
 def _axes(x: Any) -> int:
     """Return the number of axes of an array, -1 for what is none."""
     try:
@@ -245,26 +298,24 @@ def _copied(cost: Any) -> float:
     return 0.0
 
 
-def _problems(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> tuple[list[Problem], float]:
-    """Return one problem for each cost, and the bytes of copied costs."""
-    if not costs:
-        raise ValueError("cost: is empty; expected a cost, or one for each problem")
-    rows = _rows(P, "P", len(costs)), _rows(Q, "Q", len(costs))
-    names = [(f"P[{b}]", f"Q[{b}]") for b in range(len(costs))]
-    found = [_problem(p, q, c, name, options) for p, q, c, name in zip(*rows, costs, names, strict=True)]
-    if any(len(problem) != 1 for problem, _ in found):
-        raise ValueError("P, Q: expected one measure for each cost, got several")
-    return [problem for problem, _ in found], sum(copied for _, copied in found)
+def _own_problem(p: Any, q: Any, cost: Any, b: int, options: Options) -> tuple[Problem, float]:
+    """Return problem b of a list, and the bytes of its copied cost."""
+    copied = 0.0
+    if options.max_memory is not None:
+        copied = _copied(cost)
+        options.allow(copied)
+    problem, _ = _problem(p, q, own_cost(cost, b), (f"P[{b}]", f"Q[{b}]"), options)
+    if len(problem) != 1:
+        raise ValueError(f"P[{b}], Q[{b}]: expected one measure for each cost, got {len(problem)}")
+    return problem, copied
 
 
 def _rows(x: Any, name: str, n: int) -> Any:
-    """Return one measure for each cost."""
-    if x is None:
-        return [None] * n
+    """Return one measure for each cost, or None."""
     if sparse.issparse(x):
         stored = validation.sparse_rows(x, name)
         x = [stored[[b]] for b in range(stored.shape[0])]
-    if len(x) != n:
+    if x is not None and len(x) != n:
         raise ValueError(f"{name}: expected one measure for each of the {n} costs, got {len(x)}")
     return x
 
@@ -279,23 +330,50 @@ def _solve_shared(problem: Problem, options: Options, copied: float) -> Part:
         return _solve(problem, options, start, options.ids, options.n_jobs, budget)
 
 
-def _solve_each(problems: list[Problem], copied: float, options: Options) -> list[Part]:
-    """Solve problems with costs of their own, for which so many bytes were copied, in threads."""
-    warm, n = options.warm_start, len(problems)
+def _solve_each(P: Any, Q: Any, costs: Sequence[Any], options: Options) -> Sequence[Part]:
+    """Solve problems with costs of their own: those that can be packed in a few calls, the others in threads."""
+    warm, n = options.warm_start, len(costs)
+    if not n:
+        raise ValueError("cost: is empty; expected a cost, or one for each problem")
+    P, Q = _rows(P, "P", n), _rows(Q, "Q", n)
     ids: Any = range(n) if options.ids is None else options.ids
     for name, x in (("warm_start", warm), ("ids", ids)):
         if x is not None and len(x) != n:
             raise ValueError(f"{name}: has {len(x)} entries; expected one for each of the {n} problems")
-    if options.max_memory is not None:
-        _check_memory(problems, options, copied)
-
-    def work(b: int) -> Part:
-        start = None if warm is None else _start(warm[b], problems[b], options)
-        own = [ids[b]] if options.sampler is not None else None
-        return _solve(problems[b], options, start, own, None, budget)
-
+    table = Table(costs, options.gap or 0.0)
     with _budget(n, options) as budget:
-        return in_threads(work, range(n), options.n_jobs)
+        if options.packs:
+            for packed, which in pack(P, Q, costs, options.normalize):
+                _solve_packed(packed, which, table, options, budget)
+        rest, problems, copied = table.rest, {}, 0.0
+        for b in rest:
+            p, q = (None if x is None else x[b] for x in (P, Q))
+            problems[b], own = _own_problem(p, q, costs[b], b, options)
+            copied += own
+        if options.max_memory is not None:
+            _check_memory(list(problems.values()), options, copied)
+
+        def work(b: int) -> Part:
+            start = None if warm is None else _start(warm[b], problems[b], options)
+            own = [ids[b]] if options.sampler is not None else None
+            return _solve(problems[b], options, start, own, None, budget)
+
+        parts = in_threads(work, rest, options.n_jobs)
+    if len(rest) == n:
+        return parts
+    for b, part in zip(rest, parts, strict=True):
+        table.set(b, part)
+    return RaggedParts(table)
+
+
+def _solve_packed(packed: Packed, which: Any, table: Table, options: Options, budget: Budget) -> None:
+    """Solve packed problems, some after others where somebody watches, and enter what is proved into a table."""
+    n, threads = len(packed), native.threads(options.n_jobs)
+    step = max(8 * threads, n // 50) if budget.reports else n
+    for start in range(0, n, step):
+        some = slice(start, start + step)
+        table.add(solve_packed(packed[some], threads, budget), which[some])
+        budget.report("%d of %d problems", min(start + step, n), n)
 
 
 def _check_memory(problems: list[Problem], options: Options, copied: float) -> None:
@@ -303,7 +381,7 @@ def _check_memory(problems: list[Problem], options: Options, copied: float) -> N
     if options.sampler is not None:
         needed = [memory_of_chains(problem, options.sampler.most_sweeps) for problem in problems]
     else:
-        needed = [memory_needed(problem, options.n_jobs) for problem in problems]
+        needed = [memory_needed(problem, options.n_jobs) + divergence_memory(problem) for problem in problems]
     at_once = sum(sorted(needed)[-native.threads(options.n_jobs) :])
     kept = KEPT_BYTES * sum(sum(problem.cost.shape) for problem in problems) if len(problems) > 1 else 0.0
     options.allow(copied + at_once + kept)
@@ -328,7 +406,7 @@ def _solve(
     U, basis = (None, None) if start is None else start_from(start.start, start.solved, start.problem, problem)
     if isinstance(problem, UnbalancedProblem):
         gap = KL_GAP if options.gap is None else options.gap
-        return Part(problem, unbalanced_optima(problem, U, n_jobs, gap, budget), asked=gap)
+        return Part(problem, unbalanced_optima(problem, U, n_jobs, gap, basis, budget), asked=gap)
     try:
         gap = MARGIN * (options.gap or 0.0)
         solutions = optima(problem, U, n_jobs=n_jobs, gap=gap, warm_start=basis, budget=budget)
@@ -395,6 +473,8 @@ def _chains(start: Part, problem: Problem) -> Sampled:
 
 def _warn(result: OTResult) -> None:
     """Warn the caller of `solve` once of gaps that stay open, or of chains that ended early."""
+    if isinstance(result.parts, NumberedParts) and result.parts.closed:
+        return
     all_closed, cut = True, False
     for part in result.parts:
         all_closed, cut = all_closed and part.closed, cut or part.cut

@@ -209,20 +209,22 @@ def _batched(x: Tensor, dim: int | None, size: int) -> Tensor:
 @torch.library.custom_op("gibbsot::clouds", mutates_args=())
 def _clouds(
     p: Tensor, q: Tensor, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, metric: str,
-    penalty: list[float] | None, normalize: bool, n_jobs: int,
+    penalty: list[float] | None, kl: list[float] | None, normalize: bool, n_jobs: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     if len(rows) < 2:
-        return _fake_clouds(p, q, x, y, rows, columns, metric, penalty, normalize, n_jobs)
+        return _fake_clouds(p, q, x, y, rows, columns, metric, penalty, kl, normalize, n_jobs)
     cuts = [offsets.tolist()[1:-1] for offsets in (rows, columns)]
     parts = [np.split(a, cut) for a, cut in zip(_arrays(p, q, x, y), cuts * 2, strict=True)]
     weights = [[Weights(w[None], name, normalize) for w in parts[side]] for side, name in enumerate("pq")]
     given = zip(*parts[2:], *weights, strict=True)
     clouds = [(points, others, a.rows[0], b.rows[0]) for points, others, a, b in given]
-    both = None if penalty is None else (penalty[0], penalty[1])
-    found = cloud_gradients(clouds, metric, both, _tolerance(p.dtype, q.dtype), n_jobs)
+    left, apart = (None if pair is None else (pair[0], pair[1]) for pair in (penalty, kl))
+    found = cloud_gradients(clouds, metric, left, _tolerance(p.dtype, q.dtype), n_jobs, apart)
     gradients = [np.array([one.value for one in found])]
     for side, name in enumerate("pq"):
-        each = [(x if penalty is not None else centred(x)) for x in (getattr(one, name)[None] for one in found)]
+        each = [
+            (centred(x) if penalty is None and kl is None else x) for x in (getattr(one, name)[None] for one in found)
+        ]
         gradients.append(np.concatenate([w.gradient(x)[0] for w, x in zip(weights[side], each, strict=True)]))
     gradients += [np.concatenate([getattr(one, name) for one in found]) for name in "xy"]
     value, of_p, of_q, of_x, of_y = _tensors(gradients, [x, p, q, x, y])
@@ -232,7 +234,7 @@ def _clouds(
 @_clouds.register_fake
 def _fake_clouds(
     p: Tensor, q: Tensor, x: Tensor, y: Tensor, rows: Tensor, columns: Tensor, metric: str,
-    penalty: list[float] | None, normalize: bool, n_jobs: int,
+    penalty: list[float] | None, kl: list[float] | None, normalize: bool, n_jobs: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     value = x.new_empty(rows.shape[0] - 1, dtype=computed(x.dtype, y.dtype))
     of_p, of_q, of_x, of_y = (z.new_empty(z.shape, dtype=computed(z.dtype)) for z in (p, q, x, y))
@@ -249,7 +251,7 @@ def _cloud_products(ctx: Any, of_value: Tensor, product: Any) -> Any:
     for x, gradient, offsets in zip(given, (of_p, of_q, of_x, of_y), (rows, columns) * 2, strict=True):
         pair = torch.bucketize(torch.arange(x.shape[0]), offsets[1:], right=True).to(of_value.device)
         found.append(product(of_value[pair], gradient, x))
-    return *found, None, None, None, None, None, None
+    return *found, *(None,) * 7
 
 
 def _cloud_gradients(ctx: Any, of_value: Tensor, *_: Any) -> Any:
@@ -294,6 +296,7 @@ def clouds(
     offsets: tuple[Tensor, Tensor],
     metric: str,
     penalty: tuple[float, float] | None,
+    kl: tuple[float, float] | None,
     normalize: bool,
     threads: int,
 ) -> Tensor:
@@ -301,7 +304,7 @@ def clouds(
 
     The clouds of pair b are the entries from ``rows[b]`` to ``rows[b + 1]`` of p and x, and likewise of q and y.
     """
-    inputs = *tensors, *offsets, metric, penalty, normalize, threads
+    inputs = *tensors, *offsets, metric, penalty, kl, normalize, threads
     if torch.compiler.is_compiling():
         return torch.ops.gibbsot.clouds(*inputs)[0]
     return _Clouds.apply(*inputs)[0]

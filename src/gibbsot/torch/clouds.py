@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core import validation
+from ..solvers.kl import divergence_weights
 from ..solvers.relaxed import Penalty, penalties_of_clouds
 from ._operators import computed
 from .functional import checked, clouds, wasserstein
@@ -28,6 +29,8 @@ class SamplesLoss(torch.nn.Module):
         The distance between points. GeomLoss's ``p=2`` is half of "sqeuclidean", its ``p=1`` is "euclidean".
     penalty : float or pair, optional
         Mass may be left over and costs this much a unit: a number, or a pair of numbers for p and q, as in `solve`.
+    kl : float or pair of float, optional
+        Unbalanced transport, as in `solve`, to a certified gap of 1e-6.
     reduction : {"mean", "sum", "none"}
         What the values of the pairs of clouds are reduced to.
     n_jobs : int, optional
@@ -35,8 +38,8 @@ class SamplesLoss(torch.nn.Module):
 
     Attributes
     ----------
-    metric, penalty, reduction, n_jobs
-        The parameters.
+    metric, penalty, kl, reduction, n_jobs
+        The parameters; ``kl`` is a pair, or None.
 
     Notes
     -----
@@ -58,6 +61,7 @@ class SamplesLoss(torch.nn.Module):
         metric: str = "sqeuclidean",
         *,
         penalty: Penalty | None = None,
+        kl: float | tuple[float, float] | None = None,
         reduction: str = "mean",
         n_jobs: int | None = None,
     ) -> None:
@@ -66,9 +70,10 @@ class SamplesLoss(torch.nn.Module):
         self.reduction = validation.choice(reduction, "reduction", ("mean", "sum", "none"))
         self.penalty, self.n_jobs = penalty, n_jobs
         penalties_of_clouds(penalty)  # checks
+        self.kl = divergence_weights(kl, penalty)
 
     def extra_repr(self) -> str:
-        return f"metric={self.metric!r}, penalty={self.penalty}, reduction={self.reduction!r}"
+        return f"metric={self.metric!r}, penalty={self.penalty}, kl={self.kl}, reduction={self.reduction!r}"
 
     def forward(
         self,
@@ -84,9 +89,9 @@ class SamplesLoss(torch.nn.Module):
 
         Parameters
         ----------
-        x, y : tensors of shape (..., m1, d) and (..., m2, d), or lists of tensors of shape (m, d)
+        x, y : tensors of shape (m, d) or (B, m, d), or lists of tensors of shape (m, d)
             The points. With offsets, all clouds one after another, of shape (N, d).
-        p, q : tensors of shape (..., m1) and (..., m2), or lists of tensors, optional
+        p, q : tensors of shape (m,) or (B, m), or lists of tensors, optional
             The weights; uniform by default.
         x_offsets, y_offsets : tensors of int, shape (B + 1,), optional
             Cloud b consists of the points ``x[x_offsets[b]:x_offsets[b + 1]]``.
@@ -99,13 +104,18 @@ class SamplesLoss(torch.nn.Module):
         if x_offsets is None and y_offsets is None and isinstance(x, Tensor) and isinstance(y, Tensor):
             if isinstance(p, list | tuple) or isinstance(q, list | tuple):
                 raise TypeError("p, q: expected tensors as x and y are, got lists")
-            value = wasserstein(p, q, (x, y), metric=self.metric, penalty=self.penalty, n_jobs=self.n_jobs)
+            for points, name in ((x, "x"), (y, "y")):
+                if points.ndim not in (2, 3):
+                    got = f"{tuple(points.shape)}; ImagesLoss is for images"
+                    raise ValueError(f"{name}: expected clouds, (m, d) or (B, m, d), got {got}")
+            options: dict[str, Any] = {"metric": self.metric, "penalty": self.penalty, "kl": self.kl}
+            value = wasserstein(p, q, (x, y), **options, n_jobs=self.n_jobs)
         else:
             x, p, rows = _packed(x, p, x_offsets, ("x", "p"))
             y, q, columns = _packed(y, q, y_offsets, ("y", "q"))
             if len(rows) != len(columns):
                 raise ValueError(f"y: expected as many clouds as x has ({len(rows) - 1}), got {len(columns) - 1}")
-            value = clouds((p, q, x, y), (rows, columns), self.metric, self.penalty, False, self.n_jobs)
+            value = clouds((p, q, x, y), (rows, columns), self.metric, self.penalty, self.kl, False, self.n_jobs)
         if self.reduction == "none":
             return value
         return value.mean() if self.reduction == "mean" else value.sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,8 @@ def wasserstein(
         array of one number for every point, but not with points. Sums may differ, and gradients are not centred: they
         tell what more mass costs.
     kl : float or pair of float, optional
-        Unbalanced transport, as in `solve`, to a certified gap of 1e-6; with a cost and ``method="exact"``. Gradients
-        are not centred.
+        Unbalanced transport, as in `solve`, to a certified gap of 1e-6; with ``method="exact"``. Gradients of weights
+        are ``rho (1 - exp(-f / rho))``, not centred.
     normalize : bool
         Divide the weights by their sums first; the gradients are then those of the quotients.
     metric : {"sqeuclidean", "euclidean"}
@@ -104,19 +105,20 @@ def wasserstein(
     """
     validation.choice(method, "method", ("exact", "gibbs"))
     check_normalize(normalize, penalty, kl)
-    if kl is not None and (isinstance(cost, tuple) or method != "exact"):
-        raise ValueError("kl: expected a cost and method='exact' with it, got points or the sampler")
+    if kl is not None and method != "exact":
+        raise ValueError("kl: the sampler solves balanced and partial problems; expected method='exact' with it")
+    both = divergence_weights(kl, penalty)
     if isinstance(cost, tuple):
         if method != "exact":
             raise ValueError("method: expected 'exact' with points, got 'gibbs'")
         x, y = cost
-        return _of_points(p, q, x, y, penalty, normalize, metric, n_jobs)
+        return _of_points(p, q, x, y, penalty, both, normalize, metric, n_jobs)
     if getattr(cost, "requires_grad", False):
         raise TypeError("cost: gradients with respect to a matrix are not implemented; expected cost.detach()")
     if p is None or q is None:
         raise TypeError("p, q: expected tensors of weights; None is for points (x, y) only")
     own = cost if isinstance(cost, Cost) else as_cost(cost.cpu() if isinstance(cost, Tensor) else cost)
-    handle = _handle(own, method, penalty, n_jobs, None if kl is None else divergence_weights(kl, penalty))
+    handle = _handle(own, method, penalty, n_jobs, both)
     p, q, shape = rows(p, q, own.shape, (own.row_shape, own.col_shape))
     return _operators.transport(p, q, handle, normalize).reshape(shape)
 
@@ -154,14 +156,16 @@ def checked(x: Tensor, name: str) -> Tensor:
     return x
 
 
-def _leading(first: Any, other: Any) -> Any:
-    """Return the shape that leading dimensions are broadcast to."""
-    try:
-        return torch.broadcast_shapes(first, other)
-    except RuntimeError:
-        raise ValueError(
-            f"q: expected leading dimensions that match those of p, {tuple(first)}, or one measure; got {tuple(other)}"
-        ) from None
+def _leading(first: Any, other: Any, name: str = "p", other_name: str = "q") -> Any:
+    """Return the shape that leading dimensions are broadcast to: one measure is paired with many.
+
+    Shapes of different lengths, such as (B,) and (B, 1), would make all pairs, which nobody asks for in this way.
+    """
+    if len(first) == len(other) or {*first} <= {1} or {*other} <= {1}:
+        with suppress(RuntimeError):
+            return torch.broadcast_shapes(first, other)
+    match = f"that match those of {name}, {tuple(first)}, or one measure"
+    raise ValueError(f"{other_name}: expected leading dimensions {match}; got {tuple(other)}")
 
 
 class Function:
@@ -205,6 +209,7 @@ def _of_points(
     x: Tensor,
     y: Tensor,
     penalty: Penalty | None,
+    kl: tuple[float, float] | None,
     normalize: bool,
     metric: str,
     n_jobs: int | None,
@@ -218,11 +223,12 @@ def _of_points(
     for weights, name, m in ((p, "p", m1), (q, "q", m2)):
         if weights.ndim == 0 or weights.shape[-1] != m:
             raise ValueError(f"{name}: expected one weight for each of the {m} points, got {tuple(weights.shape)}")
-    shape = _leading(_leading(x.shape[:-2], p.shape[:-1]), _leading(y.shape[:-2], q.shape[:-1]))
+    sides = _leading(x.shape[:-2], p.shape[:-1], "x", "p"), _leading(y.shape[:-2], q.shape[:-1], "y", "q")
+    shape = _leading(*sides, "x", "y")
     x, y = (z.expand(*shape, *z.shape[-2:]).flatten(0, -2) for z in (x, y))
     p, q = (z.expand(*shape, z.shape[-1]).flatten() for z in (p, q))
     pairs = torch.arange(shape.numel() + 1)
-    return clouds((p, q, x, y), (m1 * pairs, m2 * pairs), metric, penalty, normalize, n_jobs).reshape(shape)
+    return clouds((p, q, x, y), (m1 * pairs, m2 * pairs), metric, penalty, kl, normalize, n_jobs).reshape(shape)
 
 
 def uniform(x: Tensor) -> Tensor:
@@ -235,6 +241,7 @@ def clouds(
     offsets: tuple[Tensor, Tensor],
     metric: str,
     penalty: Penalty | None,
+    kl: tuple[float, float] | None,
     normalize: bool,
     n_jobs: int | None,
 ) -> Tensor:
@@ -243,4 +250,4 @@ def clouds(
     if tensors[2].shape[1] != tensors[3].shape[1]:
         raise ValueError(f"y: expected points with {tensors[2].shape[1]} coordinates, got {tensors[3].shape[1]}")
     both = penalties_of_clouds(penalty)
-    return _operators.clouds(tensors, offsets, metric, both, normalize, native.threads(n_jobs))
+    return _operators.clouds(tensors, offsets, metric, both, kl, normalize, native.threads(n_jobs))

@@ -44,7 +44,7 @@ class _GridLoss(WassersteinLoss):
             raise ValueError(f"cost: expected a GridCost with {self._axes} axes, got {cost!r}")
         self._default, self._number = cost is None, next(_numbers)
         self._seen: dict[tuple[int, ...], Any] = {}  # what belongs to the sides of each grid
-        normalize = penalty is None if normalize is None else normalize
+        normalize = penalty is None and options.get("kl") is None if normalize is None else normalize
         first = GridCost((1,) * self._axes) if cost is None else cost  # the first tensors have the sides
         super().__init__(first, normalize=normalize, penalty=penalty, **options)
         _losses[self._number] = self
@@ -104,19 +104,19 @@ class ImagesLoss(_GridLoss):
     .. math:: W(p, q) = \min_Z \sum_{x, y} Z_{xy} \|x - y\|^2, \quad Z 1 = p, \; Z^T 1 = q
 
     Pixels are points of the unit square (the longer side has length one), each channel of each image is a measure, and
-    images are divided by their sums, unless there is a ``penalty`` or ``normalize=False``.
+    images are divided by their sums, unless there is a ``penalty``, ``kl`` or ``normalize=False``.
 
     Parameters
     ----------
     cost : GridCost, optional
         By default the squared Euclidean distance between pixels, ``GridCost((H, W))``.
     normalize : bool, optional
-        Divide each channel by its sum; by default unless there is a penalty.
+        Divide each channel by its sum; by default unless there is a penalty or kl.
     penalty : float or pair, optional
         Images keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
-        ``method``, ``from_logits``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and, with
-        ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``seed``, as for `WassersteinLoss`.
+        ``method``, ``from_logits``, ``kl``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and,
+        with ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``seed``, as for `WassersteinLoss`.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class VolumesLoss(_GridLoss):
         By default the squared Euclidean distance between voxels, ``GridCost((D, H, W))``; the longest side has length
         one.
     normalize : bool, optional
-        Divide each channel by its sum; by default unless there is a penalty.
+        Divide each channel by its sum; by default unless there is a penalty or kl.
     penalty : float or pair, optional
         Volumes keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options

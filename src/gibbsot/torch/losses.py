@@ -14,6 +14,7 @@ from ..costs import Cost, as_cost
 from ..oracle.pairs import METHODS, AutoOracle, ChainOracle, DualOracle, PairOracle, pair_oracle
 from ..oracle.store import Store
 from ..sampling.annealing.adaptive import AdaptiveCooling
+from ..solvers.kl import divergence_weights
 from ..solvers.relaxed import Penalty, check_normalize
 from ._operators import register, transport
 from .functional import Function, rows
@@ -53,6 +54,9 @@ class WassersteinLoss(torch.nn.Module):
     penalty : float or pair, optional
         The cost of a unit of mass that is not transported: a number, or a pair for p and q, each a number or an array
         with an entry for every point.
+    kl : float or pair of float, optional
+        Unbalanced transport, as in `solve`, to a certified gap of 1e-6: sums may differ, and gradients are not centred.
+        Not with chains.
     reduction : {"mean", "sum", "none"}
         What the values are reduced to.
     drift : float, optional
@@ -84,8 +88,8 @@ class WassersteinLoss(torch.nn.Module):
         number, it no longer follows the loss.
     cooling : float
         Of chains: the factor by which a scheduler has lowered a given temperature, or the gap that "auto" keeps.
-    cost, method, from_logits, normalize, penalty, reduction, n_jobs
-        The parameters.
+    cost, method, from_logits, normalize, penalty, kl, reduction, n_jobs
+        The parameters; ``kl`` is a pair, or None.
 
     Notes
     -----
@@ -130,6 +134,7 @@ class WassersteinLoss(torch.nn.Module):
         from_logits: bool = False,
         normalize: bool = False,
         penalty: Penalty | None = None,
+        kl: float | tuple[float, float] | None = None,
         reduction: str = "mean",
         drift: float | None = None,
         capacity: int | None = None,
@@ -144,7 +149,8 @@ class WassersteinLoss(torch.nn.Module):
         self.reduction = validation.choice(reduction, "reduction", _REDUCTIONS)
         self.from_logits, self.penalty, self.n_jobs = from_logits, penalty, n_jobs
         self.normalize = validation.flag(normalize, "normalize")
-        check_normalize(normalize, penalty)
+        check_normalize(normalize, penalty, kl)
+        self.kl = divergence_weights(kl, penalty)
         options: dict[str, Any] = {"temperature": temperature, "max_sweeps": max_sweeps, "seed": seed, "drift": drift}
         options["capacity"] = capacity
         self._options = {name: x for name, x in options.items() if x is not None}
@@ -154,8 +160,8 @@ class WassersteinLoss(torch.nn.Module):
     def _set_cost(self, cost: Cost) -> None:
         """Start with a cost, and nothing kept."""
         self.cost = cost
-        self._kept: PairOracle = pair_oracle(cost, self.penalty, self.method, **self._options)
-        self._exact = Function(cost, "exact", self.penalty, self.n_jobs)  # of eval mode
+        self._kept: PairOracle = pair_oracle(cost, self.penalty, self.method, kl=self.kl, **self._options)
+        self._exact = Function(cost, "exact", self.penalty, self.n_jobs, self.kl)  # of eval mode
         self._handles = register(self._exact), register(self._kept)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

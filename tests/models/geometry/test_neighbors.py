@@ -16,7 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from gibbsot import DenseCost, GridCost, PointCost, WassersteinNeighbors, distances
 from gibbsot.core import native
 from gibbsot.costs.problems import Problem
-from gibbsot.models.geometry.bounds import NearestPoints, Projections, Refinement, first_bounds
+from gibbsot.models.geometry import sets
+from gibbsot.models.geometry.bounds import CloudBounds, NearestPoints, Projections, Refinement, first_bounds
 
 rng = np.random.default_rng(0)
 compiled = pytest.mark.skipif(native.name() == "numpy", reason="takes long, and says nothing of the kernels")
@@ -212,3 +213,51 @@ def test_scikit_learn_checks(estimator, check):
     if native.name() == "numpy":
         pytest.skip("takes long, and says nothing of the kernels")
     check(estimator)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock", "chebyshev", "cosine"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_neighbours_of_clouds(metric, d):
+    """Clouds have points of their own: the neighbours are those of all pairs."""
+    rng = np.random.default_rng(d)
+    n = 6 if native.name() == "numpy" else 20  # HiGHS takes milliseconds for a pair
+    clouds = [rng.normal(3 * rng.normal(size=d), 1.0, (rng.integers(1, 12), d)) for _ in range(n)]
+    clouds[3] = (clouds[3], rng.random(len(clouds[3])) + 0.1)
+    queries = clouds[:4]
+    all_pairs, between = distances(clouds, cost=metric), distances(queries, clouds, cost=metric)
+    model = WassersteinNeighbors(3, cost=metric, n_jobs=2).fit(clouds)
+    values, indices = model.kneighbors()
+    np.fill_diagonal(all_pairs, np.inf)
+    if (metric, d) != ("cosine", 1):  # all points of one sign are the same up to rounding
+        np.testing.assert_array_equal(indices, np.argsort(all_pairs, axis=1, kind="stable")[:, :3])
+    np.testing.assert_allclose(values, np.sort(all_pairs, axis=1)[:, :3], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(model.kneighbors(queries)[0], np.sort(between, axis=1)[:, :3], rtol=1e-12, atol=1e-13)
+    if metric != "cosine" and native.name() != "numpy":
+        assert model.statistics_.solved < model.statistics_.pairs
+    near = model.radius_neighbors(queries, radius=float(np.median(between)), return_distance=False)
+    assert [x.tolist() for x in near] == [np.flatnonzero(row <= np.median(between)).tolist() for row in between]
+    assert model.n_features_in_ == d
+    assert model.transform(queries).shape == (4, n)
+
+
+def test_bounds_of_clouds_are_bounds():
+    rng = np.random.default_rng(0)
+    for metric in ("sqeuclidean", "euclidean", "cityblock", "chebyshev"):
+        for d in (1, 2, 6):
+            clouds = sets.clouds(
+                [rng.normal(size=(rng.integers(1, 9), d)) * 10.0**k for k in range(-3, 4)], "X", metric
+            )
+            found = CloudBounds(metric, clouds.joined[0])
+            features = found.features(clouds)
+            exact = distances(list(zip(clouds.points, clouds.weights, strict=True)), cost=metric)
+            assert (found(features, features) <= exact * (1 + 1e-12) + 1e-12).all()
+
+
+def test_queries_are_clouds_as_in_the_fit():
+    model = WassersteinNeighbors(1, cost="sqeuclidean").fit([np.ones((2, 2)), np.zeros((3, 2))])
+    with pytest.raises(ValueError, match="X: has points with 3 coordinates; expected 2 as in the fit"):
+        model.kneighbors([np.ones((2, 3))])
+    with pytest.raises(ValueError, match="X: expected clouds as in the fit"):
+        model.kneighbors(np.ones((2, 4)))
+    with pytest.raises(ValueError, match=r"X\[1\]: has NaN"):
+        WassersteinNeighbors(1, cost="sqeuclidean").fit([np.ones((2, 2)), np.full((3, 2), np.nan)])

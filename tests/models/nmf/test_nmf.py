@@ -632,7 +632,7 @@ def test_the_score_of_a_budget_is_a_lower_bound():
 def test_time_ends_a_fit_with_an_epoch():
     """It continues as if it had not ended."""
     X, whole = counts(), estimator(max_epochs=3).fit(counts())
-    with pytest.warns(ConvergenceWarning, match="max_seconds: are over after 1 epochs; resume continues the fit"):
+    with pytest.warns(ConvergenceWarning, match="the time was spent after 1 epochs; resume continues the fit"):
         model = estimator(max_epochs=3, max_seconds=1e-9).fit(X)
     assert model.n_iter_ == 1
     assert not model.converged_

@@ -23,10 +23,10 @@ from ..refinement import CostScreen
 from ..solution import Solution
 
 Array = NDArray[np.float64]
-Numbers = NDArray[Any]  # of Python integers, which stand for numbers with so many binary digits behind the point
+Numbers = NDArray[Any]  # of Python integers, which stand for fixed-point numbers
 
 _UNIT = Fraction(1, 2**53)
-_ALL_ARCS = 100_000  # up to so many the linear programme has all arcs; for mixtures a fifth of it
+_ALL_ARCS = 100_000  # up to this number the linear programme has all arcs; for mixtures a fifth of it
 _ASCENT = 4  # rounds that improve a lower bound
 _ROUNDED = 8  # units in the last place within which weights agree
 _EPS = 2.0**-52
@@ -393,7 +393,7 @@ def _split_mixture(w: Array, components: Array) -> tuple[Array, Fraction]:
 
 
 def fixed(x: Array, bits: int) -> Numbers:
-    """Return doubles as integers with so many binary digits behind the point, rounded down.
+    """Return doubles as integers with a number of binary digits behind the point, rounded down.
 
     Examples
     --------
@@ -410,6 +410,6 @@ def fixed(x: Array, bits: int) -> Numbers:
 
 
 def floats(x: Numbers, bits: int) -> Array:
-    """Return integers with so many binary digits behind the point as the nearest doubles."""
+    """Return integers with a number of binary digits behind the point as the nearest doubles."""
     unit = Fraction(2) ** -bits
     return np.array([float(n * unit) for n in x.tolist()])

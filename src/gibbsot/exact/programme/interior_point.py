@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _TO_BOUNDARY = 0.995  # share of the longest step
-_CORRECTORS, _LONGER = 2, 0.3  # at most so many in a step, and by what each should lengthen it
+_CORRECTORS, _LONGER = 2, 0.3  # the most correctors of a step, and by what each should lengthen it
 _PRECISION, _REFINEMENTS = 1e-5, 12  # of the conjugate gradients that refine a step
 _FAILED = 1e-2  # relative residual of a step that rounding has spoilt
 _ENTRIES = 8_000_000  # of the largest intermediate matrix

@@ -37,10 +37,10 @@ ONE_THREAD = partial(threadpool_limits, 1, "blas")  # the result depends on the 
 # tuned: no measurement is on record, and `benchmarks/barycenter.py` shows what a change does.
 
 # Which arcs there are. More arcs cost memory and time in every step, fewer cost further rounds.
-_SIMPLEX_ARCS = 40_000  # up to so many, if they are all, a simplex solves the programme: no rounds, but pivots
+_SIMPLEX_ARCS = 40_000  # up to this number, if they are all, a simplex solves the programme: no rounds, but pivots
 _ROW_ARCS, _COLUMN_ARCS = (4, 8), (5, 8)  # of each point and of each target; a mixture has its points once and for all
-# Points whose reduced cost is at most so many gaps may carry mass: at first, and later. In an optimum a point with
-# k gaps has at most 1 / k of the mass. Later gaps are those of a programme that lacks arcs, and are too small.
+# Points whose reduced cost is at most these multiples of the gap may carry mass: at first, and later. In an optimum a
+# point with k gaps has at most 1 / k of the mass. Later gaps, of a programme that lacks arcs, are too small.
 _REACH, _NEAR = 1.0, 3.0
 
 # When arcs are added. Early the potentials are poor and suggest arcs in vain; late the interior point must go back

@@ -101,8 +101,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     n_init : int
         Free support: the number of starts by k-means++, of which the best result is kept.
     max_pairs : float
-        Free support: up to so many pairs of measures, an exact transport cost each, ``lower_bound_`` is computed;
-        ``np.inf`` for any number.
+        Free support: ``lower_bound_`` is computed for up to this number of pairs of measures, with an exact transport
+        cost for each; ``np.inf`` for any number.
 
     Attributes
     ----------

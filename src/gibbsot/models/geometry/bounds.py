@@ -7,7 +7,7 @@ them are lowered by what rounding may have added.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from ...costs import Cost
 from ...costs.problems import Problem
 from ...exact.certificate import lower_bound
 from ...exact.methods import optima
+from .sets import Clouds
 
 Array = NDArray[np.float64]
 
@@ -31,7 +32,7 @@ _ULP = float(np.finfo(np.float64).eps)
 class FirstBounds(Protocol):
     """Bounds of all pairs of two sets: features of each measure, and what two of them prove."""
 
-    def features(self, rows: Array) -> Array: ...
+    def features(self, rows: Any) -> Array: ...
 
     def __call__(self, first: Array, second: Array) -> Array: ...
 
@@ -101,6 +102,13 @@ class Projections:
         # sums of m terms and differences of them times K: an upper bound of the error of a feature
         self._error = _LEVELS * (len(points) + 16) * _ULP * float(np.abs(places).max())
 
+    @staticmethod
+    def by_features(power: float, widths: list[int], error: float) -> Projections:
+        """Return bounds by features that are made elsewhere: directions of the frames, and the error of a feature."""
+        made = object.__new__(Projections)
+        made._power, made._widths, made._error = power, widths, error
+        return made
+
     def features(self, rows: Array) -> Array:
         """Return the bin means of the quantile functions, of shape (n, directions, K)."""
         found = np.empty((len(rows), len(self._orders), _LEVELS))
@@ -141,6 +149,57 @@ class Projections:
             sums *= 1 - (a.shape[1] + 16) * _ULP
         norms = (np.maximum(sums, 0) / _LEVELS) ** (1 / self._power) - 2 * self._error * width ** (1 / self._power)
         return np.maximum(norms, 0) ** self._power * (1 - 32 * _ULP)
+
+
+class CloudBounds:
+    """Lower bounds of clouds, measures with points of their own: by projections, as `Projections` has them.
+
+    Parameters
+    ----------
+    metric : str
+        The cost between points. For those that no projection bounds, every pair has the bound -1: no metric of points
+        is less.
+    points : array of shape (m, d)
+        Points of the clouds that the others are compared with, which determine the directions.
+    """
+
+    def __init__(self, metric: str, points: Array) -> None:
+        d, self._projections = points.shape[1], list[Array]()
+        self._centre, self._power = points.mean(axis=0), 2.0 if metric == "sqeuclidean" else 1.0
+        if metric in ("sqeuclidean", "euclidean"):
+            frames = rotations(d) if d <= 3 else [principal(points, _DIRECTIONS)]
+            single = [u[:, None] for frame in frames for u in frame.T]
+            self._projections = frames if metric == "sqeuclidean" else single
+        elif metric == "cityblock" and d <= _DIRECTIONS:
+            self._projections = [np.eye(d)]
+        elif metric == "chebyshev":
+            self._projections = [u[:, None] for u in np.eye(d)[:_DIRECTIONS]]
+        self._error = 0.0
+
+    def features(self, clouds: Clouds) -> Array:
+        """Return the bin means of the quantile functions of all clouds, of shape (n, directions, K)."""
+        frame = np.concatenate([*self._projections, np.empty((len(self._centre), 0))], axis=1)
+        found, levels = np.empty((len(clouds), frame.shape[1], _LEVELS)), np.linspace(0, 1, _LEVELS + 1)
+        for k, (points, weight) in enumerate(zip(clouds.points, clouds.weights, strict=True)):
+            centred = points - self._centre
+            places, size = (centred @ frame).T, float(np.abs(centred).max()) + float(np.abs(self._centre).max())
+            order = np.argsort(places, axis=1)
+            share = np.cumsum(weight[order], axis=1)
+            integral = np.cumsum(weight[order] * np.take_along_axis(places, order, axis=1), axis=1)
+            for u, (a, b) in enumerate(zip(share, integral, strict=True)):
+                ends = np.append(0, a / a[-1]), np.append(0, b / a[-1])
+                found[k, u] = np.diff(np.interp(levels, *ends)) * _LEVELS
+            # sums of m terms, of d products each, and differences of them times K
+            error = _LEVELS * (len(points) + len(self._centre) + 16) * _ULP * len(self._centre) * size
+            self._error = max(self._error, error)
+        return found
+
+    def __call__(self, first: Array, second: Array) -> Array:
+        """Return the bounds of all pairs of two sets of features."""
+        if not self._projections:
+            return np.full((len(first), len(second)), -1.0)
+        widths = [frame.shape[1] for frame in self._projections]
+        return Projections.by_features(self._power, widths, self._error)(first, second)
 
 
 class NearestPoints:

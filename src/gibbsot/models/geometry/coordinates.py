@@ -75,8 +75,8 @@ def barycentric_coordinates(
         Barycentric projections of exact plans, or debiased entropic maps, as of `WassersteinEmbedding`: these are more
         precise on grids.
     subpixels : int
-        Of exact maps on a grid: each pixel of a reference is split into so many parts along each axis, of the same
-        weight. With 1 all its weight is at its point; see Notes. Time grows with the number of parts.
+        Of exact maps on a grid: each pixel of a reference is split into this number of parts along each axis, all of
+        the same weight. With 1 all its weight is at its point; see Notes. Time grows with the number of parts.
     epsilon : float, optional
         The entropic regularisation of debiased maps, as of `WassersteinEmbedding`.
     feature_vectors : array of shape (m, d), optional
@@ -183,7 +183,7 @@ def _checked(X: Any, references: Any, cost: Any, vectors: Any) -> tuple[_sets.Ba
 
 
 def _pixels(measures: _sets.Measures, cost: Cost, parts: int) -> _sets.Clouds:
-    """Return measures on a grid as clouds, with pixels that are split into so many parts along each axis."""
+    """Return measures on a grid as clouds, with pixels that are split into a number of parts along each axis."""
     assert isinstance(measures, _sets.Rows)
     assert cost.spacing is not None
     points = _maps.squared_points(cost)

@@ -41,7 +41,7 @@ def distances(
     .. math:: D_{ij} = W(p_i, q_j) = \min_{Z \ge 0} \langle Z, M \rangle, \quad Z 1 = p_i, \; Z^T 1 = q_j
 
     Measures are normalised. Within one set and with a symmetric cost each pair is solved once, and the diagonal is zero
-    where the cost is. Pairs are solved some after the others; plans are not kept.
+    where the cost is. Pairs are solved in groups, one group after another; plans are not kept.
 
     Parameters
     ----------
@@ -112,11 +112,11 @@ def distances(
     pairs = _sets.AllPairs(len(first), len(second), symmetric, zero_diagonal)
     done = Values(len(pairs), checkpoint, "" if checkpoint is None else identity(first, second, between, gap))
     with progress.bar("distances", verbose) as advance:
-        options: dict[str, Any] = {"gap": gap, "n_jobs": n_jobs, "advance": advance, "budget": budget}
+        options: dict[str, Any] = {"gap": gap, "n_jobs": n_jobs, "advance": advance, "budget": budget, "plans": False}
         solved = _sets.solutions(first, second, pairs, between, **options, start=done.done, gaps=done.gaps)
         try:
             for which, found in solved:
-                done.add(which, [solution.value for solution in found])
+                done.add(which, _sets.values(found))
         finally:
             done.save()
     if rest := len(pairs) - done.done:

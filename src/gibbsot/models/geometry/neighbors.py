@@ -18,7 +18,7 @@ from ...io import progress
 from .. import _base
 from .._costs import Metric, feature_cost
 from . import sets as _sets
-from .bounds import Refinement, first_bounds
+from .bounds import CloudBounds, FirstBounds, Refinement, first_bounds
 
 Array = NDArray[np.float64]
 
@@ -81,14 +81,14 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
 
     Attributes
     ----------
-    cost_ : Cost
-        The cost between bins.
+    cost_ : Cost or str
+        The cost between bins, or the metric between the points of clouds.
     n_samples_fit_ : int
         The number of measures of the fit.
     statistics_ : SearchStatistics
         How many pairs the last query had, and how many were solved.
     n_features_in_ : int
-        The number m of bins.
+        The number m of bins, or d of coordinates.
 
     See Also
     --------
@@ -136,9 +136,10 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, m), Dask array, or list of matrices or files
+        X : array or sparse matrix of shape (n, m), Dask array, list of matrices or files, or list of clouds
             Measures as rows, which are normalised. Rows without mass are neighbours of none. The measures are stored:
-            those of shards, such as a list of files, are all in memory.
+            those of shards, such as a list of files, are all in memory. With the name of a metric as the cost also
+            clouds, as for `distances`: arrays of points of shape (m_k, d), or pairs (points, weights).
         y : None
             Ignored.
 
@@ -152,15 +153,15 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
         validation.choice(self.mode, "mode", _MODES)
         native.threads(self.n_jobs)
         if _sets.are_clouds(X, self.cost) and self.feature_vectors is None:
-            raise ValueError(
-                "X: looks like clouds, measures with points of their own; expected measures as rows on common points. "
-                "For clouds use distances and neighbours with metric='precomputed'"
-            )
+            return self._fit_clouds(_sets.clouds(X, "X", str(self.cost)))
         found = _base.batches(self, X, reset=True)
-        self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
-        if self.root and self.cost_.least() < 0:
-            raise ValueError(f"root: the least cost is {self.cost_.least():.3g}; expected costs >= 0 for square roots")
-        self._first, self._refinement = first_bounds(self.cost_), Refinement(self.cost_)
+        cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
+        if self.root and cost.least() < 0:
+            raise ValueError(f"root: the least cost is {cost.least():.3g}; expected costs >= 0 for square roots")
+        self.cost_: Cost | str = cost
+        self._first: FirstBounds = first_bounds(cost)
+        self._refinement = Refinement(cost)
+        self._refines = self._refinement.useful
         kept, numbers, features, self.n_samples_fit_ = [], [], [], 0
         with progress.bar("lower bounds", self.verbose) as advance:
             for batch, size, reported in found.reported(advance):
@@ -171,11 +172,19 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
                 kept.append(rows.weights)
                 numbers.append(self.n_samples_fit_ + full)
                 self.n_samples_fit_ += size
-        self._measures, self._full, self._features = (
-            _sets.joined(kept),
-            np.concatenate(numbers),
-            np.concatenate(features),
-        )
+        self._measures: _sets.Measures = _sets.joined(kept)
+        self._full, self._features = np.concatenate(numbers), np.concatenate(features)
+        self.statistics_ = SearchStatistics()
+        self._n_features_out = self.n_samples_fit_
+        return self
+
+    def _fit_clouds(self, clouds: _sets.Clouds) -> WassersteinNeighbors:
+        """Store clouds, measures with points of their own."""
+        self.cost_ = clouds.metric
+        self._refines, self.n_samples_fit_ = False, len(clouds)
+        self.n_features_in_: int = clouds.points[0].shape[1]
+        self._first = CloudBounds(clouds.metric, clouds.joined[0])
+        self._measures, self._full, self._features = clouds, np.arange(len(clouds)), self._first.features(clouds)
         self.statistics_ = SearchStatistics()
         self._n_features_out = self.n_samples_fit_
         return self
@@ -301,9 +310,21 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
 
     def _queries(self, X: Any) -> _sets.Batches:
         """Return the queries, by default the measures of the fit."""
+        if isinstance(self._measures, _sets.Clouds):
+            clouds = self._measures if X is None else self._cloud_queries(X)
+            return _sets.Batches([clouds], [len(clouds)])
         if X is None:
             return _sets.Batches([self._measures.weights], [len(self._measures)])
         return _base.batches(self, X)
+
+    def _cloud_queries(self, X: Any) -> _sets.Clouds:
+        """Return clouds as queries, with as many coordinates as those of the fit."""
+        if not _sets.are_clouds(X, self.cost):
+            raise ValueError("X: expected clouds as in the fit: arrays of points, or pairs of points and weights")
+        clouds = _sets.clouds(X, "X", str(self.cost))
+        if (d := clouds.points[0].shape[1]) != self.n_features_in_:
+            raise ValueError(f"X: has points with {d} coordinates; expected {self.n_features_in_} as in the fit")
+        return clouds
 
     def _searches(self, queries: _sets.Batches, own: bool) -> Iterator[tuple[NDArray[np.intp], _Search]]:
         """Yield the numbers of some queries and the search for their neighbours, which the caller runs."""
@@ -311,7 +332,11 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
         step, first = max(1, _BLOCK // max(len(self._measures), self.n_features_in_)), 0
         with progress.bar("neighbours", self.verbose) as advance:
             for batch, size, reported in queries.reported(advance):
-                full, rows = _sets.with_mass(batch)
+                rows: _sets.Measures
+                if isinstance(batch, _sets.Clouds):
+                    full, rows = np.arange(len(batch)), batch
+                else:
+                    full, rows = _sets.with_mass(batch)
                 for start in range(0, len(full), step):
                     which = np.arange(start, min(start + step, len(full)))
                     search = _Search(self, rows, which, own, progress.part(reported, len(which) / len(full)))
@@ -332,7 +357,7 @@ class _Search:
     def __init__(
         self,
         model: WassersteinNeighbors,
-        queries: _sets.Rows,
+        queries: _sets.Measures,
         which: NDArray[np.intp],
         own: bool,
         advance: progress.Advance,
@@ -343,7 +368,7 @@ class _Search:
         if own:
             self._lower[np.arange(len(which)), which] = np.inf
         self.values = np.full(self._lower.shape, np.inf)
-        self._refined = np.full(self._lower.shape, not model._refinement.useful)
+        self._refined = np.full(self._lower.shape, not model._refines)
         self._open = np.isfinite(self._lower)
         self._pairs, self._decided = int(self._open.sum()), 0
         model.statistics_.pairs += self._pairs
@@ -390,7 +415,7 @@ class _Search:
         self._report()
 
     def _next(self, count: int) -> NDArray[np.bool_]:
-        """Return the open pairs with the least bounds, at most so many for each query."""
+        """Return the open pairs with the least bounds, at most a given number for each query."""
         lower = np.where(self._open, self._lower, np.inf)
         chosen = np.zeros_like(self._open)
         best = np.argpartition(lower, min(count, lower.shape[1]) - 1, axis=1)[:, :count]
@@ -401,6 +426,12 @@ class _Search:
         """Compute better bounds of pairs that have none yet, and leave out those above a limit."""
         model = self._model
         i, j = np.nonzero(chosen & ~self._refined)
+        if len(i) == 0:
+            self._close(limit)
+            return
+        assert isinstance(self._queries, _sets.Rows)
+        assert isinstance(model._measures, _sets.Rows)
+        assert isinstance(model.cost_, Cost)
         for which in _sets.chunks(self._queries, model._measures, len(i), model.n_jobs):
             a, b = i[which], j[which]
             problem = Problem.checked(self._queries[self._which[a]], model._measures[b], model.cost_, np.ones(len(a)))
@@ -414,11 +445,12 @@ class _Search:
         """Solve pairs exactly."""
         model = self._model
         i, j = np.nonzero(chosen)
-        pairs = self._which[i], j
-        for which, found in _sets.solutions(self._queries, model._measures, pairs, model.cost_, n_jobs=model.n_jobs):
-            self.values[i[which], j[which]] = [solution.value for solution in found]
+        pairs, cost = (self._which[i], j), model.cost_ if isinstance(model.cost_, Cost) else None
+        ends = self._queries, model._measures
+        for which, found in _sets.solutions(*ends, pairs, cost, n_jobs=model.n_jobs, plans=False):
+            self.values[i[which], j[which]] = _sets.values(found)
             self._open[i[which], j[which]] = False
             model.statistics_.solved += len(found)
             self._report()
-        if len(i) and model.cost_.least() >= 0:
+        if len(i) and (cost is None or cost.least() >= 0):
             self.values[i, j] = np.maximum(self.values[i, j], 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ...costs import Cost
@@ -65,7 +66,7 @@ class Values:
         self.done, self.gaps = len(values), gaps
         self.values[: self.done] = values
 
-    def add(self, which: slice, values: list[float]) -> None:
+    def add(self, which: slice, values: ArrayLike) -> None:
         """Keep the values of the next pairs; now and then write the file."""
         self.values[which], self.done = values, which.stop
         if self._path is not None and time.monotonic() >= self._next:

@@ -5,26 +5,31 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ...core import native, validation
+from ...core.backend import backend
 from ...core.warn import warn
 from ...costs import Cost, PointCost, as_cost
+from ...costs.points import NORMS
 from ...costs.problems import Problem
 from ...distributed import sources
 from ...exact.certificate import PROVED, warning
 from ...exact.method import in_threads
 from ...exact.methods import optima
+from ...exact.packed import MOST_PAIRS, Packed, PackedPoints, PackedSolutions, solve_packed, starts
 from ...exact.solution import Solution
 from ...io import progress
 from ...io.budget import Budget
 from .. import _costs
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 _CHUNK_BYTES, _CHUNK_PAIRS = 64e6, 1000  # of the pairs that are solved together, whose plans are then forgotten
 _CHUNK_SECONDS = 0.5  # of the pairs that are solved together where time is limited, if they are more than a few
@@ -126,6 +131,22 @@ class Clouds:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    def __getitem__(self, which: Any) -> Clouds:
+        """Return some clouds."""
+        some = np.arange(len(self))[which].tolist()
+        return Clouds([self.points[k] for k in some], [self.weights[k] for k in some], self.metric)
+
+    @cached_property
+    def joined(self) -> tuple[Array, Array]:
+        """Points and weights of all clouds, one behind the other."""
+        return np.concatenate(self.points), np.concatenate(self.weights)
+
+    @cached_property
+    def places(self) -> tuple[Indices, Indices]:
+        """Where the points of each cloud begin, and how many they are."""
+        sizes = np.array([len(x) for x in self.points])
+        return starts(sizes), sizes
 
 
 Measures = Rows | Clouds
@@ -336,7 +357,7 @@ def cost_of(cost: Any, x: Any, name: str, feature_vectors: Any) -> Cost:
 def chunks(
     first: Measures, second: Measures, count: int, n_jobs: int | None, start: int = 0, budget: Budget | None = None
 ) -> Iterator[slice]:
-    """Yield slices of so many pairs, from one on, each small enough to be solved together, until a budget is spent."""
+    """Yield slices of the pairs, each small enough to be solved together, until a budget is spent."""
     sizes = [
         x.weights.shape[1] if isinstance(x, Rows) else max(len(points) for points in x.points) for x in (first, second)
     ]
@@ -363,8 +384,9 @@ def solutions(
     start: int = 0,
     gaps: list[float] | None = None,
     budget: Budget | None = None,
-) -> Iterator[tuple[slice, list[Solution]]]:
-    """Solve pairs of measures exactly, some after the others, so that the plans of few are in memory at a time.
+    plans: bool = True,
+) -> Iterator[tuple[slice, Sequence[Solution]]]:
+    """Solve pairs of measures exactly, in groups, so that only the plans of one group are in memory at a time.
 
     Parameters
     ----------
@@ -386,12 +408,14 @@ def solutions(
         The relative gaps that stayed open, before and, appended, now.
     budget : Budget, optional
         Its time, after which no more solutions are yielded.
+    plans : bool
+        Whether plans and potentials are wanted, or only the `values` of the solutions.
 
     Yields
     ------
     which : slice
         The pairs.
-    found : list of Solution
+    found : sequence of Solution
         Their solutions, of normalised measures.
 
     Warns
@@ -406,23 +430,85 @@ def solutions(
         advance(start / len(every), f"{start:,} of {len(every):,} pairs")
     for which in chunks(first, second, len(every), n_jobs, start, budget):
         (i, j), n = every[which], which.stop - which.start
+        found: Sequence[Solution]
         if isinstance(first, Rows) and isinstance(second, Rows) and cost is not None:
             problem = Problem.checked(first[i], second[j], cost, np.ones(n))
             own = Budget(budget.seconds, threads=max(1, native.threads(n_jobs) // n))
             found = optima(problem, n_jobs=n_jobs, gap=gap, budget=own)
         else:
-            found = in_threads(_cloud_solver(first, second, i, j, gap, budget), range(n), n_jobs)
-        done = next((k for k, one in enumerate(found) if one.status == "budget spent"), n)
-        left = [solution for solution in found[:done] if solution.status not in PROVED]
+            found = _between_clouds(first, second, i, j, gap, budget, n_jobs, plans)
+        looked_at = found.others if isinstance(found, _Answers) else dict(enumerate(found))
+        done = min((k for k, one in looked_at.items() if one.status == "budget spent"), default=n)
+        left = [one for k, one in looked_at.items() if k < done and one.status not in PROVED]
         gaps += [solution.gap for solution in left]
         reasons += [solution.reason for solution in left]
         if done:
-            yield slice(which.start, which.start + done), found[:done]
+            yield slice(which.start, which.start + done), found if done == n else found[:done]
         advance(done / len(every), f"{which.start + done:,} of {len(every):,} pairs")
     if gaps:
         from sklearn.exceptions import ConvergenceWarning  # loading scikit-learn takes a second
 
         warn(warning(gaps, reasons, len(every), "pairs"), ConvergenceWarning)
+
+
+class _Answers(Sequence[Solution]):
+    """Solutions of pairs of clouds: those that were packed, and the others.
+
+    Attributes
+    ----------
+    value : array of shape (n,)
+        The transport costs.
+    others : dict of int to Solution
+        Those that were solved one by one.
+    """
+
+    def __init__(self, n: int, packed: PackedSolutions, which: NDArray[np.intp], others: dict[int, Solution]) -> None:
+        self.value, self.others, self._packed = np.empty(n), others, packed
+        self.value[which] = packed.value
+        self._numbers = np.full(n, -1)
+        self._numbers[which] = np.arange(len(which))
+        for k, one in others.items():
+            self.value[k] = one.value
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @overload
+    def __getitem__(self, k: int) -> Solution: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> list[Solution]: ...
+
+    def __getitem__(self, k: int | slice) -> Solution | list[Solution]:
+        if isinstance(k, slice):
+            return [self[one] for one in range(*k.indices(len(self)))]
+        return self.others[k] if k in self.others else self._packed[int(self._numbers[k])]
+
+
+def values(found: Sequence[Solution]) -> Array:
+    """Return the transport costs of solutions."""
+    return found.value if isinstance(found, _Answers) else np.array([one.value for one in found])
+
+
+def _between_clouds(
+    first: Any, second: Any, i: NDArray[np.intp], j: NDArray[np.intp], gap: float, budget: Budget, n_jobs: int | None,
+    plans: bool,
+) -> list[Solution] | _Answers:  # fmt: skip
+    """Return solutions of pairs of clouds: small ones, and those on the line, in one call of a kernel."""
+    solve = _cloud_solver(first, second, i, j, gap, budget)
+    if first.metric not in NORMS or not backend().has_simplex:
+        return in_threads(solve, range(len(i)), n_jobs)
+    (X, p), (Y, q) = first.joined, second.joined
+    points = PackedPoints(X, Y, first.metric)
+    (rows, m1), (columns, m2) = first.places, second.places
+    small = (points.on_line | (m1[i] * m2[j] <= MOST_PAIRS)) & (not points.vanishing)
+    which = np.flatnonzero(small)
+    a, b = i[which], j[which]
+    places = np.stack([rows[a], m1[a], columns[b], m2[b], np.zeros_like(a)], axis=1)
+    found = solve_packed(Packed(p, q, places, points, True), native.threads(n_jobs), Budget(budget.seconds), plans)
+    open_ones = np.append(which[~found.proved], np.flatnonzero(~small)).tolist()
+    others = dict(zip(open_ones, in_threads(solve, open_ones, n_jobs), strict=True))
+    return _Answers(len(i), found, which, others)
 
 
 def _cloud_solver(

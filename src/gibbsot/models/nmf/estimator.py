@@ -589,7 +589,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     def _warn(self, late: bool, best: float) -> None:
         """Warn of a fit that time has ended or that may still improve, and of unused components."""
         if late and not self.converged_ and self.n_iter_ < self.max_epochs:
-            message = f"max_seconds: are over after {self.n_iter_} epochs; resume continues the fit"
+            message = f"max_seconds: the time was spent after {self.n_iter_} epochs; resume continues the fit"
             warn(message, ConvergenceWarning)
         evaluated = [epoch.upper for epoch in self.history_ if np.isfinite(epoch.upper)]
         if not self.converged_ and self.n_iter_ >= self.max_epochs:

@@ -93,6 +93,8 @@ class ModelState(SavedState):
     estimate, objective : float
         V(z) of the last epoch, and the exact cost at the last evaluation, both over all measures, for policies that
         compare them; 0 before.
+    least_estimate : float
+        The least V(z) of an epoch.
     """
 
     T: float
@@ -111,6 +113,7 @@ class ModelState(SavedState):
     averaged: int = 0
     estimate: float = 0.0
     objective: float = 0.0
+    least_estimate: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ class ModelCooling(SavedState, ABC):
         return 1.0
 
     def lag(self, epoch: int) -> float:
-        """Return the lag of the mixing test after so many epochs, relative to tau."""
+        """Return the lag of the mixing test after a number of epochs, relative to tau."""
         return 1.0
 
     def limit(self, change: float, value: float, variance: float) -> float:
@@ -266,6 +269,9 @@ class AdaptiveCooling(ModelCooling):
         The fit ends only below this relative bias: a larger one may hide what could still be gained.
     rise : float
         A model with more than this times the best cost is replaced by the best one.
+    soaring : float
+        When V(z) rises to this times its least value before the first evaluation, the model is evaluated at once: it
+        may be running away from its chains.
     memory : int
         The mean model is the polynomial-decay average of Shamir and Zhang (2013) with this exponent: in epoch k the new
         model has a share ``(memory + 1) / (memory + k)``. It has less of the chains' noise than the last model.
@@ -280,8 +286,8 @@ class AdaptiveCooling(ModelCooling):
         change by d times the standardised position, the mean moves by d standard deviations, at the cost of ``d**2``
         variances. Where measures differ little, as noise does, this is less than the change above.
     early : pair of int and float
-        In so many first epochs, when the model moves far, the lag of the mixing test is this times tau: gradients need
-        not be as good then.
+        The number of first epochs, in which the model moves far, and the lag of the mixing test in them, relative to
+        tau: gradients need not be as good then.
     """
 
     first_step: float = 2.0
@@ -296,6 +302,7 @@ class AdaptiveCooling(ModelCooling):
     window: int = 3
     max_final_bias: float = 0.1
     rise: float = 1.05
+    soaring: float = 2.0
     gradient_growth: float = 1.5
     large_change: float = 0.04
     largest_change: float = 0.1
@@ -319,7 +326,12 @@ class AdaptiveCooling(ModelCooling):
         gradient, step, least = change / state.step, state.step, state.least_gradient
         if change > self.large_change and gradient > self.gradient_growth * least:
             step, least = self.damping * step, gradient
-        return replace(state, step=step, least_gradient=min(least, gradient), averaged=state.averaged + 1)
+        state = replace(state, step=step, least_gradient=min(least, gradient), averaged=state.averaged + 1)
+        return replace(state, estimate=estimate, least_estimate=min(state.least_estimate, estimate))
+
+    def due(self, state: ModelState, epoch: int) -> bool:
+        soars = not state.past and 0 < self.soaring * state.least_estimate < state.estimate
+        return soars or super().due(state, epoch)
 
     def update(self, state: ModelState, value: float, estimate: float, tol: float) -> ModelState:
         observed = estimate / value - 1 if value > 0 else state.bias

@@ -84,7 +84,7 @@ class PlateauCooling:
     shrinkage : float
         The fit ends at a stall where the difference of objective and lower bound, an upper limit of the bias of V(z),
         is more than this times that of the stall before: the last cooling has not gained what it should have. The
-        temperature alone does not tell it: the bias of chains that have mixed is 1 T to 200 T, by the cost and the
+        temperature alone does not tell it: the bias of chains that have mixed is 1 T to 55 T, by the cost and the
         number of points (see *Temperature* in the documentation's concepts), and that of chains that lag is negative.
     """
 

@@ -63,5 +63,5 @@ class GeometricDecay:
     floor: float = 0.1
 
     def at(self, epoch: int) -> float:
-        """Return the factor after so many epochs."""
+        """Return the factor after a number of epochs."""
         return max(self.gamma**epoch, self.floor)

@@ -18,6 +18,7 @@ from scipy.optimize import linprog
 
 from cases import problems
 from gibbsot import compat, coulomb, datasets
+from gibbsot.compat.pot import functions
 from gibbsot.core import native
 from gibbsot.exact import annealed
 from gibbsot.exact import methods as exact
@@ -35,9 +36,9 @@ def crossover_alone() -> Iterator[None]:
         pytest.fail("POT was asked")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compat, "_MIN_PAIRS", 0)
-        patch.setattr(compat, "pot_emd", refuse)
-        patch.setattr(compat, "pot_emd2", refuse)
+        patch.setattr(functions, "_MIN_PAIRS", 0)
+        patch.setattr(functions, "pot_emd", refuse)
+        patch.setattr(functions, "pot_emd2", refuse)
         yield
 
 
@@ -122,7 +123,7 @@ def test_unique_plans_and_potentials(alone, zeros):
 
 
 def test_large_problems_cross_over(monkeypatch):
-    monkeypatch.setattr(compat, "pot_emd", None)
+    monkeypatch.setattr(functions, "pot_emd", None)
     a, b, M = clouds(300, 300)
     G, log = compat.emd(a, b, M, log=True)
     assert log["cost"] == pytest.approx(ot.emd2(a, b, M), rel=1e-12)
@@ -130,7 +131,7 @@ def test_large_problems_cross_over(monkeypatch):
 
 
 def test_pot_answers_what_it_does_better(monkeypatch):
-    monkeypatch.setattr(compat, "optima", None)
+    monkeypatch.setattr(functions, "optima", None)
     a, b, M = clouds(299, 300)
     with using("numpy"):
         np.testing.assert_array_equal(compat.emd(a, b, M), ot.emd(a, b, M))
@@ -157,7 +158,7 @@ def test_pot_answers_where_the_crossover_fails(monkeypatch, failure):
         def __getitem__(self, b):
             return self
 
-    monkeypatch.setattr(compat, "optima", Failed)
+    monkeypatch.setattr(functions, "optima", Failed)
     a, b, M = clouds(300, 300)
     np.testing.assert_array_equal(compat.emd(a, b, M), ot.emd(a, b, M))
 
@@ -321,7 +322,7 @@ M = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]])
 def test_errors_and_warnings(monkeypatch, name, a, b, costs, options):
     """What POT refuses or warns of, with its words; the same where the crossover might have answered."""
     expected, told = outcome(getattr(ot, name), a, b, costs, log=True, **options)
-    monkeypatch.setattr(compat, "_MIN_PAIRS", 0)
+    monkeypatch.setattr(functions, "_MIN_PAIRS", 0)
     result, ours = outcome(getattr(compat, name), a, b, costs, log=True, **options)
     assert ours == told
     assert type(result) is type(expected)
@@ -364,7 +365,7 @@ def test_what_pot_does_not_check_is_never_handed_to_it(monkeypatch, name, a, b, 
         pytest.fail("POT was asked")
 
     for function in ("pot_emd", "pot_emd2"):
-        monkeypatch.setattr(compat, function, refuse)
+        monkeypatch.setattr(functions, function, refuse)
     with pytest.raises(ValueError, match=message):
         getattr(compat, name)(a, b, costs, **options)
 

@@ -27,16 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .core.backend import backend
-from .costs import Cost, DenseCost, PointCost, SparseCost
-from .costs.problems import Problem
-from .exact.certificate import PROVED
-from .exact.methods import optima
-from .exact.solution import Solution
-from .solvers.solve import solve as exact_solve
+from ...core.backend import backend
+from ...costs import Cost, DenseCost, PointCost, SparseCost
+from ...costs.problems import Problem
+from ...exact.certificate import PROVED
+from ...exact.methods import optima
+from ...exact.solution import Solution
+from ...solvers.solve import solve as exact_solve
 
 _MIN_PAIRS = 90_000
-_ITERATIONS = 100_000  # POT's default
+ITERATIONS = 100_000  # POT's default
+ORIGINAL = "pot_original"  # the attribute of a function that `install` has put in the place of POT's
 _KL_GAP = 1e-9  # of unbalanced problems: what POT's own iterations hardly reach
 
 Array = NDArray[np.float64]
@@ -46,7 +47,7 @@ def emd(
     a: Any,
     b: Any,
     M: Any,
-    numItermax: int = _ITERATIONS,
+    numItermax: int = ITERATIONS,
     log: bool = False,
     center_dual: bool = True,
     numThreads: int | str = 1,
@@ -93,7 +94,7 @@ def emd2(
     b: Any,
     M: Any,
     processes: int = 1,
-    numItermax: int = _ITERATIONS,
+    numItermax: int = ITERATIONS,
     log: bool = False,
     return_matrix: bool = False,
     center_dual: bool = True,
@@ -292,7 +293,7 @@ def solve(
     if not reg and unbalanced is None:
         _check(a, b, M, True, potentials_init)
     options = method, n_threads, max_iter, plan_init, potentials_init, tol, verbose, grad
-    return _pot().solve(M, a, b, reg, c, reg_type, unbalanced, unbalanced_type, *options)
+    return _original(pot().solve)(M, a, b, reg, c, reg_type, unbalanced, unbalanced_type, *options)
 
 
 def solve_sample(
@@ -366,7 +367,8 @@ def solve_sample(
     options |= {"scaling": scaling, "potentials_init": potentials_init, "X_init": X_init, "tol": tol}
     options |= {"verbose": verbose, "grad": grad, "random_state": random_state, "debias": debias, "scaler": scaler}
     options |= {"n_projections": n_projections, "projections": projections, "lazy": lazy, "batch_size": batch_size}
-    return _pot().solve_sample(X_a, X_b, a, b, metric, reg, c, reg_type, unbalanced, unbalanced_type, **options)
+    original = _original(pot().solve_sample)
+    return original(X_a, X_b, a, b, metric, reg, c, reg_type, unbalanced, unbalanced_type, **options)
 
 
 def _numbers(x: Any, axes: int) -> bool:
@@ -472,7 +474,8 @@ def mm_unbalanced(
     """
     found = None if reg or div.lower() != "kl" else _unbalanced_plan(a, b, M, reg_m, log)
     if found is None:
-        return _pot().unbalanced.mm_unbalanced(a, b, M, reg_m, c, reg, div, G0, numItermax, stopThr, verbose, log)
+        original = _original(pot().unbalanced.mm_unbalanced)
+        return original(a, b, M, reg_m, c, reg, div, G0, numItermax, stopThr, verbose, log)
     return found
 
 
@@ -515,7 +518,7 @@ def lbfgsb_unbalanced(
     found = None if reg or regm_div.lower() != "kl" else _unbalanced_plan(a, b, M, reg_m, log)
     if found is None:
         options = c, reg_div, regm_div, G0, numItermax, stopThr, method, verbose, log
-        return _pot().unbalanced.lbfgsb_unbalanced(a, b, M, reg, reg_m, *options)
+        return _original(pot().unbalanced.lbfgsb_unbalanced)(a, b, M, reg, reg_m, *options)
     return found
 
 
@@ -544,7 +547,7 @@ def pot_emd(*args: Any) -> Any:
     -------
     array, or pair of array and dict
     """
-    return _pot().emd(*args)
+    return pot().emd(*args)
 
 
 def pot_emd2(*args: Any) -> Any:
@@ -559,7 +562,7 @@ def pot_emd2(*args: Any) -> Any:
     -------
     float or list
     """
-    return _pot().emd2(*args)
+    return pot().emd2(*args)
 
 
 def _check(a: Any, b: Any, M: Any, check_marginals: bool, start: Any) -> None:
@@ -576,15 +579,15 @@ def _check(a: Any, b: Any, M: Any, check_marginals: bool, start: Any) -> None:
     start : pair of arrays, or None
         Potentials to start from.
     """
-    pot = _pot()
+    ot = pot()
     points = isinstance(M, tuple)
     try:
         arrays = [x for x in (a, b, *(M if points else (M,))) if x is not None and np.ndim(x) > 0]
-        arrays = pot.utils.list_to_array(*arrays) if len(arrays) > 1 else arrays
-        backend = pot.backend.get_backend(*arrays)
+        arrays = ot.utils.list_to_array(*arrays) if len(arrays) > 1 else arrays
+        backend = ot.backend.get_backend(*arrays)
         # lists become arrays of the type of the first array, as in POT: those of fractions may become integers
         given = [[] if x is None else x for x in (a, b, *(() if points else (M,)))]
-        given = pot.utils.list_to_array(*given)
+        given = ot.utils.list_to_array(*given)
         costs = None
         if not points and not backend.issparse(M):
             costs = _real(backend.to_numpy(given[2]))
@@ -626,8 +629,18 @@ def _real(x: Any) -> Array:
     return np.asarray(x.real if np.iscomplexobj(x) else x, np.float64)
 
 
-def _pot() -> Any:
-    """Return POT, which some calls are handed to."""
+def _original(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return POT's own function."""
+    return getattr(function, ORIGINAL, function)
+
+
+def pot() -> Any:
+    """Return POT, which some calls are handed to.
+
+    Returns
+    -------
+    module
+    """
     try:
         import ot
     except ImportError:
@@ -651,7 +664,7 @@ def _solved(
         _check(a, b, M, check_marginals, start)
         return _on_pairs(a, b, M, center_dual, check_marginals)
     a, b, M = _arrays(a, b, M)
-    if limit < _ITERATIONS or threads != 1 or not all(isinstance(x, np.ndarray) for x in (a, b, M)):
+    if limit < ITERATIONS or threads != 1 or not all(isinstance(x, np.ndarray) for x in (a, b, M)):
         return None
     dtype = (b if len(a) == 0 < len(b) else a).dtype
     if dtype.kind != "f" or (a.ndim, b.ndim, M.ndim) != (1, 1, 2):
@@ -706,9 +719,27 @@ def _crossing(p: Array, q: Array, M: Array, U: Array | None) -> Solution | None:
     """Return the optimum, from the potentials U if they are given, or None if POT is to solve the problem."""
     if not backend().has_simplex and M.size < _MIN_PAIRS and np.isfinite(M).all() and find_spec("ot") is not None:
         return None
+    return optimum(p, q, lambda: DenseCost(M), U)
+
+
+def optimum(a: Array, b: Array, cost: Callable[[], Cost], U: Array | None = None) -> Solution | None:
+    """Return the optimum, or None if POT is to solve the problem.
+
+    Parameters
+    ----------
+    a, b : arrays of shape (m1,) and (m2,)
+        Weights, which are divided by their sums.
+    cost : callable
+        Makes the cost; it may raise ValueError.
+    U : array of shape (m1,), optional
+        Potentials to start from.
+
+    Returns
+    -------
+    Solution or None
+    """
     try:
-        cost = DenseCost(M)
-        found = optima(Problem(p, q, cost), None if U is None else U[None])[0]
+        found = optima(Problem(a, b, cost(), normalize=True), None if U is None else U[None])[0]
     except ValueError:
         return None
     return found if found.optimal else None

@@ -1,0 +1,150 @@
+"""The line: the monotone plan is proved by its cost, and its plan and potentials follow."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import wasserstein_distance
+
+from gibbsot import GridCost, PointCost, solve, solve_batch
+from gibbsot.core.backend import backend
+from gibbsot.exact import line
+from gibbsot.exact.line import LineSolution, by_path, solve_line
+from gibbsot.exact.methods import choose
+
+NATIVE = pytest.mark.skipif(not backend().has_simplex, reason="needs compiled kernels")
+
+
+def exact_cost(x, y, p, q, power):
+    """Return the cost of the monotone plan in rational arithmetic."""
+    a, b = (sorted(zip(map(Fraction, z), map(Fraction, w), strict=True)) for z, w in ((x, p), (y, q)))
+    P, Q = sum(w for _, w in a), sum(w for _, w in b)
+    a, b = [[z, w * Q] for z, w in a], [[z, w * P] for z, w in b]
+    total, i, j = Fraction(0), 0, 0
+    while i < len(a) and j < len(b):
+        flow = min(a[i][1], b[j][1])
+        total += flow * abs(a[i][0] - b[j][0]) ** power
+        a[i][1] -= flow
+        b[j][1] -= flow
+        i, j = i + (a[i][1] == 0), j + (b[j][1] == 0)
+    return total / (P * Q)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2]), st.booleans(), st.sampled_from([1.0, 1e-80, 1e80]))
+def test_bounds_enclose_the_exact_cost(seed, power, weighted, scale):
+    rng = np.random.default_rng(seed)
+    m1, m2 = rng.integers(1, 30, 2)
+    x, y = scale * rng.normal(size=m1), scale * rng.normal(size=m2)
+    p, q = (rng.random(m1) ** 8 + 1e-9, rng.random(m2)) if weighted else (np.ones(m1), np.ones(m2))
+    if weighted and m1 > 1:
+        p[0] = 0
+    found, W = solve_line(x, y, p, q, power), exact_cost(x.tolist(), y.tolist(), p.tolist(), q.tolist(), power)
+    assert Fraction(found.lower) <= W <= Fraction(found.upper)
+    assert found.status == "optimal"
+    assert found.upper - found.lower <= 1e-13 * found.upper
+    assert found.plan.sum() == pytest.approx(1, rel=1e-13)
+
+
+@NATIVE
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1.5, 2.0, 3.0]))
+def test_both_proofs_agree(seed, power):
+    """The sum of the kernel, and plan and potentials along the path."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=rng.integers(1, 50)), rng.normal(size=rng.integers(1, 50))
+    p, q = rng.random(len(x)), rng.random(len(y))
+    at_once, path = solve_line(x, y, p, q, power), by_path(x, y, p, q, power)
+    assert isinstance(at_once, LineSolution)
+    assert at_once.value == pytest.approx(path.value, rel=1e-13)
+    assert max(at_once.lower, path.lower) <= min(at_once.upper, path.upper)
+    np.testing.assert_array_equal(at_once.f, path.f)
+    np.testing.assert_array_equal(at_once.g, path.g)
+    np.testing.assert_array_equal(at_once.plan.toarray(), path.plan.toarray())
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev", "sqeuclidean"])
+@pytest.mark.parametrize(("m1", "m2"), [(1, 1), (1, 7), (100, 100), (70, 300), (600, 600)])
+def test_samples_agree_with_scipy_and_pot(metric, m1, m2):
+    rng = np.random.default_rng(m1)
+    x, y = rng.normal(size=m1), rng.normal(size=m2)
+    found = solve(None, None, PointCost(x, y, metric))
+    expected = ot.emd2_1d(x, y) if metric == "sqeuclidean" else wasserstein_distance(x, y)
+    assert found.value == pytest.approx(expected, rel=1e-12)
+    assert found.status == "optimal"
+    assert found.lower_bound <= found.value <= found.upper_bound
+    np.testing.assert_allclose(found.marginals[0], 1 / m1, rtol=1e-12)
+    f, g = found.potentials
+    assert f.mean() + g.mean() == pytest.approx(expected, rel=1e-11)
+    assert (found.problem.cost.matrix() - f[:, None] - g).min() > -1e-13
+    weighted = solve(np.ones(m1) * m2, np.ones(m2) * m1, PointCost(x, y, metric))
+    assert weighted.value == pytest.approx(expected * m1 * m2, rel=1e-12)
+    assert solve(None, None, PointCost(x, x, metric)).upper_bound == 0
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-140, 1e150])
+def test_numbers_out_of_the_ordinary_are_looked_at(scale):
+    """Squares that nearly vanish or overflow: the bounds hold, whatever proves them."""
+    x, y = scale * np.array([0.0, 1.0, 3.0]), scale * np.array([0.5, 1.0])
+    if scale == 1e-160:
+        with pytest.raises(ValueError, match="X, Y: the largest cost is"):
+            PointCost(x, y)
+        return
+    found = solve(None, None, PointCost(x, y))
+    W = exact_cost(x.tolist(), y.tolist(), [1.0] * 3, [1.0] * 2, 2)
+    assert Fraction(found.lower_bound) <= W <= Fraction(found.upper_bound)
+
+
+@pytest.mark.parametrize(("metric", "size"), [("sqeuclidean", 1e160), ("euclidean", 1e300), ("cityblock", 1e303)])
+def test_samples_whose_distances_overflow_are_refused(metric, size):
+    """As in more dimensions: squares are computed, also for the plain distance."""
+    for x in (np.array([0.0, size]), size * np.eye(2)):
+        with pytest.raises(ValueError, match=r"X, Y: the largest cost is .*, beyond the range of float64"):
+            PointCost(x, x, metric)
+
+
+def test_a_warm_start_from_a_line():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((2, 50))
+    before = solve(None, None, PointCost(x, y))
+    again = solve(rng.dirichlet(np.ones(50)), None, PointCost(x, y), warm_start=before)
+    assert again.status == "optimal"
+    gibbs = solve(None, None, PointCost(x, y), method="gibbs", warm_start=before)
+    assert gibbs.lower_bound <= before.upper_bound
+
+
+@NATIVE
+def test_which_problems_are_on_the_line():
+    x = np.arange(10.0)
+    assert choose(solve(None, None, PointCost(x)).problem)[0].name == "line"
+    assert choose(solve(None, None, PointCost(np.c_[x, x])).problem)[0].name == "all arcs"
+    assert choose(solve(np.ones(10), None, GridCost(10)).problem)[0].name == "all arcs"  # where warm starts pay
+    assert choose(solve(np.ones(200), None, GridCost(200)).problem)[0].name == "line"
+
+
+def test_many_measures_on_common_points():
+    rng = np.random.default_rng(0)
+    x, y = rng.random(30), rng.random(40)
+    P, Q = rng.dirichlet(np.ones(30), 5), rng.dirichlet(np.ones(40), 5)
+    for n_jobs in (1, 2):
+        found = solve_batch(P, Q, PointCost(x, y, "euclidean"), n_jobs=n_jobs)
+        assert found.value == pytest.approx([wasserstein_distance(x, y, p, q) for p, q in zip(P, Q, strict=True)])
+        for p, q, plan, f, g, value in zip(P, Q, found.plan, *found.potentials, found.value, strict=True):
+            np.testing.assert_allclose(plan.sum(axis=1), p, rtol=1e-12)
+            assert p @ f + q @ g == pytest.approx(value, rel=1e-11)
+
+
+@NATIVE
+def test_kernel_arguments_are_checked():
+    x, none = np.ones(3), np.empty(0)
+    for arguments in ((none, x, none, none), (x, x, np.ones(2), none), (x, x, none, np.ones(4))):
+        with pytest.raises(ValueError, match="expected"):
+            backend().bound_line(*arguments, 1.0, 0.0)
+    with pytest.raises(ValueError, match="power: expected at least 1"):
+        backend().bound_line(x, x, none, none, 0.5, 0.0)
+    assert line.line_accuracy(2.0) == 5 * 2.0**-52
