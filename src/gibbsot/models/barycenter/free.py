@@ -61,7 +61,9 @@ class Cloud(NamedTuple):
     def of(cls, points: Array, weights: Array) -> Cloud:
         """Return the points that have weight."""
         own = weights > 0
-        return cls(np.asarray(points[own], np.float64), np.asarray(weights[own], np.float64))
+        if not own.all():
+            points, weights = points[own], weights[own]
+        return cls(np.asarray(points, np.float64), np.asarray(weights, np.float64))
 
     def normalised(self) -> Cloud:
         """Return the cloud with weights of sum one."""
@@ -128,7 +130,8 @@ class CloudSet:
     def __init__(self, clouds: list[Cloud], centre: Array, n_jobs: int | None) -> None:
         self.clouds, self.n_jobs = clouds, n_jobs
         self.starts = np.cumsum([0, *(len(c.weights) for c in clouds)], dtype=np.int64)
-        self.points = np.concatenate([np.empty((0, len(centre))), *(c.points for c in clouds)]) - centre
+        self.points = np.concatenate([np.empty((0, len(centre))), *(c.points for c in clouds)])
+        self.points -= centre
         self.weights = np.concatenate([np.empty(0), *(c.weights for c in clouds)])
         ends = list(itertools.pairwise(self.starts.tolist()))
         sizes = np.diff(self.starts)
