@@ -46,6 +46,7 @@ MEASUREMENTS = {
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
     "unbalanced": Measurement("benchmarks/unbalanced.py --peer-seconds 5", ("guides/unbalanced",)),
     "unbalanced_large": Measurement("benchmarks/unbalanced.py --large", ("guides/unbalanced",)),
+    "gromov": Measurement("benchmarks/gromov.py --sizes 1000", ("guides/gromov",)),
     "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
     "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
     "mixing": Measurement("benchmarks/own_losses.py mixing", ("guides/oracle",)),
