@@ -302,7 +302,7 @@ class AdaptiveCooling(ModelCooling):
     window: int = 3
     max_final_bias: float = 0.1
     rise: float = 1.05
-    soaring: float = 2.0
+    soaring: float = 2.5
     gradient_growth: float = 1.5
     large_change: float = 0.04
     largest_change: float = 0.1
