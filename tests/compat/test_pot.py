@@ -637,3 +637,11 @@ def test_divergences_are_no_worse_than_those_of_pot(name, seed):
     assert found.value == log["total_cost"]
     assert found.status == "Converged"
     np.testing.assert_array_equal(found.plan, getattr(compat, name)(a, b, M, *first, reg_m))
+
+
+def test_modules_are_found_by_name():
+    assert {"pot", "scipy", "gudhi", "torchcfm", "emd"} <= {*dir(compat)}
+    assert compat.scipy.wasserstein_distance([0.0], [1.0]) == 1
+    assert compat.gudhi.wasserstein_distance([[0, 2]], []) == 1
+    with pytest.raises(AttributeError, match=r"module 'gibbsot.compat' has no attribute 'geomloss'"):
+        _ = compat.geomloss

@@ -101,9 +101,12 @@ def measure(name: str) -> None:
 
 
 def figures(name: str) -> tuple[float, float]:
-    """Return what `measure` prints, from a process of its own, whose memory nothing else uses."""
-    done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True, timeout=300)
-    needed, peak = map(float, done.stdout.split())
+    """Return what `measure` prints, from processes of their own, whose memory nothing else uses."""
+    found = []
+    for _ in range(3 if "divergences" in name else 1):  # what the allocator keeps of small parts differs between runs
+        done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True, timeout=300)
+        found.append(tuple(map(float, done.stdout.split())))
+    needed, peak = max(found)
     return needed, peak
 
 

@@ -54,7 +54,7 @@ KL_GAP = 1e-4  # of a result unless another one is asked for: the problem is no 
 
 _GRADIENT_GAP = 1e-6  # of losses: the error of potentials is about the root of that of the value
 _UNIT = 2.0**-53
-_BYTES = 2000.0  # of a point: arcs, the factors of Newton systems, plans
+_BYTES = 4500.0  # of a point: arcs, factors of Newton systems, plans; the allocator keeps a part of what was freed
 _STEPS = 300  # conditional gradients; if they run out, the bounds show what is left open
 _FEW = 160_000  # pairs of points, up to which no coarser problem comes first
 _COARSEST = 256  # points per side that are not joined any more
