@@ -33,6 +33,14 @@ CALLS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def nothing_installed():
+    """Other tests, such as those of pages, may have installed it."""
+    pot.uninstall()
+    yield
+    pot.uninstall()
+
+
 @pytest.fixture
 def asked(monkeypatch):
     """Count the problems that the engine is given."""
