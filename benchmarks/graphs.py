@@ -8,17 +8,19 @@ networkx, OR-tools and GUDHI are taken if they are installed: pip install networ
 
 from __future__ import annotations
 
-import resource
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
 from scipy import sparse
 from scipy.ndimage import gaussian_filter
 from scipy.sparse import csgraph
@@ -29,6 +31,7 @@ from gibbsot.diagrams import wasserstein_distance
 from timing import seconds
 
 Array = NDArray[np.float64]
+console = Console(width=150)
 
 
 def planar(n: int) -> tuple[sparse.coo_array, Array, Array]:
@@ -60,23 +63,23 @@ def measured(n: int) -> tuple[float, float, float, float, str, float]:
     graph, p, q = planar(n)
     making, cost = seconds(partial(streets, graph))
     solving, result = seconds(partial(solve, p, q, cost))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # with the interpreter and the graph
+    own = Path("/proc/self/status").read_text()  # unlike `resource`, without the peak of the parent
+    peak = int(own.partition("VmHWM:")[2].split()[0]) / 1024  # with the interpreter and the graph
     plan, _ = seconds(partial(getattr, result, "plan"))
     return making, solving, plan, result.value, result.status, peak
 
 
 def graphs(sizes: tuple[int, ...]) -> None:
     """Time W1 on planar graphs, each in a process of its own, so that its memory is its own."""
-    print("planar graphs | nodes | edges | cost | solve | plan | status | peak | others")
+    table = Table("nodes", "edges", "cost", "solve", "plan", "status", "peak", "others", title="planar graphs, W1")
     for n in sizes:
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
             making, solving, plan, value, status, peak = pool.submit(measured, n).result()
         graph, p, q = planar(n)
         others = "" if n > 20_000 else peers(graph, p, q, value)
-        print(
-            f"{n:,} | {graph.nnz:,} | {making:.3f} | {solving:.3f} | {plan:.2f} | {status} | {peak:.0f} MB | {others}",
-            flush=True,
-        )
+        times = f"{making:.3f}", f"{solving:.3f}", f"{plan:.2f}"
+        table.add_row(f"{n:,}", f"{graph.nnz:,}", *times, status, f"{peak:.0f} MB", others)
+    console.print(table)
 
 
 def peers(graph: sparse.coo_array, p: Array, q: Array, value: float) -> str:
@@ -116,7 +119,7 @@ def peers(graph: sparse.coo_array, p: Array, q: Array, value: float) -> str:
 
 def grids() -> None:
     """Time L1 distances of pictures."""
-    print("L1 on pictures | gibbsot | POT")
+    table = Table("pixels", "gibbsot", "POT", title="L1 distance of pictures")
     for n in (64, 128, 256):
         rng = np.random.default_rng(1)
         p, q = (picture(rng, n).ravel() for _ in range(2))
@@ -127,12 +130,14 @@ def grids() -> None:
 
             M = GridCost((n, n), power=1).matrix()
             pot = f"{seconds(partial(ot.emd2, p / p.sum(), q / q.sum(), M, numItermax=10**7))[0]:.1f}"
-        print(f"{n} x {n} | {time_of:.3f} ({result.status}) | {pot}", flush=True)
+        table.add_row(f"{n} x {n}", f"{time_of:.3f} ({result.status})", pot)
+    console.print(table)
 
 
 def diagrams() -> None:
     """Time distances of persistence diagrams of several kinds."""
-    print("diagrams | points | gibbsot | GUDHI with POT | hera at 1 % | difference to POT")
+    names = "points", "lives", "gibbsot", "GUDHI with POT", "hera at 1 %", "difference to POT"
+    table = Table(*names, title="persistence diagrams")
     for n in (1000, 2000):
         for kind in ("noise", "heavy tails", "long lives"):
             rng = np.random.default_rng(n)
@@ -142,17 +147,17 @@ def diagrams() -> None:
                 lives = {"noise": rng.exponential(0.02, n), "heavy tails": 0.01 * rng.pareto(1.2, n)}
                 pair.append(np.column_stack([birth, birth + lives.get(kind, rng.random(n))]))
             own, value = min(seconds(partial(wasserstein_distance, pair[0], pair[1])) for _ in range(3))
-            others = "- | - | -"
+            others = ["-"] * 3
             if find_spec("gudhi"):
                 gudhi, hera = (import_module(f"gudhi.{name}") for name in ("wasserstein", "hera"))
 
                 pot, other = seconds(partial(gudhi.wasserstein_distance, *pair))
                 work = partial(hera.wasserstein_distance, *pair, order=1.0, delta=0.01)
                 rough, _ = min(seconds(work) for _ in range(3))
-                others = (
-                    f"{pot:.2f} ({pot / own:.0f}x) | {rough:.3f} ({rough / own:.0f}x) | {abs(other / value - 1):.0e}"
-                )
-            print(f"{kind} | {n} | {own:.4f} | {others}", flush=True)
+                others = [f"{pot:.2f} ({pot / own:.0f}x)", f"{rough:.3f} ({rough / own:.0f}x)"]
+                others.append(f"{abs(other / value - 1):.0e}")
+            table.add_row(f"{n:,}", kind, f"{own:.4f}", *others)
+    console.print(table)
 
 
 if __name__ == "__main__":

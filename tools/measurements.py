@@ -43,6 +43,7 @@ MEASUREMENTS = {
     "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),
     "kmeans": Measurement("benchmarks/kmeans.py digits free", ("guides/clusters",)),
     "kmeans_large": Measurement("benchmarks/kmeans.py large", ("guides/clusters",)),
+    "graphs": Measurement("benchmarks/graphs.py", ("guides/graphs",)),
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
     "unbalanced": Measurement("benchmarks/unbalanced.py --peer-seconds 5", ("guides/unbalanced",)),
     "unbalanced_large": Measurement("benchmarks/unbalanced.py --large", ("guides/unbalanced",)),
