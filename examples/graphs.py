@@ -2,7 +2,7 @@
 
     python examples/graphs.py [FOLDER [SECONDS]]
 
-SECONDS is the time of each fit, 90 by default. A river with two bridges divides the network, so that shortest paths are
+SECONDS is the time of each fit, 150 by default. A river with two bridges divides the network, so that shortest paths are
 not straight. Writes graph-barycenter.png and graph-components.png. Neither model makes the matrix of all distances.
 """
 
@@ -128,4 +128,4 @@ def main(folder: Path, limit: float) -> None:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(Path(given[0]) if given else Path(), float(given[1]) if len(given) > 1 else 90.0)
+    main(Path(given[0]) if given else Path(), float(given[1]) if len(given) > 1 else 150.0)
