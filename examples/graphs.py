@@ -2,8 +2,8 @@
 
     python examples/graphs.py [FOLDER [SECONDS]]
 
-SECONDS is the time of each fit, 150 by default. A river with two bridges divides the network, so that shortest paths are
-not straight. Writes graph-barycenter.png and graph-components.png. Neither model makes the matrix of all distances.
+SECONDS is the time of each fit, 150 by default. A river with two bridges divides the network, so that shortest paths
+are not straight. Writes graph-barycenter.png and graph-components.png. Neither model makes the matrix of all distances.
 """
 
 from __future__ import annotations
