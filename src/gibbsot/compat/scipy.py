@@ -47,14 +47,14 @@ def wasserstein_distance(u_values: Any, v_values: Any, u_weights: Any = None, v_
 
 
 def wasserstein_distance_nd(u_values: Any, v_values: Any, u_weights: Any = None, v_weights: Any = None) -> Any:
-    r"""Return the 1-Wasserstein distance of two samples, as :func:`scipy.stats.wasserstein_distance_nd` does.
+    r"""Return the 1-Wasserstein distance of two samples, as ``scipy.stats.wasserstein_distance_nd`` does.
 
     .. math:: W_1(u, v) = \min_{Z \ge 0} \sum_{ij} Z_{ij} \|u_i - v_j\|
 
     Parameters
     ----------
     u_values, v_values, u_weights, v_weights
-        As for :func:`scipy.stats.wasserstein_distance_nd`.
+        As for ``scipy.stats.wasserstein_distance_nd``.
 
     Returns
     -------

@@ -89,7 +89,7 @@ class Gibbs:
     pinned : bool
         Keep g = 0 at the first point with weight, the paper's Omega_0.
     diagnostics : bool
-        Evaluate every half step of the run as the paper's appendix does: `diagnostics` of the result is then a
+        Evaluate every half step of the run as the paper's appendix does: ``diagnostics`` of the result is then a
         `theory.Trace`. Every half step costs O(m1 m2 log(m1 m2)): for small problems.
     rng : int or numpy.random.Generator, optional
         The seed of the noise, 0 by default; of a generator each solve draws one. A warm start keeps the seed of its

@@ -452,12 +452,12 @@ def mm_unbalanced(
     verbose: bool = False,
     log: bool = False,
 ) -> Any:
-    """Return the plan of unbalanced transport, as :func:`ot.unbalanced.mm_unbalanced`, to a certified gap of 1e-9.
+    """Return the plan of unbalanced transport, as ``ot.unbalanced.mm_unbalanced``, to a certified gap of 1e-9.
 
     Parameters
     ----------
     a, b, M, reg_m, c, reg, div, G0, numItermax, stopThr, verbose, log
-        As for :func:`ot.unbalanced.mm_unbalanced`. The number of iterations and the tolerance have no effect where the
+        As for ``ot.unbalanced.mm_unbalanced``. The number of iterations and the tolerance have no effect where the
         problem is solved here: without ``reg``, with ``div="kl"`` and arrays of NumPy.
 
     Returns
@@ -495,12 +495,12 @@ def lbfgsb_unbalanced(
     verbose: bool = False,
     log: bool = False,
 ) -> Any:
-    """Return the plan of unbalanced transport, as :func:`ot.unbalanced.lbfgsb_unbalanced`, to a certified gap of 1e-9.
+    """Return the plan of unbalanced transport, as ``ot.unbalanced.lbfgsb_unbalanced``, to a certified gap of 1e-9.
 
     Parameters
     ----------
     a, b, M, reg, reg_m, c, reg_div, regm_div, G0, numItermax, stopThr, method, verbose, log
-        As for :func:`ot.unbalanced.lbfgsb_unbalanced`, which solves regularised problems, other divergences than "kl",
+        As for ``ot.unbalanced.lbfgsb_unbalanced``, which solves regularised problems, other divergences than "kl",
         and those of arrays that are not NumPy's.
 
     Returns

@@ -317,7 +317,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
 
         Measures are assigned to the nearest centroids. Each centroid then moves to the barycenter of its new members
         and of itself, with the weight ``counts_`` of all measures that it has had, to the certified gap. So the
-        influence of a batch falls as in `sklearn.cluster.MiniBatchKMeans`. For squared metrics this is a step along a
+        influence of a batch falls as in ``sklearn.cluster.MiniBatchKMeans``. For squared metrics this is a step along a
         geodesic; for a metric itself a heavy centroid stays where it is, as a median does.
 
         Parameters
