@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, metadata
-from typing import Any, TypeVar
+from numbers import Real
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -203,6 +204,25 @@ def map_dask(estimator: Any, X: Any, function: Callable[[Any], Any], n_columns: 
     return map_rows(X, function, n_columns, dtype)
 
 
+class SavedFit(NamedTuple):
+    """A fit in a checkpoint: its shards without data, its state as arrays, the folder, the checksums of its files."""
+
+    shards: Shards[Any]
+    state: dict[str, Any]
+    folder: str
+    checksums: list[str]
+
+
+def saved_parameters(model: BaseEstimator) -> dict[str, Any]:
+    """Return the parameters of a model that files hold, as arrays; no file says where to write."""
+    given = model.get_params(deep=False).items()
+    return {
+        f"parameter_{name}": value
+        for name, value in given
+        if isinstance(value, str | Real) and name not in ("cost", "checkpoint")
+    }
+
+
 def attach(estimator: Any, shards: Shards[Any], X: Any) -> None:
     """Give the shards of a fit that is resumed their data, or check that they have them; X is read once.
 
@@ -223,6 +243,24 @@ def attach(estimator: Any, shards: Shards[Any], X: Any) -> None:
     given = sources.split(X)
     if given is None:
         given = [measures(estimator, X)]
+    attach_sources(shards, given)
+
+
+def attach_sources(shards: Shards[Any], given: list[Any]) -> None:
+    """Give each shard its data, or check that it has them; there is one entry for each.
+
+    Parameters
+    ----------
+    shards : Shards
+        The shards of a fit that is resumed.
+    given : list of matrices, paths or objects of Dask
+        The data of the fit.
+
+    Raises
+    ------
+    ValueError
+        If they differ from the data of the fit.
+    """
     if len(given) != len(shards):
         expected = f"the same measures, in the same {len(shards)} shards"
         raise ValueError(f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import costs
 from ...distributed import checkpoints
-from ...distributed.shards import Shards, load_shards
+from ...distributed.shards import load_shards
 from ...io import npz, schemas
+from .. import _base
 from .._loop import Epoch
 from .shard import BarycenterShard
 
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from .fit import Fit
 
 _PUBLISHED = ("barycenter_", "objective_", "lower_bound_", "gap_", "status_", "n_iter_", "n_features_in_")
-
-
-class SavedFit(NamedTuple):
-    """A fit in a checkpoint: its shards without data, its state as arrays, the folder, the checksums of its files."""
-
-    shards: Shards[BarycenterShard]
-    state: dict[str, Any]
-    folder: str
-    checksums: list[str]
 
 
 def write(model: WassersteinBarycenter, fit: Fit) -> None:
@@ -47,9 +38,7 @@ def _save_model(model: WassersteinBarycenter, fit: Fit, folder: str) -> None:
     """Write the part of a checkpoint without the shards."""
     arrays = {f"model_{name}": getattr(model, name) for name in _PUBLISHED}
     arrays |= {f"cost_{name}": x for name, x in model.cost_.arrays().items()}
-    for name, value in model.get_params(deep=False).items():
-        if isinstance(value, str | Real) and name not in ("cost", "checkpoint"):
-            arrays[f"parameter_{name}"] = value
+    arrays |= _base.saved_parameters(model)
     arrays |= {f"fit_{name}": x for name, x in fit.arrays().items()}
     arrays |= {"history": np.array(fit.history, np.float64), "checksums": fit.checksums}
     npz.save(f"{folder}/model.npz", schemas.BARYCENTER, arrays)
@@ -67,14 +56,14 @@ def load(kind: type[WassersteinBarycenter], folder: str, client: Any) -> Wassers
     return model
 
 
-def load_fit(model: WassersteinBarycenter, folder: str) -> SavedFit:
+def load_fit(model: WassersteinBarycenter, folder: str) -> _base.SavedFit:
     """Return the fit in a checkpoint, and set the attributes of its model."""
     arrays = npz.load(f"{folder}/model.npz", schemas.BARYCENTER)
     with npz.complete(folder):
         checksums = arrays["checksums"].tolist()
         shards = load_shards(model.client, BarycenterShard, folder, checksums)
         _publish(model, arrays)
-    return SavedFit(shards, npz.with_prefix(arrays, "fit_"), folder, checksums)
+    return _base.SavedFit(shards, npz.with_prefix(arrays, "fit_"), folder, checksums)
 
 
 def _publish(model: WassersteinBarycenter, arrays: dict[str, Any]) -> None:

@@ -263,12 +263,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
         saved = checkpoints.load_last(self.checkpoint, lambda folder: files.load_fit(self, folder))
         with closing(saved.shards) as shards:
             given, full = self._sources(X, len(shards), reset=True)
-            if len(given) != len(shards):
-                expected = f"the same measures, in the same {len(shards)} shards"
-                raise ValueError(
-                    f"X: differs from the data of the fit, it has {len(given)} shards; expected {expected}"
-                )
-            shards.attach(given)
+            _base.attach_sources(shards, given)
             shards.reduce(KMeansShard.set_n_jobs, self.n_jobs)
             self._known_full = full
             state = saved.state

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ... import costs
 from ...distributed import checkpoints
-from ...distributed.shards import Shards, load_shards
+from ...distributed.shards import load_shards
 from ...io import npz, schemas
+from .. import _base
 from .assignment import Iteration, SolvedProblems
 from .shard import KMeansShard
 
@@ -29,15 +29,6 @@ class Written:
     folder: str = ""
     checksums: list[str] = field(default_factory=list)
     fit_id: str = ""
-
-
-class SavedFit(NamedTuple):
-    """A fit in a checkpoint: its shards without data, its state as arrays, the folder, the checksums of its files."""
-
-    shards: Shards[KMeansShard]
-    state: dict[str, Any]
-    folder: str
-    checksums: list[str]
 
 
 def write(model: WassersteinKMeans, fit: Fit) -> None:
@@ -65,9 +56,7 @@ def _save_model(model: WassersteinKMeans, fit: Fit, folder: str) -> None:
     for a, part in enumerate(parts):
         cost = getattr(part, "cost_", None)
         arrays |= {f"cost{a}_{name}": x for name, x in ({} if cost is None else cost.arrays()).items()}
-    for name, value in model.get_params(deep=False).items():
-        if isinstance(value, str | Real) and name not in ("cost", "checkpoint"):
-            arrays[f"parameter_{name}"] = value
+    arrays |= _base.saved_parameters(model)
     if model.cost_weights is not None:
         arrays["cost_weights"] = np.asarray(model.cost_weights, np.float64)
     arrays |= {f"fit_{name}": x for name, x in fit.arrays().items()}
@@ -88,7 +77,7 @@ def load(kind: type[WassersteinKMeans], folder: str, client: Any) -> Wasserstein
     return model
 
 
-def load_fit(model: WassersteinKMeans, folder: str) -> SavedFit:
+def load_fit(model: WassersteinKMeans, folder: str) -> _base.SavedFit:
     """Return the fit in a checkpoint, and set the attributes of its model."""
     arrays = npz.load(f"{folder}/model.npz", schemas.KMEANS)
     with npz.complete(folder):
@@ -97,7 +86,7 @@ def load_fit(model: WassersteinKMeans, folder: str) -> SavedFit:
         state = npz.with_prefix(arrays, "fit_")
         state["centres"] = _centres_of(model, arrays, "fit_centre")
         shards = load_shards(model.client, KMeansShard, folder, checksums)
-    return SavedFit(shards, state, folder, checksums)
+    return _base.SavedFit(shards, state, folder, checksums)
 
 
 def _publish(model: WassersteinKMeans, arrays: dict[str, Any]) -> None:

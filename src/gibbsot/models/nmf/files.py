@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ...distributed import checkpoints
 from ...distributed.shards import LocalShards, Shards, load_shards
 from ...io import npz, schemas
 from ...sampling.annealing.adaptive import ModelState
+from .. import _base
 from .._loop import Epoch
 from .fit import Final, FitState
 from .online import StreamState
@@ -84,9 +84,7 @@ def _arrays(model: WassersteinNMF, state: FitState | None) -> dict[str, Any]:
     arrays: dict[str, Any] = {"components": model.components_, "seed": np.uint64(model.seed_)}
     arrays["n_features"] = model.n_features_in_
     arrays |= {f"cost_{name}": x for name, x in model.cost_.arrays().items()}
-    for name, value in model.get_params(deep=False).items():
-        if isinstance(value, str | Real) and name not in ("cost", "checkpoint"):  # no file says where to write
-            arrays[f"parameter_{name}"] = value
+    arrays |= _base.saved_parameters(model)
     if model.step_size is not None:
         arrays["parameter_step_size"] = model._step_sizes()
     arrays |= {"n_seen": model.n_seen_, "n_shards": 0}
