@@ -393,6 +393,21 @@ def with_engine(rng: np.random.Generator, call: Callable[[], Answer]) -> Callabl
     return chosen
 
 
+def some_options(rng: np.random.Generator, normalize: bool, no_time: float) -> dict[str, Any]:
+    """Return options of `solve`, now and then with a gap, and as often as given without time."""
+    options: dict[str, Any] = {"normalize": normalize}
+    if rng.random() < 0.2:
+        options["gap"] = 10.0 ** -float(rng.integers(1, 12))
+    if rng.random() < no_time:
+        options["max_seconds"] = 1e-9
+    return options
+
+
+def of_result(found: Any) -> Answer:
+    """Return the answer of an `OTResult`."""
+    return Answer(found.lower_bound, found.upper_bound, found.status, *found.potentials, found.plan)
+
+
 def front(rng: np.random.Generator) -> Case:
     """Call `solve` with any cost, weights as given or normalised, a gap, a budget or a warm start."""
     one = instance(rng)
@@ -401,19 +416,14 @@ def front(rng: np.random.Generator) -> Case:
     agree = bool(np.isfinite(q).all()) and abs(math.fsum(q) - math.fsum(one.p)) <= 1e-9 * math.fsum(one.p)
     normalize = not agree or bool(rng.random() < 0.5)
     q = one.q if normalize else q
-    options: dict[str, Any] = {"normalize": normalize}
-    if rng.random() < 0.2:
-        options["gap"] = 10.0 ** -float(rng.integers(1, 12))
-    if rng.random() < 0.15:
-        options["max_seconds"] = 1e-9
+    options = some_options(rng, normalize, no_time=0.15)
     start = rng.random() < 0.2
     other = np.where(one.p > 0, rng.random(len(one.p)) + 0.1, 0)
 
     def call() -> Answer:
         if start and normalize and one.cost.finite:
             options["warm_start"] = solve(other, q, one.cost, normalize=True)
-        found = solve(p, q, one.cost, **options)
-        return Answer(found.lower_bound, found.upper_bound, found.status, *found.potentials, found.plan)
+        return of_result(solve(p, q, one.cost, **options))
 
     chosen = with_engine(rng, call)
     if normalize and rng.random() < 0.3:  # sums that are nearly one, and are not the mass
@@ -433,19 +443,14 @@ def batch(rng: np.random.Generator) -> Case:
     Q = np.stack([weights(rng, len(one.q)), one.q, weights(rng, len(one.q))])
 
     def call() -> Answer:
-        found = solve_batch(P, Q, one.cost, normalize=True)[1]
-        return Answer(found.lower_bound, found.upper_bound, found.status, *found.potentials, found.plan)
+        return of_result(solve_batch(P, Q, one.cost, normalize=True)[1])
 
     return Case(one.kind, with_engine(rng, call), lambda: optimum(one.p, one.q, one.costs), one.costs, one.p, one.q)
 
 
 def with_links(rng: np.random.Generator, p: Array, q: Array, cost: Cost, kind: str, costs: Exact) -> Case:
     """Return a case on the links of a network, now and then to a gap, without time, or from another optimum."""
-    options: dict[str, Any] = {"normalize": True}
-    if rng.random() < 0.2:
-        options["gap"] = 10.0 ** -float(rng.integers(1, 12))
-    if rng.random() < 0.1:
-        options["max_seconds"] = 1e-9
+    options = some_options(rng, True, no_time=0.1)
     start = rng.random() < 0.2
     other = np.where(p > 0, rng.random(len(p)) + 0.1, 0)
 
@@ -453,8 +458,7 @@ def with_links(rng: np.random.Generator, p: Array, q: Array, cost: Cost, kind: s
         if start:
             with suppress(ValueError), warnings.catch_warnings(action="ignore"):  # there may be no such plan
                 options["warm_start"] = solve(other, q, cost, normalize=True)
-        found = solve(p, q, cost, **options)
-        return Answer(found.lower_bound, found.upper_bound, found.status, *found.potentials, found.plan)
+        return of_result(solve(p, q, cost, **options))
 
     return Case(
         kind, call, lambda: optimum(p, q, costs), costs, p, q,
@@ -521,7 +525,7 @@ def ragged(rng: np.random.Generator) -> Case:
         assert found.value[1] == own.value
         assert (found.lower_bound[1], found.upper_bound[1]) == (own.lower_bound, own.upper_bound)
         assert found.status[1] == own.status
-        return Answer(own.lower_bound, own.upper_bound, own.status, *own.potentials, own.plan)
+        return of_result(own)
 
     return Case(one.kind, call, lambda: optimum(one.p, one.q, one.costs), one.costs, one.p, one.q)
 

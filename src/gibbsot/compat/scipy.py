@@ -40,7 +40,7 @@ def wasserstein_distance(u_values: Any, v_values: Any, u_weights: Any = None, v_
     >>> float(wasserstein_distance([0, 1, 3], [5, 6, 8]))
     5.0
     """
-    found = _distance(u_values, v_values, u_weights, v_weights, 1)
+    found = _distance(u_values, v_values, u_weights, v_weights, (1,))
     if found is None:
         return stats.wasserstein_distance(u_values, v_values, u_weights, v_weights)
     return found
@@ -66,22 +66,20 @@ def wasserstein_distance_nd(u_values: Any, v_values: Any, u_weights: Any = None,
     >>> float(wasserstein_distance_nd([[0, 0], [1, 0]], [[0, 3], [1, 3]]))
     3.0
     """
-    found = None
-    for axes in (1, 2):
-        found = _distance(u_values, v_values, u_weights, v_weights, axes) if found is None else found
+    found = _distance(u_values, v_values, u_weights, v_weights, (1, 2))
     if found is None:
         return stats.wasserstein_distance_nd(u_values, v_values, u_weights, v_weights)
     return found
 
 
-def _distance(x: Any, y: Any, p: Any, q: Any, axes: int) -> np.float64 | None:
-    """Return the distance of samples of one or two axes, or None for input that SciPy should see."""
+def _distance(x: Any, y: Any, p: Any, q: Any, axes: tuple[int, ...]) -> np.float64 | None:
+    """Return the distance of samples whose number of axes is allowed, or None for input that SciPy should see."""
     try:
         X, Y = (np.asarray(z, np.float64) for z in (x, y))
         P, Q = (None if w is None else np.asarray(w, np.float64) for w in (p, q))
     except (TypeError, ValueError):
         return None
-    if not (_plain(X, P, axes) and _plain(Y, Q, axes)) or X.shape[1:] != Y.shape[1:]:
+    if X.ndim not in axes or not (_plain(X, P) and _plain(Y, Q)) or X.shape[1:] != Y.shape[1:]:
         return None
     try:
         cost = PointCost(X, Y, "euclidean", np.float64)
@@ -90,9 +88,9 @@ def _distance(x: Any, y: Any, p: Any, q: Any, axes: int) -> np.float64 | None:
     return np.float64(solve(P, Q, cost, normalize=True).value)
 
 
-def _plain(x: NDArray[np.float64], weights: NDArray[np.float64] | None, axes: int) -> bool:
+def _plain(x: NDArray[np.float64], weights: NDArray[np.float64] | None) -> bool:
     """Return whether these are finite points, with weights that are nonnegative and have a positive finite sum."""
-    if x.ndim != axes or 0 in x.shape or not np.isfinite(x).all():
+    if 0 in x.shape or not np.isfinite(x).all():
         return False
     if weights is None:
         return True

@@ -25,8 +25,8 @@ __all__ = ["Collection", "Measure", "array", "collection", "image", "matrices", 
 
 _INDEX_NAMES = re.compile(r"(unnamed.*|__index_level_0__|index|idx|id|.*[_ ]id|row|rownames|no|nr|#)?", re.IGNORECASE)
 _SPARSE = ("format", "shape", "data", "indices", "indptr", "row", "col", "offsets")  # entries of scipy.sparse.save_npz
-_COORDINATES = re.compile(r"x y( z)?( (?P<weight>weights?|mass|masses|probability))?", re.IGNORECASE)
 _WEIGHT_NAMES = re.compile(r"weights?|mass|masses|probability", re.IGNORECASE)
+_COORDINATES = re.compile(rf"x y( z)?( (?P<weight>{_WEIGHT_NAMES.pattern}))?", re.IGNORECASE)
 
 
 class Measure(NamedTuple):

@@ -8,7 +8,7 @@ its compiled code without a check (no mass, weights that are not finite, costs t
 other lengths) is a ValueError. POT itself, which must
 be installed for these calls alone (``pip install 'gibbsot[pot]'``), solves
 
-- problems with arrays that are not NumPy's, sparse costs, or weights that are not floating-point numbers;
+- problems with arrays that are not NumPy's, or weights that are not floating-point numbers;
 - calls with ``numItermax`` below POT's default, or with the deprecated ``numThreads`` and ``processes``;
 - invalid input that it refuses itself, costs that forbid every plan, and problems that are not solved to optimality;
 - without compiled kernels: problems with fewer than 90,000 pairs of points with weight and finite costs, where it is
