@@ -12,8 +12,8 @@ TORCH := torch==2.13.0
 PIP := -m pip install --quiet --disable-pip-version-check
 PYTEST := $(RUN) -m pytest --numprocesses auto --dist loadfile
 
-.PHONY: demo toys paper docs dist lint format test test-all test-warnings test-minimum test-no-compiler fuzz faults nightly bench \
-	bench-nmf bench-models bench-scaling measurements sanitize clean FORCE
+.PHONY: demo toys paper docs dist lint format test test-all test-warnings test-minimum test-no-compiler \
+	test-free-threaded fuzz faults peers nightly bench bench-nmf bench-models bench-scaling measurements sanitize clean FORCE
 
 demo: $(VENV)/package
 	@echo "Fitting 200 handwritten fives (some seconds)"
@@ -64,6 +64,14 @@ test-minimum:
 	GIBBSOT_TEST_NATIVE=1 $(MINIMUM)/bin/python -m pytest --numprocesses auto --dist loadfile -m "not slow" \
 		-W ignore::DeprecationWarning tests
 
+# The fast tests without the global interpreter lock, in an environment of their own: PYTHON=python3.14t. What others import
+# does not bring the lock back.
+FREE := build/free-threaded
+test-free-threaded:
+	rm -rf $(FREE) && $(PYTHON) -m venv $(FREE)
+	$(FREE)/bin/python -m pip install --quiet '.[test]'
+	PYTHON_GIL=0 GIBBSOT_TEST_NATIVE=1 $(FREE)/bin/python -m pytest --numprocesses auto --dist loadfile -m "not slow" tests
+
 # the same tests without a compiler, in an environment of their own; conftest.py leaves out what needs kernels
 test-no-compiler:
 	CC=/bin/false CXX=/bin/false $(MAKE) test VENV=.venv-no-compiler
@@ -83,6 +91,11 @@ KILLS ?= 100
 RUNS ?= 5
 faults: $(VENV)/test
 	$(RUN) tests/faults.py --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
+
+# the tests of POT, SciPy, GUDHI, pyemd and torchcfm with our functions in place: see tools/peers.py; NAMES="POT SciPy" for
+# some of them. torchcfm and energyflow would install another torch and another NumPy: they come without dependencies.
+peers: $(VENV)/peers
+	$(RUN) tools/peers.py $(NAMES)
 
 # The kernels under the address and undefined-behaviour sanitizers, with GCC on Linux, in a build of their own. Without
 # `site` (-S) the editable installation is not found, only the copy in build/sanitize. The baseline and, where
@@ -192,6 +205,11 @@ $(VENV)/dist: $(VENV)/package
 
 $(VENV)/bench: $(VENV)/package
 	$(RUN) $(PIP) 'gibbsot[bench]'
+	touch $@
+
+$(VENV)/peers: $(VENV)/test $(VENV)/torch
+	$(RUN) $(PIP) 'gibbsot[peers]'
+	$(RUN) $(PIP) --no-deps torchcfm energyflow wasserstein wurlitzer
 	touch $@
 
 $(VENV)/paper: $(VENV)/package

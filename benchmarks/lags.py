@@ -54,7 +54,7 @@ def classifier(tau: int, seed: int) -> float:
 
 def oracle(tau: int, seed: int) -> float:
     def make(cost: GridCost, targets: own_losses.Array | None = None) -> Oracle:
-        return Oracle(cost, targets, method="gibbs", max_sweeps=10 * tau, seed=seed)
+        return Oracle(cost, targets, method="gibbs", max_sweeps=10 * tau, rng=seed)
 
     return own_losses.smoothing(make, 0).value
 

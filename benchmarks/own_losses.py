@@ -269,7 +269,7 @@ def training(method: str, seed: int) -> Outcome:
     if method == "POT":
         run = task.exact(12, 0.015)
     else:
-        options: Any = {"seed": seed} if method in ("auto", "gibbs") else {}
+        options: Any = {"rng": seed} if method in ("auto", "gibbs") else {}
         run = task.train([(WassersteinLoss(task.cost, method=method, from_logits=True, **options), 12)], 0.015)
     return Outcome(start, run.value, run.seconds)
 
@@ -322,7 +322,7 @@ def mixing() -> Iterator[Table]:
                 oracle = ChainOracle(cost, by_position=True, max_sweeps=most)
                 oracle.load_state(chains.arrays())
                 for seed in range(SEEDS_OF_CALLS):
-                    oracle.seed = seed
+                    oracle.key = seed
                     _, info, mixed = oracle._run(ids, pair, T)
                     means, sweeps = last_means(info.history)
                     found.append((mixed, means.sum() / stationary.sum() - 1, float(np.median(sweeps))))
@@ -374,7 +374,7 @@ def outcome(name: str, method: str, seed: int) -> Outcome:
     loss = LOSSES[name].minimised
     if loss is None:
         return training(method, seed)
-    options: Any = {"seed": seed} if method in ("auto", "gibbs") else {}
+    options: Any = {"rng": seed} if method in ("auto", "gibbs") else {}
 
     def make(cost: Cost, targets: Array | None = None) -> Any:
         return PotOracle(cost, targets) if method == "POT" else Oracle(cost, targets, method=method, **options)

@@ -7,7 +7,7 @@ run in turn, in one process, in double precision; the least of a few repetitions
 Rows were chosen before they were measured, and none is left out: a ratio below 1 means that a peer is faster. lapx is
 left out if it is not installed. Groups: batches, line, assignment, dimension, points, shapes. ``--quick`` has the same
 rows with fewer or smaller problems. ``--growth`` prints a second table: time and peak memory for sizes that double, up
-to a million points in the plane and 16,000 in 64 dimensions, with the fitted exponent.
+to a million points in the plane and 16,000 in 64 dimensions, with the fitted exponent; groups: plane, "64 dimensions".
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ Array = NDArray[np.float64]
 Solver = Callable[[], float]  # returns the value, or the sum of those of a batch
 
 GROUPS = ("batches", "line", "assignment", "dimension", "points", "shapes")
+GROWING = ("plane", "64 dimensions")
 LAPX = ("lapjv", "lapjvr", "lapjvh", "lapjvs")
 lap = importlib.import_module("lap") if importlib.util.find_spec("lap") else None
 console = Console(width=120)
@@ -312,9 +313,10 @@ def grown(kind: str, n: int) -> None:
     print(taken, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, found.gap)
 
 
-def growth(quick: bool) -> None:
+def growth(quick: bool, kinds: list[str]) -> None:
     """Print times and memory for sizes that double, and exponents fitted to the last five."""
     most = {"plane": 16_000, "64 dimensions": 2000} if quick else {"plane": 1_000_000, "64 dimensions": 16_000}
+    most = {kind: most[kind] for kind in kinds or most}
     for kind, largest in most.items():
         table = Table("points", "seconds", "MB", "gap", title=f"uniform weights, {kind}")
         n, sizes, times = 1000 if kind == "plane" else 500, list[int](), list[float]()
@@ -340,8 +342,9 @@ def main() -> None:
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if unknown := set(options.groups) - set(GROUPS):
-        parser.error(f"groups: expected some of {', '.join(GROUPS)}, got {', '.join(sorted(unknown))}")
+    known = GROWING if options.growth else GROUPS
+    if unknown := set(options.groups) - set(known):
+        parser.error(f"groups: expected some of {', '.join(known)}, got {', '.join(sorted(unknown))}")
     warnings.simplefilter("ignore")
     if options.one:
         grown(options.one[0], int(options.one[1]))
@@ -349,7 +352,7 @@ def main() -> None:
     if lap is None:
         console.print("lapx is not installed and left out: pip install lapx")
     if options.growth:
-        growth(options.quick)
+        growth(options.quick, options.groups)
     else:
         compare(options.quick, options.groups or list(GROUPS))
 

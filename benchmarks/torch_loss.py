@@ -90,7 +90,7 @@ class Task:
 
     def gibbs(self, epochs: int, rate: float, seed: int = 0, exact: float = 0.0) -> Run:
         """Train with chains, and the last share of the epochs with exact duals."""
-        loss = WassersteinLoss(self.cost.astype(np.float32), method="gibbs", from_logits=True, seed=seed)
+        loss = WassersteinLoss(self.cost.astype(np.float32), method="gibbs", from_logits=True, rng=seed)
         last = round(exact * epochs)
         return self.train(
             [(loss, epochs - last), (WassersteinLoss(self.cost, method="kept", from_logits=True), last)], rate

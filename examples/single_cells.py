@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 args.components,
                 use_highly_variable=False,
                 cost=args.cost,
-                random_state=seed,
+                rng=seed,
                 max_epochs=args.epochs,
                 verbose=True,
             )

@@ -60,7 +60,7 @@ def trained(data: Data, share: float, epochs: int, seed: int) -> torch.nn.Module
     torch.manual_seed(seed)
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     entropy = torch.nn.CrossEntropyLoss()
-    transport = WassersteinLoss(data.cost, from_logits=True, seed=seed)
+    transport = WassersteinLoss(data.cost, from_logits=True, rng=seed)
     optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     for _ in range(epochs):

@@ -61,7 +61,8 @@ def main() -> None:
             f"{result.value / value - 1:+.1e}",
             f"{seconds:.2f} s",
         )
-        plots.plan(ax, result.plan, exact, f"{name}\nW = {value:.5f}, ours {result.value:.5f}")
+        places = tuple((np.arange(m) + 0.5) / m for m in result.plan.shape)
+        plots.plan(ax, result.plan, exact, f"{name}\nW = {value:.5f}, ours {result.value:.5f}", points=places)
     figure.suptitle(f"Transport plans after {sweeps:,} sweeps")
     path = out / "plans.png"
     figure.savefig(path, dpi=120)

@@ -12,8 +12,8 @@
 #include <nanobind/stl/tuple.h>
 
 #include "arrays.hpp"
+#include "assignment.hpp"
 #include "bindings.hpp"
-#include "clouds.hpp"
 #include "dense_simplex.hpp"
 #include "interrupts.hpp"
 #include "kdtree.hpp"
@@ -22,6 +22,7 @@
 #include "network_simplex.hpp"
 #include "parallel.hpp"
 #include "simplex.hpp"
+#include "sparse_factors.hpp"
 #include "tree_potentials.hpp"
 
 namespace gibbsot {
@@ -278,7 +279,33 @@ void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>
     parallel_for(n, n_threads, make, [&] { interrupt(); });
 }
 
-// Potentials of the points without weight, from those that solve_dense wrote.
+// Potentials of an assignment at least cost, for costs in single precision. Returns whether there is one; without, a simplex
+// may be faster, all assignments may be forbidden, the time may be over, or `stop` may be set.
+bool assign(const Matrix<const float>& C, double seconds, const StopFlag& stop, const Vector<double>& f,
+            const Vector<double>& g) {
+    const std::size_t n = C.shape(0);
+    check_length(C.shape(1), n);
+    check_length(f.shape(0), n);
+    check_length(g.shape(0), n);
+    Interrupt interrupt;
+    nb::gil_scoped_release release;
+    const auto begin = std::chrono::steady_clock::now();
+    Assignment<float> assignment(C.data(), n, n);
+    const bool found = assignment.solve([&] {
+        interrupt();
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+        return stop.is_set() || elapsed.count() > seconds;
+    });
+    if (!found) return false;
+    const std::vector<double>& v = assignment.potentials();
+    std::copy(v.begin(), v.end(), g.data());
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto j = static_cast<std::size_t>(assignment.mates()[i]);
+        f.data()[i] = assignment.cost(i, j) - v[j];
+    }
+    return true;
+}
+
 // <x, y>, or the sum of x if y is empty: both doubles, the sum and the number of the absolute terms, and the exponent.
 std::tuple<double, double, double, std::int64_t, int> inner_product(const Vector<const double>& x,
                                                                     const Vector<const double>& y) {
@@ -302,6 +329,7 @@ bool scale_bounds(const Matrix<const double>& weights, const Matrix<double>& bou
     return true;
 }
 
+// Potentials of the points without weight, from those that solve_dense wrote.
 void complete_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix<const double> q, std::size_t n_threads,
                           Matrix<double> f, Matrix<double> g) {
     const std::size_t n = p.shape(0), m1 = C.shape(0), m2 = C.shape(1);
@@ -317,65 +345,6 @@ void complete_dense_batch(Matrix<const double> C, Matrix<const double> p, Matrix
                           g.data() + b * m2);
         };
     });
-}
-
-// Optimal plans from weighted points X to some of many clouds, each from a row of the arcs of earlier plans. Arcs beyond
-// those of a plan are -1.
-void cloud_plans(const Matrix<const double>& X, const Vector<const double>& p, const Matrix<const double>& points,
-                 const Vector<const double>& columns, const Vector<const double>& weights,
-                 const Vector<const std::int64_t>& starts, const Vector<const std::int64_t>& which,
-                 const Stack<const std::int32_t>& basis, std::size_t n_threads, const Vector<double>& values,
-                 const Matrix<double>& f, const Stack<double>& sent, const Stack<std::int32_t>& arcs) {
-    const std::size_t rows = X.shape(0), d = X.shape(1), size = points.shape(0), n = which.shape(0);
-    const std::size_t known = basis.shape(2), most = arcs.shape(2);
-    require(starts.shape(0) > 0 && starts.data()[0] == 0, "starts: expected the first point of each cloud, from 0 on");
-    const std::size_t count = starts.shape(0) - 1;
-    check_length(p.shape(0), rows);
-    check_shape("points", points, static_cast<std::size_t>(starts.data()[count]), d);
-    check_length(weights.shape(0), size);
-    check_length(values.shape(0), n);
-    check_shape("f", f, n, rows);
-    require(sent.shape(0) == n && sent.shape(1) == rows && sent.shape(2) == d, "sent: expected a point for each row");
-    require(arcs.shape(0) == 2 && arcs.shape(1) == n, "arcs: expected rows and columns of all plans");
-    require(basis.shape(0) == 2 && (known == 0 || basis.shape(1) == n), "basis: expected rows and columns of all plans");
-    check_threads(n_threads);
-    std::vector<std::int64_t> offsets(count + 1, 0);
-    for (std::size_t b = 0; b < count; ++b) {
-        require(starts.data()[b] < starts.data()[b + 1], "starts: expected clouds with points, in their order");
-        const auto m = static_cast<std::size_t>(starts.data()[b + 1] - starts.data()[b]);
-        offsets[b + 1] = offsets[b] + static_cast<std::int64_t>(d * padded<double>(m));
-    }
-    check_length(columns.shape(0), static_cast<std::size_t>(offsets[count]));
-    const CloudView clouds{points.data(), columns.data(), offsets.data(), weights.data(), starts.data(), d};
-    for (std::size_t a = 0; a < n; ++a) {
-        const std::int64_t b = which.data()[a];
-        require(b >= 0 && b < static_cast<std::int64_t>(count), "which: expected numbers of clouds");
-        const std::size_t m = clouds.size(static_cast<std::size_t>(b));
-        require(most >= rows + m, "arcs: expected as many as there are points");
-        for (std::size_t k = 0; k < known; ++k)
-            require(basis.data()[a * known + k] < static_cast<std::int64_t>(rows) &&
-                        basis.data()[(n + a) * known + k] < static_cast<std::int64_t>(m),
-                    "basis: an arc lies outside the matrix of costs");
-    }
-    Interrupt interrupt;
-    nb::gil_scoped_release release;
-    const auto make = [&] {
-        return [&](std::size_t a) {
-            CloudPlan plan{f.data() + a * rows,
-                           sent.data() + a * rows * d,
-                           {basis.data() + a * known, basis.data() + (n + a) * known, known},
-                           arcs.data() + a * most,
-                           arcs.data() + (n + a) * most,
-                           most};
-            const auto b = static_cast<std::size_t>(which.data()[a]);
-            plan_to_cloud(X.data(), p.data(), rows, clouds, b, plan, [&] {
-                interrupt();
-                return false;
-            });
-            values.data()[a] = plan.value;
-        };
-    };
-    parallel_for(n, n_threads, make, [&] { interrupt(); });
 }
 
 // Calls work with a metric, by the name that SciPy has for it.
@@ -506,11 +475,46 @@ void follow(Vector<const std::int64_t> i, Vector<const std::int64_t> j, Matrix<c
                   {f.data(), f.data() + rows}, {g.data(), g.data() + columns});
 }
 
+void bind_factors(nb::module_& m) {
+    nb::class_<SparseFactors>(m, "SparseFactors")
+        .def("__init__",
+             [](SparseFactors* self, Vector<const std::int64_t> begin, Vector<const std::int32_t> rows) {
+                 require(begin.shape(0) > 0 && begin.data()[0] == 0, "begin: expected 0 first");
+                 const std::size_t n = begin.shape(0) - 1;
+                 for (std::size_t k = 0; k < n; ++k)
+                     require(begin.data()[k] <= begin.data()[k + 1], "begin: expected increasing numbers");
+                 check_length(rows.shape(0), static_cast<std::size_t>(begin.data()[n]));
+                 for (std::size_t k = 0; k < n; ++k)
+                     for (std::int64_t entry = begin.data()[k]; entry < begin.data()[k + 1]; ++entry)
+                         require(rows.data()[entry] >= 0 && rows.data()[entry] < static_cast<std::int64_t>(k),
+                                 "rows: expected entries above the diagonal");
+                 nb::gil_scoped_release release;
+                 std::construct_at(self, n, begin.data(), rows.data());
+             },
+             "begin"_a, "rows"_a)
+        .def("factorise",
+             [](SparseFactors& self, Vector<const double> values, Vector<const double> diagonal) {
+                 check_length(values.shape(0), self.entries());
+                 check_length(diagonal.shape(0), self.size());
+                 nb::gil_scoped_release release;
+                 return self.factorise(values.data(), diagonal.data());
+             },
+             "values"_a, "diagonal"_a)
+        .def("solve",
+             [](const SparseFactors& self, Vector<double> x) {
+                 check_length(x.shape(0), self.size());
+                 nb::gil_scoped_release release;
+                 self.solve(x.data());
+             },
+             output("x"));
+}
+
 }  // namespace
 
 void bind_exact(nb::module_& m) {
     bind_arcs(m);
     bind_networks(m);
+    bind_factors(m);
     bind_tree<1>(m, "KdTree1");
     bind_tree<2>(m, "KdTree2");
     bind_tree<3>(m, "KdTree3");
@@ -526,8 +530,7 @@ void bind_exact(nb::module_& m) {
         .def("watch", &StopFlag::watch);
     m.def("solve_dense", &solve_dense_batch, "C"_a, "p"_a, "q"_a, "basis"_a, "accuracy"_a, "n_threads"_a, "seconds"_a,
           "stop"_a, output("numbers"), output("arcs"));
-    m.def("cloud_plans", &cloud_plans, "X"_a, "p"_a, "points"_a, "columns"_a, "weights"_a, "starts"_a, "which"_a, "basis"_a,
-          "n_threads"_a, output("values"), output("f"), output("sent"), output("arcs"));
+    m.def("assign", &assign, "C"_a, "seconds"_a, "stop"_a, output("f"), output("g"));
     m.def("inner", &inner_product, "x"_a, "y"_a);
     m.def("scale_bounds", &scale_bounds, "weights"_a, output("bounds"));
     m.def("complete_dense", &complete_dense_batch, "C"_a, nb::kw_only(), "p"_a, "q"_a, "n_threads"_a, output("f"),

@@ -37,15 +37,18 @@ PackedNumbers& numbers_of(const Numbers& numbers, std::size_t b) {
 }
 
 // What is kept of the solutions, in the order of the problems: potentials and masses of arcs, with room for as many as a
-// problem has rows and columns, and rows and columns of the arcs. Empty arrays: nothing is kept.
+// problem has rows and columns, and rows and columns of the arcs. Empty arrays: nothing is kept. The arcs of earlier
+// solutions, from which new ones start, lie in the same way.
 struct Kept {
     Matrix<double> numbers;
     Matrix<std::int32_t> arcs;
+    const std::int32_t* earlier = nullptr;
+    std::size_t size = 0;
+    bool bounded = true;
     std::vector<std::size_t> begin;
 
     Kept(const Matrix<double>& kept, const Matrix<std::int32_t>& kept_arcs, const std::vector<PackedPlace>& places)
         : numbers(kept), arcs(kept_arcs) {
-        std::size_t size = 0;
         for (const PackedPlace& place : places) {
             begin.push_back(size);
             size += place.rows + place.columns;
@@ -54,15 +57,31 @@ struct Kept {
         check_shape("arcs", kept_arcs, 2, kept.shape(1));
         if (kept.shape(1) != 0) check_length(kept.shape(1), size);
     }
+    void start_from(const Matrix<const std::int32_t>& near, const std::vector<PackedPlace>& places) {
+        check_shape("near", near, 2, near.shape(1));
+        if (near.shape(1) == 0) return;
+        earlier = near.data();
+        check_length(near.shape(1), size);
+        for (std::size_t b = 0; b < places.size(); ++b)
+            for (std::size_t k = begin[b]; k < begin[b] + places[b].rows + places[b].columns; ++k)
+                require(near.data()[k] < static_cast<std::int64_t>(places[b].rows) &&
+                            near.data()[size + k] < static_cast<std::int64_t>(places[b].columns),
+                        "near: an arc lies outside the matrix of costs");
+    }
     bool any() const { return numbers.shape(1) != 0; }
+    DenseBasis near(std::size_t b, const PackedPlace& place) const {
+        if (earlier == nullptr) return {nullptr, nullptr, 0};
+        return {earlier + begin[b], earlier + size + begin[b], place.rows + place.columns};
+    }
     DenseAnswer answer(std::size_t b, const PackedPlace& place, double accuracy, std::vector<double>& scratch) const {
         if (!any()) {
             scratch.resize(place.rows + place.columns);
-            return {scratch.data(), scratch.data() + place.rows, nullptr, nullptr, nullptr, 0, accuracy};
+            return {scratch.data(), scratch.data() + place.rows, nullptr, nullptr, nullptr, 0, accuracy, bounded};
         }
         double* f = numbers.data() + begin[b];
         std::int32_t* i = arcs.data() + begin[b];
-        return {f, f + place.rows, i, i + arcs.shape(1), f + numbers.shape(1), place.rows + place.columns, accuracy};
+        return {f,        f + place.rows, i, i + arcs.shape(1), f + numbers.shape(1), place.rows + place.columns,
+                accuracy, bounded};
     }
 };
 
@@ -79,11 +98,11 @@ std::vector<PackedPlace> packed_places(const Places& places, const Weights& p, c
     return found;
 }
 
-// Solves packed problems, whose costs fill(matrix, place) writes.
-template <class Fill>
+// Solves packed problems, whose costs fill(matrix, place) writes; look(b, costs, answer) is told of every answer.
+template <class Fill, class Look>
 void solve_each(const std::vector<PackedPlace>& places, const Weights& p, const Weights& q, double accuracy, bool unit,
                 std::size_t n_threads, double seconds, const StopFlag& stop, const Numbers& numbers, const Kept& kept,
-                Fill fill) {
+                Fill fill, Look look) {
     check_shape("numbers", numbers, places.size(), kNumbers);
     check_threads(n_threads);
     Deadline deadline(seconds, stop);
@@ -94,32 +113,52 @@ void solve_each(const std::vector<PackedPlace>& places, const Weights& p, const 
             matrix.resize(place.rows, place.columns);
             fill(matrix, place);
             DenseAnswer answer = kept.answer(b, place, accuracy, scratch);
-            solve_packed(matrix, p.data() + place.row, q.data() + place.column, unit, answer, [&] { return deadline(); },
-                         numbers_of(numbers, b));
+            solve_packed(matrix, p.data() + place.row, q.data() + place.column, unit, kept.near(b, place), answer,
+                         [&] { return deadline(); }, numbers_of(numbers, b));
+            look(b, matrix.view(), answer);
         };
     };
     parallel_for(places.size(), n_threads, make, [&] { deadline(); });
 }
 
 void solve_points(const Matrix<const double>& X, const Matrix<const double>& Y, const std::string& metric, const Weights& p,
-                  const Weights& q, const Places& places, double accuracy, bool unit, std::size_t n_threads,
-                  double seconds, const StopFlag& stop, const Numbers& numbers, const Matrix<double>& kept,
-                  const Matrix<std::int32_t>& arcs) {
+                  const Weights& q, const Places& places, double accuracy, bool unit,
+                  const Matrix<const std::int32_t>& near, std::size_t n_threads, double seconds, const StopFlag& stop,
+                  const Numbers& numbers, const Matrix<double>& kept, const Matrix<std::int32_t>& arcs,
+                  const Matrix<double>& sent) {
     const std::size_t d = X.shape(1);
     check_shape("X", X, p.shape(0), d);
     check_shape("Y", Y, q.shape(0), d);
     const std::vector<PackedPlace> found = packed_places(places, p, q);
+    std::vector<std::size_t> first{0};  // of the rows of each problem among those of all
+    for (const PackedPlace& place : found) first.push_back(first.back() + place.rows);
+    const bool sends = sent.shape(0) != 0;
+    if (sends) {
+        check_shape("sent", sent, first.back(), d);
+        require(kept.shape(1) != 0, "sent: expected plans that are kept");
+    }
+    Kept solutions(kept, arcs, found);
+    solutions.start_from(near, found);
+    solutions.bounded = !sends;
     const auto solve = [&]<class Metric>(Metric) {
-        solve_each(found, p, q, accuracy, unit, n_threads, seconds, stop, numbers, Kept(kept, arcs, found),
-                   [&](PaddedMatrix& matrix, const PackedPlace& place) {
-                       matrix.fill<Metric>(X.data() + place.row * d, Y.data() + place.column * d, d);
-                   });
+        solve_each(
+            found, p, q, accuracy, unit, n_threads, seconds, stop, numbers, solutions,
+            [&](PaddedMatrix& matrix, const PackedPlace& place) {
+                matrix.fill<Metric>(X.data() + place.row * d, Y.data() + place.column * d, d);
+            },
+            [&](std::size_t b, const CostView& C, const DenseAnswer& answer) {
+                const PackedPlace& place = found[b];
+                if (sends)
+                    send(C, p.data() + place.row, q.data() + place.column, answer, Y.data() + place.column * d, d,
+                         sent.data() + first[b] * d);
+            });
     };
     if (metric == "sqeuclidean") return solve(SquaredSum{});
     if (metric == "euclidean") return solve(RootOfSquares{});
     if (metric == "cityblock") return solve(AbsoluteSum{});
     if (metric == "chebyshev") return solve(AbsoluteMaximum{});
-    fail("metric: expected 'sqeuclidean', 'euclidean', 'cityblock' or 'chebyshev', got '", metric, "'");
+    if (metric == "inner") return solve(InnerProduct{});
+    fail("metric: expected 'sqeuclidean', 'euclidean', 'cityblock', 'chebyshev' or 'inner', got '", metric, "'");
 }
 
 void solve_matrices(const Vector<const double>& C, const Weights& p, const Weights& q, const Places& places, bool unit,
@@ -128,8 +167,10 @@ void solve_matrices(const Vector<const double>& C, const Weights& p, const Weigh
     const std::vector<PackedPlace> found = packed_places(places, p, q);
     for (std::size_t b = 0; b < found.size(); ++b)
         check_range("entries", places.data()[5 * b + 4], places.data()[5 * b + 1] * places.data()[5 * b + 3], C.shape(0));
-    solve_each(found, p, q, 0, unit, n_threads, seconds, stop, numbers, Kept(kept, arcs, found),
-               [&](PaddedMatrix& matrix, const PackedPlace& place) { matrix.copy(C.data() + place.entry); });
+    solve_each(
+        found, p, q, 0, unit, n_threads, seconds, stop, numbers, Kept(kept, arcs, found),
+        [&](PaddedMatrix& matrix, const PackedPlace& place) { matrix.copy(C.data() + place.entry); },
+        [](std::size_t, const CostView&, const DenseAnswer&) {});
 }
 
 // Samples on the line: of each problem where its points begin and how many there are, the same of the other side, and where
@@ -202,7 +243,8 @@ std::tuple<double, double, double, bool> bound_line(const Weights& x, const Weig
 
 void bind_packed(nb::module_& m) {
     m.def("solve_points", &solve_points, "X"_a, "Y"_a, "metric"_a, nb::kw_only(), "p"_a, "q"_a, "places"_a, "accuracy"_a,
-          "unit"_a, "n_threads"_a, "seconds"_a, "stop"_a, output("numbers"), output("kept"), output("arcs"));
+          "unit"_a, "near"_a, "n_threads"_a, "seconds"_a, "stop"_a, output("numbers"), output("kept"), output("arcs"),
+          output("sent"));
     m.def("solve_matrices", &solve_matrices, "C"_a, nb::kw_only(), "p"_a, "q"_a, "places"_a, "unit"_a, "n_threads"_a,
           "seconds"_a, "stop"_a, output("numbers"), output("kept"), output("arcs"));
     m.def("bound_line", &bound_line, "x"_a, "y"_a, "p"_a, "q"_a, "power"_a, "accuracy"_a);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "assignment.hpp"
 #include "double_double.hpp"
 #include "forest.hpp"
 #include "preorder_tree.hpp"
@@ -195,17 +196,25 @@ private:
     // The largest of the least costs of rows, or the least positive cost: where the price of artificial arcs begins. It
     // rises while they carry flow; a price far above the costs would take the potentials' digits.
     double usual_cost() const {
-        double usual = 0, least = largest_;
+        double usual = 0;
         for (std::size_t i = 0; i < C_.rows; ++i) {
-            double row_least = kInf<double>;
-            for (std::size_t j = 0; j < C_.columns; ++j) {
-                const double c = std::abs(C_.row(i)[j]);
-                row_least = std::min(row_least, c);
-                if (c > 0) least = std::min(least, c);
-            }
+            constexpr std::size_t kWidth = 8;  // in lanes, as in the constructor
+            const double* row = C_.row(i);
+            double least[kWidth];
+            std::fill(least, least + kWidth, kInf<double>);
+            std::size_t j = 0;
+            for (; j + kWidth <= C_.columns; j += kWidth)
+                for (std::size_t l = 0; l < kWidth; ++l) least[l] = std::min(least[l], std::abs(row[j + l]));
+            for (; j < C_.columns; ++j) least[0] = std::min(least[0], std::abs(row[j]));
+            const double row_least = *std::min_element(least, least + kWidth);
             if (row_least < kInf<double>) usual = std::max(usual, row_least);
         }
-        return usual > 0 ? usual : least;
+        if (usual > 0) return usual;
+        double least = largest_;
+        for (std::size_t i = 0; i < C_.rows; ++i)
+            for (std::size_t j = 0; j < C_.columns; ++j)
+                if (const double c = std::abs(C_.row(i)[j]); c > 0) least = std::min(least, c);
+        return least;
     }
     bool artificial_flow() const {
         for (Index v = 0; v < basis_.root(); ++v)
@@ -258,11 +267,11 @@ private:
         while (scanned < m1) {
             for (std::size_t end = std::min(scanned + block, m1); scanned < end; ++scanned) {
                 const double reduced = least_sum(C_.row(i), yc, C_.width) - y[i];
-                if (reduced < best && reduced < -tolerance * std::abs(y[i])) {
-                    best = reduced;
-                    found = i;
-                }
-                if (++i == m1) i = 0;
+                // without a branch, which would be mispredicted for every other row
+                const bool enters = (reduced < best) & (reduced < -tolerance * std::abs(y[i]));
+                best = enters ? reduced : best;
+                found = enters ? i : found;
+                i = i + 1 == m1 ? 0 : i + 1;
             }
             if (found == m1) continue;
             column = least_of(found, yc).first;
@@ -350,6 +359,7 @@ struct DenseAnswer {
     double* mass;             // may be null
     std::size_t capacity;     // of these
     double accuracy = 0;      // the relative error of the costs, none of them negative
+    bool bounded = true;      // otherwise there is no lower bound, and potentials have the rounding errors of the basis
     std::int64_t entries = 0;
     double value = 0, lower = 0, upper = 0, scale = 0;  // scale: the sum of the absolute terms of the value
     std::int64_t pivots = 0;
@@ -373,19 +383,12 @@ inline double weighted_median(const std::vector<double>& x, const std::vector<do
 // Rounded below the difference of two doubles that gave x.
 inline double below(double x) { return x - std::abs(x) * kUlp; }
 
-// Feasible potentials from any f: g is its c-transform and f that of g, rounded down. Returns the bound
-// <p, f> / P + <q, g> / Q for costs that may be off by `accuracy`, rounded down; all weights are positive.
-inline double dense_dual(CostView C, const double* p, const double* q, double accuracy, double* f, double* g) {
+// The largest f that potentials g allow, rounded down. Returns the bound <p, f> / P + <q, g> / Q for costs that may be off
+// by `accuracy`, rounded down; all weights are positive. Rows without an allowed pair get `largest`.
+inline double dual_of_columns(CostView C, const double* p, const double* q, double accuracy, double largest, const double* g,
+                              double* f) {
     std::vector<double> minus_g(C.width);
-    std::fill(g, g + C.columns, kInf<double>);
-    for (std::size_t i = 0; i < C.rows; ++i)
-        for (std::size_t j = 0; j < C.columns; ++j) g[j] = std::min(g[j], C.row(i)[j] - f[i]);
-    double largest = 0;
-    for (std::size_t i = 0; i < C.rows; ++i) largest = std::max(largest, std::abs(f[i]));
-    for (std::size_t j = 0; j < C.columns; ++j) {
-        g[j] = g[j] < kInf<double> ? below(g[j]) : largest;
-        minus_g[j] = -g[j];
-    }
+    for (std::size_t j = 0; j < C.columns; ++j) minus_g[j] = -g[j];
     for (std::size_t i = 0; i < C.rows; ++i) {
         const double least = least_sum(C.row(i), minus_g.data(), C.width);
         f[i] = least < kInf<double> ? below(least) : largest;
@@ -394,6 +397,17 @@ inline double dense_dual(CostView C, const double* p, const double* q, double ac
     DoubleDouble bound = first.value;
     bound += second.value;
     return rounded_down(bound.value(), first.error + second.error, accuracy);
+}
+
+// The same from any f: g is its c-transform and f that of g.
+inline double dense_dual(CostView C, const double* p, const double* q, double accuracy, double* f, double* g) {
+    std::fill(g, g + C.columns, kInf<double>);
+    for (std::size_t i = 0; i < C.rows; ++i)
+        for (std::size_t j = 0; j < C.columns; ++j) g[j] = std::min(g[j], C.row(i)[j] - f[i]);
+    double largest = 0;
+    for (std::size_t i = 0; i < C.rows; ++i) largest = std::max(largest, std::abs(f[i]));
+    for (std::size_t j = 0; j < C.columns; ++j) g[j] = g[j] < kInf<double> ? below(g[j]) : largest;
+    return dual_of_columns(C, p, q, accuracy, largest, g, f);
 }
 
 struct Support {
@@ -534,6 +548,7 @@ struct DenseBasis {
 
 // The arcs between points that have weight, as edges between nodes.
 inline std::vector<Edge> edges_between(CostView C, const DenseBasis& arcs, const Support& support) {
+    if (arcs.size == 0) return {};
     std::vector<std::int32_t> row(C.rows, -1), column(C.columns, -1);
     for (std::size_t k = 0; k < support.rows.size(); ++k)
         row[static_cast<std::size_t>(support.rows[k])] = static_cast<std::int32_t>(k);
@@ -548,21 +563,83 @@ inline std::vector<Edge> edges_between(CostView C, const DenseBasis& arcs, const
     return edges;
 }
 
+// How far bounds may be apart before a simplex looks again for potentials: what "optimal" means allows twice as much.
+inline constexpr double kClosed = 0.5e-10;
+inline constexpr std::size_t kAssigned = 48;  // points from which assignments are faster than the simplex
+
+// The bounds, where no plan of mass one costs less than the least cost.
+inline void no_less(DenseAnswer& answer, double least) {
+    answer.lower = std::max(answer.lower, answer.accuracy > 0 ? rounded_down(least, 0, answer.accuracy) : least);
+}
+
+// The optimum for uniform weights on as many rows as columns. Returns whether it is one and proved; the arcs of the
+// assignment, if there is one, are appended to `edges`.
+template <class Pause>
+bool solve_assignment(CostView C, const Support& support, std::vector<Edge>& edges, DenseAnswer& answer, Pause pause) {
+    const std::size_t n = C.rows;
+    const auto uniform = [](const std::vector<double>& w) {
+        return std::all_of(w.begin(), w.end(), [&](double x) { return x == w[0]; });
+    };
+    if (n != C.columns || n < kAssigned || edges.size() > n || !uniform(support.p) || !uniform(support.q)) return false;
+    Assignment<double> assignment(C.data, n, C.stride);
+    if (!assignment.solve(pause)) return false;
+    const double share = 1 / static_cast<double>(n);
+    DoubleDouble total;
+    std::vector<double> f(n), g(assignment.potentials());
+    double absolute = 0;
+    answer.scale = 0;
+    edges.clear();
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto j = static_cast<std::size_t>(assignment.mates()[i]);
+        const double c = assignment.cost(i, j);
+        const DoubleDouble term = DoubleDouble::product(share, c);
+        total += term;
+        answer.scale += std::abs(term.high);
+        // a product below the normal numbers has lost digits
+        if (c != 0) absolute += std::abs(term.high) + std::numeric_limits<double>::min();
+        f[i] = c - g[j];
+        edges.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(n + j), 0});
+        if (answer.mass == nullptr) continue;
+        answer.i[i] = support.rows[i];
+        answer.j[i] = support.columns[j];
+        answer.mass[i] = share;
+    }
+    if (answer.mass != nullptr) {
+        std::fill(answer.i + n, answer.i + answer.capacity, -1);
+        std::fill(answer.j + n, answer.j + answer.capacity, -1);
+        std::fill(answer.mass + n, answer.mass + answer.capacity, 0.0);
+    }
+    answer.entries = static_cast<std::int64_t>(n);
+    answer.value = total.value();
+    answer.scale = std::max(answer.scale, std::abs(answer.value));
+    answer.upper = rounded_up(answer.value, 0.511 * kUlp * absolute, answer.accuracy);  // of masses: one rounded quotient
+    const double middle = weighted_median(f, support.p);  // potentials of a size that wastes no digits
+    for (double& x : g) x += middle;
+    answer.lower = dual_of_columns(C, support.p.data(), support.q.data(), answer.accuracy, 0, g.data(), f.data());
+    no_less(answer, assignment.least());
+    for (std::size_t i = 0; i < n; ++i) answer.f[support.rows[i]] = f[i];
+    for (std::size_t j = 0; j < n; ++j) answer.g[support.columns[j]] = g[j];
+    return answer.upper - answer.lower <= kClosed * answer.scale;
+}
+
 // Solves one problem on the costs between the points of its support, from some edges of a basis if there are any. pause()
 // returns whether to stop with what has been reached.
 template <class Pause>
 void solve_support(CostView view, const Support& support, std::vector<Edge> edges, DenseAnswer& answer, Pause pause) {
     const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
+    if (solve_assignment(view, support, edges, answer, pause)) return;
     std::vector<double> f(m1), g(m2);
     const auto finish = [&](auto& simplex) {
         answer.pivots += simplex.basis().pivots();
         for (std::size_t i = 0; i < m1; ++i) f[i] = simplex.basis().y(static_cast<std::int32_t>(i));
         const double middle = weighted_median(f, support.p);  // potentials of a size that wastes no digits
         for (double& x : f) x -= middle;
-        answer.lower = dense_dual(view, support.p.data(), support.q.data(), answer.accuracy, f.data(), g.data());
-        // no plan of mass one costs less than the least cost
-        const double least = simplex.least();
-        answer.lower = std::max(answer.lower, answer.accuracy > 0 ? rounded_down(least, 0, answer.accuracy) : least);
+        if (answer.bounded) {
+            answer.lower = dense_dual(view, support.p.data(), support.q.data(), answer.accuracy, f.data(), g.data());
+            no_less(answer, simplex.least());
+        } else {
+            for (std::size_t j = 0; j < m2; ++j) g[j] = middle - simplex.basis().y(static_cast<std::int32_t>(m1 + j));
+        }
         for (std::size_t i = 0; i < m1; ++i) answer.f[support.rows[i]] = f[i];
         for (std::size_t j = 0; j < m2; ++j) answer.g[support.columns[j]] = g[j];
     };

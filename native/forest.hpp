@@ -16,8 +16,9 @@ struct Edge {
 // Hangs all nodes of an empty basis. The edges make a forest; those that close a cycle are left out. Flows follow from
 // the leaves up. An edge whose flow would be negative, or zero and away from the root, is cut, and what then hangs on
 // nothing gets an artificial arc. `as_flow` turns exact flows into those of the basis; `reach` is told of every node
-// and the node from which it is reached, if any, before anything is cut. A tree that contains one of `tops` hangs from it:
-// a basis that was strongly feasible then stays as it was.
+// and the node from which it is reached, if any, before anything is cut. A tree that contains one of `tops` hangs from it,
+// the others from where fewest edges without flow lead away from the root. So a basis that was strongly feasible stays as
+// it was, if the weights are the same.
 template <std::size_t K, class Tree, class AsFlow, class Reach>
 class Forest {
 public:
@@ -27,9 +28,11 @@ public:
            const std::vector<Index>& tops = {})
         : basis_(basis), as_flow_(as_flow), up_(nodes(), {Tree::kNone, Tree::kNone}), net_(nodes()) {
         search(edges, reach, tops);
-        const std::size_t rows = at(basis_.rows());
-        std::copy(weights.a.begin(), weights.a.end(), net_.begin());
-        for (std::size_t j = 0; j < weights.b.size(); ++j) net_[rows + j] = -weights.b[j];
+        if (tops.empty()) {
+            const std::vector<Index> sinks = sinks_of(weights);
+            if (!sinks.empty()) search(edges, reach, sinks);
+        }
+        set_weights(weights);
         sum();
         hang();
     }
@@ -57,6 +60,8 @@ private:
             links[end[at(e.column)]++] = {e.row, e.arc};
         }
         std::vector<char> reached(nodes());
+        std::fill(up_.begin(), up_.end(), Link{Tree::kNone, Tree::kNone});
+        order_.clear();
         order_.reserve(nodes());
         for (std::size_t t = 0; t < tops.size() + nodes(); ++t) {
             const std::size_t top = t < tops.size() ? at(tops[t]) : t - tops.size();
@@ -76,6 +81,41 @@ private:
                 }
             }
         }
+    }
+
+    void set_weights(const ExactWeights<K>& weights) {
+        const std::size_t rows = at(basis_.rows());
+        std::copy(weights.a.begin(), weights.a.end(), net_.begin());
+        for (std::size_t j = 0; j < weights.b.size(); ++j) net_[rows + j] = -weights.b[j];
+    }
+
+    // Better tops of the trees that search() found: in each tree that has edges without flow that lead away from its top, a
+    // row behind the last of them. In a tree that was strongly feasible with another top all of them are on the way to that
+    // one, and it is behind the last, together with this row.
+    std::vector<Index> sinks_of(const ExactWeights<K>& weights) {
+        set_weights(weights);
+        for (std::size_t k = order_.size(); k-- > 0;)
+            if (const Index v = order_[k], above = up_[at(v)].node; above != Tree::kNone) net_[at(above)] += net_[at(v)];
+        std::vector<Index> found;
+        std::vector<char> wanted(nodes());  // columns, of which a row below with flow is wanted
+        Index last = Tree::kNone;
+        // from the last tree to the first, and in each from its last node to its top
+        for (std::size_t k = order_.size(); k-- > 0;) {
+            const Index v = order_[k];
+            if (up_[at(v)].node == Tree::kNone) {
+                last = Tree::kNone;
+            } else if (last == Tree::kNone && !basis_.is_row(v) && net_[at(v)].zero()) {
+                last = v;
+                wanted[at(v)] = 1;
+            }
+        }
+        for (const Index v : order_) {
+            const Index above = up_[at(v)].node;
+            if (above == Tree::kNone || !wanted[at(above)] || !is_positive(net_[at(v)])) continue;
+            wanted[at(above)] = 0;
+            found.push_back(v);
+        }
+        return found;
     }
 
     // The net supply of every subtree; subtrees whose arc cannot stay are cut off.

@@ -137,12 +137,19 @@ template <class Add>
 bool merge_rounded(const LineSide& x, const LineSide& y, Add add, LineSum& sum, double& total, double& moved) {
     const std::size_t m1 = x.size(), m2 = y.size();
     const double *p = x.weights().data(), *q = y.weights().data();
-    const auto total_of = [](const double* w, std::size_t n) {
-        DoubleDouble all;
-        for (std::size_t k = 0; k < n; ++k) all = plus(all, w[k]);
-        return all;
-    };
-    const DoubleDouble P = total_of(p, m1), Q = total_of(q, m2), ratio = P.over(Q);
+    // cumulative weights of both sides first: two chains of additions that do not wait for each other, nor the merge for them
+    std::vector<DoubleDouble> row_ends(m1), ends(m2);
+    DoubleDouble P, Q;
+    const auto next_row = [&](std::size_t i) { row_ends[i] = P = plus(P, p[i]); };
+    const auto next_column = [&](std::size_t j) { ends[j] = Q = plus(Q, q[j]); };
+    const std::size_t both = std::min(m1, m2);
+    for (std::size_t k = 0; k < both; ++k) {
+        next_row(k);
+        next_column(k);
+    }
+    for (std::size_t i = both; i < m1; ++i) next_row(i);
+    for (std::size_t j = both; j < m2; ++j) next_column(j);
+    const DoubleDouble ratio = P.over(Q);
     if (!(P.high > 0x1p-400 && P.high < 0x1p400 && Q.high > 0x1p-400 && Q.high < 0x1p400)) return false;
     const auto scaled = [&](const DoubleDouble& z) {
         const DoubleDouble high = DoubleDouble::product(z.high, ratio.high);
@@ -151,28 +158,21 @@ bool merge_rounded(const LineSide& x, const LineSide& y, Add add, LineSum& sum, 
     const auto less = [](const DoubleDouble& a, const DoubleDouble& b) {
         return a.high < b.high || (a.high == b.high && a.low < b.low);
     };
-    // cumulative weights of columns first, so that the merge does not wait for them
-    std::vector<DoubleDouble> ends(m2);
-    DoubleDouble b;
-    for (std::size_t j = 0; j < m2; ++j) {
-        b = plus(b, q[j]);
-        ends[j] = scaled(b);
-    }
+    for (DoubleDouble& end : ends) end = scaled(end);
     std::size_t i = 0, j = 0;
-    DoubleDouble a{p[0], 0}, last;
+    DoubleDouble last;
     while (i < m1 && j < m2) {
-        const bool row = !less(ends[j], a);
-        const DoubleDouble next = row ? a : ends[j];
+        const bool row = !less(ends[j], row_ends[i]);
+        const DoubleDouble next = row ? row_ends[i] : ends[j];
         const double flow = (next.high - last.high) + (next.low - last.low);
         if (flow > 0) {
             add(sum, flow, i, j);
             last = next;
         }
-        if (row) {
-            if (++i < m1) a = plus(a, p[i]);
-        } else {
+        if (row)
+            ++i;
+        else
             ++j;
-        }
     }
     const double n = static_cast<double>(m1 + m2);
     total = P.high;

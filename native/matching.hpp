@@ -4,13 +4,13 @@
 //     max  sum_i f_i + sum_j g_j  with  f_i + g_j <= c(x_i, y_j),  f_i <= a_i,  g_j <= b_j
 //
 // Pairs with c >= a_i + b_j are never needed, as f <= a and g <= b prove them: a k-d tree lists the others. Where these are
-// many, the search begins with neighbours, and k-d trees add pairs that the potentials violate.
+// many, the search begins with neighbours, and the k-d tree adds pairs that the potentials violate.
 //
 // Shortest augmenting paths, as in the Hungarian method, from any feasible potentials. Invariants: no reduced cost
 // c - f - g, a - f or b - g is negative but for rounding, and those of matched pairs vanish. A lone point whose price is not
 // reached is *open*; a search from it, along pairs and back along matched ones, ends at a lone point of the other side, or
 // at one of its own side whose price is reached, and closes it. Auctions give the first potentials: bids of the rows in
-// steps of the distance of neighbours, which leave few points open.
+// steps of the distance of neighbours, then in smaller ones, which leave few points open and their searches short.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,9 @@ public:
         const bool every = all_pairs(poll);
         if (!every) neighbours(poll);
         link();
-        bid(poll);
+        const double step = nearest_cost();
+        for (const double part : kSteps) bid(part * step, poll);
+        match_tight();
         close_points(poll);
         for (int round = 0; !every && round < kRounds && add_violated(poll); ++round) {
             link();
@@ -67,12 +69,12 @@ private:
     static constexpr double kInfinite = std::numeric_limits<double>::infinity();
     static constexpr std::size_t kMost = 24;        // pairs for each point, if all are listed
     static constexpr std::size_t kSampled = 32;     // one row of so many tells whether that is the case
-    static constexpr std::size_t kNeighbours[2] = {24, 4};  // of each row and of each column, if not
+    static constexpr std::size_t kNeighbours = 24;  // of each row, if not
     static constexpr std::size_t kAdded = 4;        // violated pairs of a row in a round
     static constexpr int kRounds = 100;
     static constexpr std::size_t kPolled = 4096;    // steps until somebody may end it
-    static constexpr double kStep = 1;              // times the distance of neighbours: the step of bids
-    static constexpr std::size_t kBids = 20;        // for each row, at most
+    static constexpr double kSteps[2] = {1, 0.4};   // times the distance of neighbours: the steps of bids
+    static constexpr std::size_t kBids = 20;        // for each row and step, at most
 
     struct Side {
         Side(const double* x, const double* a, std::size_t n)
@@ -125,39 +127,33 @@ private:
         return complete_;
     }
 
-    // The k points of the other side of least sums, for every point, as the tree finds them.
+    // The k columns of least sums c - g below a bound, for every row, as the tree finds them.
     template <class Poll>
-    void search(const Side& own, const Side& other, const double* bound, std::size_t k, std::vector<std::int64_t>& found,
-                std::vector<double>& sums, Poll poll) const {
-        for (std::size_t begin = 0; begin < own.size(); begin += kPolled) {
+    void search(const std::vector<double>& g, const double* bound, std::size_t k, Poll poll) {
+        const Side& rows = sides_[0];
+        KdTree<2>& tree = sides_[1].tree;
+        std::vector<double> h(g.size());
+        for (std::size_t j = 0; j < h.size(); ++j) h[j] = -g[j];
+        tree.set_h(h.data());
+        found_.resize(rows.size() * k);
+        sums_.resize(rows.size() * k);
+        for (std::size_t begin = 0; begin < rows.size(); begin += kPolled) {
             poll();
-            other.tree.nearest(metric_, own.points, own.tree.order().data() + begin, std::min(kPolled, own.size() - begin),
-                               bound, k, found.data(), sums.data());
+            tree.nearest(metric_, rows.points, rows.tree.order().data() + begin, std::min(kPolled, rows.size() - begin), bound, k,
+                         found_.data(), sums_.data());
         }
     }
 
-    // Begins with the nearest points of each point.
+    // Begins with the nearest columns of each row.
     template <class Poll>
     void neighbours(Poll poll) {
+        const std::size_t k = std::min(kNeighbours, sides_[1].size());
+        search(std::vector<double>(sides_[1].size(), 0.0), nullptr, k, poll);
         pairs_.clear();
-        std::vector<std::vector<std::int64_t>> found;
-        for (int side : {0, 1}) {
-            Side &own = sides_[side], &other = sides_[1 - side];
-            const std::size_t k = std::min(kNeighbours[side], other.size());
-            std::vector<double> sums(own.size() * k);
-            found.emplace_back(own.size() * k);
-            const std::vector<double> none(other.size(), 0.0);
-            other.tree.set_h(none.data());
-            search(own, other, nullptr, k, found.back(), sums, poll);
-            for (std::size_t t = 0; t < sums.size(); ++t) {
-                const std::size_t one = t / k, two = static_cast<std::size_t>(found.back()[t]);
-                const std::size_t i = side == 0 ? one : two, j = side == 0 ? two : one;
-                if (!(sums[t] < sides_[0].price[i] + sides_[1].price[j])) continue;
-                const auto width = static_cast<std::ptrdiff_t>(found[0].size() / sides_[0].size());
-                const auto first = found[0].begin() + static_cast<std::ptrdiff_t>(i) * width;
-                if (side == 1 && std::find(first, first + width, static_cast<std::int64_t>(j)) != first + width) continue;
-                pairs_.push_back({number(i), number(j), sums[t]});
-            }
+        pairs_.reserve(sums_.size());
+        for (std::size_t t = 0; t < sums_.size(); ++t) {
+            const std::size_t i = t / k, j = static_cast<std::size_t>(found_[t]);
+            if (sums_[t] < sides_[0].price[i] + sides_[1].price[j]) pairs_.push_back({number(i), number(j), sums_[t]});
         }
     }
 
@@ -167,6 +163,11 @@ private:
             Side& own = sides_[side];
             own.start.assign(own.size() + 1, 0);
             for (const Pair& pair : pairs_) ++own.start[(side == 0 ? row(pair) : column(pair)) + 1];
+            const std::size_t most = *std::max_element(own.start.begin(), own.start.end());
+            if (reduced_.size() < most) {
+                reduced_.resize(most);
+                shorter_.resize(most);
+            }
             std::partial_sum(own.start.begin(), own.start.end(), own.start.begin());
             own.to.resize(pairs_.size());
             own.cost.resize(pairs_.size());
@@ -179,43 +180,60 @@ private:
         }
     }
 
-    // Rows bid for columns until all are content or there were many bids; then potentials are made feasible, and points
-    // are matched along tight pairs.
-    template <class Poll>
-    void bid(Poll poll) {
-        Side &rows = sides_[0], &columns = sides_[1];
+    // The median over the rows of the cost of the nearest column.
+    double nearest_cost() const {
+        const Side& rows = sides_[0];
         std::vector<double> least;
         for (std::size_t i = 0; i < rows.size(); ++i)
             if (rows.start[i] < rows.start[i + 1])
                 least.push_back(*std::min_element(rows.cost.begin() + static_cast<std::ptrdiff_t>(rows.start[i]),
                                                   rows.cost.begin() + static_cast<std::ptrdiff_t>(rows.start[i + 1])));
-        if (least.empty()) return;
+        if (least.empty()) return 0;
         const auto middle = least.begin() + static_cast<std::ptrdiff_t>(least.size() / 2);
         std::nth_element(least.begin(), middle, least.end());
-        const double step = kStep * *middle;
+        return *middle;
+    }
+
+    // Writes cost - f - g of the pairs of a point into `reduced_`, for a value f of its potential; returns their number.
+    std::size_t reduce(const Side& own, const Side& other, std::size_t i, double f) {
+        const std::size_t begin = own.start[i], count = own.start[i + 1] - begin;
+        const Index* to = own.to.data() + begin;
+        const double *cost = own.cost.data() + begin, *g = other.potential.data();
+        double* reduced = reduced_.data();
+        for (std::size_t k = 0; k < count; ++k) reduced[k] = (cost[k] - f) - g[to[k]];
+        return count;
+    }
+
+    // Rows bid for columns until all are content or there were many bids; then potentials are made feasible.
+    template <class Poll>
+    void bid(double step, Poll poll) {
+        Side &rows = sides_[0], &columns = sides_[1];
         std::vector<Index> queue(rows.size()), owner(columns.size(), -1);
         std::iota(queue.begin(), queue.end(), 0);
         for (std::size_t head = 0; head < queue.size() && head < kBids * rows.size(); ++head) {
             if (head % kPolled == 0) poll();
             const auto i = static_cast<std::size_t>(queue[head]);
+            const std::size_t count = reduce(rows, columns, i, 0);
             double best = rows.price[i], second = kInfinite;
-            Index chosen = -1;
-            for (std::size_t k = rows.start[i]; k < rows.start[i + 1]; ++k) {
-                const double sum = rows.cost[k] - columns.potential[static_cast<std::size_t>(rows.to[k])];
-                if (sum < best) {
-                    second = best;
-                    best = sum;
-                    chosen = rows.to[k];
-                } else if (sum < second) {
-                    second = sum;
-                }
+            std::size_t chosen = count;
+            for (std::size_t k = 0; k < count; ++k) {
+                const double sum = reduced_[k];
+                second = std::min(second, std::max(best, sum));
+                chosen = sum < best ? k : chosen;
+                best = std::min(best, sum);
             }
-            if (chosen < 0) continue;
-            columns.potential[static_cast<std::size_t>(chosen)] -= second - best + step;
-            if (Index& last = owner[static_cast<std::size_t>(chosen)]; last >= 0) queue.push_back(last);
-            owner[static_cast<std::size_t>(chosen)] = number(i);
+            if (chosen == count) continue;
+            const auto j = static_cast<std::size_t>(rows.to[rows.start[i] + chosen]);
+            columns.potential[j] -= second - best + step;
+            if (owner[j] >= 0) queue.push_back(owner[j]);
+            owner[j] = number(i);
         }
         for (int side : {0, 1}) tighten(sides_[side], sides_[1 - side]);
+    }
+
+    // Matches points along tight pairs.
+    void match_tight() {
+        Side &rows = sides_[0], &columns = sides_[1];
         for (std::size_t j = 0; j < columns.size(); ++j)
             for (std::size_t k = columns.start[j]; k < columns.start[j + 1] && columns.open(j); ++k) {
                 const auto i = static_cast<std::size_t>(columns.to[k]);
@@ -260,10 +278,18 @@ private:
                 end = i;
                 joins = false;
             }
-            for (std::size_t k = own.start[i]; k < own.start[i + 1]; ++k) {
-                const auto j = static_cast<std::size_t>(own.to[k]);
-                double reached = d + ((own.cost[k] - own.potential[i]) - other.potential[j]);
-                if (!(reached < other.distance[j] && reached < best) || done_[j]) continue;
+            const std::size_t count = reduce(own, other, i, own.potential[i]);
+            const Index* to = own.to.data() + own.start[i];
+            std::size_t shorter = 0;  // pairs that shorten a way; without branches, which would be hard to predict
+            for (std::size_t k = 0; k < count; ++k) {
+                const double reached = d + reduced_[k];
+                shorter_[shorter] = number(k);
+                shorter += static_cast<std::size_t>((reached < best) & (reached < other.distance[static_cast<std::size_t>(to[k])]));
+            }
+            for (std::size_t s = 0; s < shorter; ++s) {
+                const auto k = static_cast<std::size_t>(shorter_[s]), j = static_cast<std::size_t>(to[k]);
+                double reached = d + reduced_[k];
+                if (!(reached < best) || done_[j]) continue;
                 reached = std::max(reached, d);
                 if (other.distance[j] == kInfinite) touched_.push_back(j);
                 other.distance[j] = reached;
@@ -321,23 +347,19 @@ private:
     template <class Poll>
     bool add_violated(Poll poll) {
         Side &rows = sides_[0], &columns = sides_[1];
-        const std::size_t k = std::min(kAdded, columns.size());
-        std::vector<double> h(columns.size()), bound(rows.size()), sums(rows.size() * k);
-        std::vector<std::int64_t> found(rows.size() * k);
-        for (std::size_t j = 0; j < h.size(); ++j) h[j] = -columns.potential[j];
+        const std::size_t k = std::min(kAdded, columns.size()), before = pairs_.size();
+        std::vector<double> bound(rows.size());
         for (std::size_t i = 0; i < bound.size(); ++i) bound[i] = rows.potential[i] - tolerance();
-        columns.tree.set_h(h.data());
-        search(rows, columns, bound.data(), k, found, sums, poll);
-        const std::size_t before = pairs_.size();
+        search(columns.potential, bound.data(), k, poll);
         worst_ = 0;
         for (std::size_t i = 0; i < rows.size(); ++i) {
-            for (std::size_t c = 0; c < k && found[i * k + c] >= 0; ++c) {
-                const auto j = static_cast<std::size_t>(found[i * k + c]);
+            for (std::size_t c = 0; c < k && found_[i * k + c] >= 0; ++c) {
+                const auto j = static_cast<std::size_t>(found_[i * k + c]);
                 pairs_.push_back({number(i), number(j), cost_of(i, j)});
             }
-            if (found[i * k] < 0) continue;
-            worst_ = std::max(worst_, rows.potential[i] - sums[i * k]);
-            rows.potential[i] = sums[i * k];
+            if (found_[i * k] < 0) continue;
+            worst_ = std::max(worst_, rows.potential[i] - sums_[i * k]);
+            rows.potential[i] = sums_[i * k];
             if (const Index j = rows.mate[i]; j >= 0) rows.mate[i] = columns.mate[static_cast<std::size_t>(j)] = -1;
         }
         return pairs_.size() > before;
@@ -350,6 +372,10 @@ private:
     double largest_ = 0, worst_ = 0;
     std::vector<Index> from_;
     std::vector<char> done_;
+    std::vector<double> reduced_;  // costs of the pairs of a point
+    std::vector<Index> shorter_;
+    std::vector<std::int64_t> found_;  // by the tree, with their sums
+    std::vector<double> sums_;
     std::vector<std::pair<double, Index>> heap_;
     std::vector<std::size_t> scanned_, touched_;
 };

@@ -18,23 +18,59 @@ struct PackedPlace {
     std::size_t row, rows, column, columns, entry;
 };
 
-// Distances as SciPy defines them: coordinates are added one after the other, so that results do not depend on the
-// vector width.
+// Costs of a pair of points from its coordinates, which are added one after the other, so that results do not depend on
+// the vector width: distances as SciPy defines them, and minus twice the inner product, which is the squared distance
+// without the squares of both points. These change no plan.
 struct SquaredSum {
-    static double add(double sum, double d) { return sum + d * d; }
+    static double scaled(double y) { return y; }
+    template <class V>
+    static V add(V sum, V x, V y) {
+        const V d = x - y;
+        return sum + d * d;
+    }
     static double last(double sum) { return sum; }
 };
-struct RootOfSquares {
-    static double add(double sum, double d) { return sum + d * d; }
+struct RootOfSquares : SquaredSum {
     static double last(double sum) { return std::sqrt(sum); }
 };
 struct AbsoluteSum {
-    static double add(double sum, double d) { return sum + std::abs(d); }
+    static double scaled(double y) { return y; }
+    template <class V>
+    static V add(V sum, V x, V y) {
+        const V d = x - y;
+        return sum + (d < V{} ? -d : d);
+    }
     static double last(double sum) { return sum; }
 };
 struct AbsoluteMaximum {
-    static double add(double sum, double d) { return std::max(sum, std::abs(d)); }
+    static double scaled(double y) { return y; }
+    template <class V>
+    static V add(V sum, V x, V y) {
+        const V d = x - y, size = d < V{} ? -d : d;
+        return sum < size ? size : sum;
+    }
     static double last(double sum) { return sum; }
+};
+struct InnerProduct {
+    static double scaled(double y) { return -2 * y; }
+    template <class V>
+    static V add(V sum, V x, V y) {
+        return sum + x * y;
+    }
+    static double last(double sum) { return sum; }
+};
+
+// Memory from the start of a cache line on, which grows and keeps nothing.
+class LineStorage {
+public:
+    double* resize(std::size_t n) {
+        const std::size_t needed = n + kLine / sizeof(double);
+        if (storage_.size() < needed) storage_.resize(needed);
+        return storage_.data() + (kLine - reinterpret_cast<std::uintptr_t>(storage_.data()) % kLine) / sizeof(double);
+    }
+
+private:
+    std::vector<double> storage_;
 };
 
 // A matrix whose rows begin at cache lines and are padded with infinite costs.
@@ -44,33 +80,37 @@ public:
         rows_ = rows;
         columns_ = columns;
         stride_ = padded<double>(columns);
-        const std::size_t needed = rows * stride_ + kLine / sizeof(double);
-        if (storage_.size() < needed) storage_.resize(needed);
-        data_ = storage_.data() + (kLine - reinterpret_cast<std::uintptr_t>(storage_.data()) % kLine) / sizeof(double);
-        for (std::size_t i = 0; i < rows; ++i) std::fill(row(i) + columns, row(i) + stride_, kInf<double>);
+        data_ = storage_.resize(rows * stride_);
     }
     double* row(std::size_t i) { return data_ + i * stride_; }
     CostView view() const { return {data_, rows_, columns_, stride_, stride_}; }
 
-    // The distances between rows of X and of Y, which have d coordinates.
+    // The costs between rows of X and of Y, which have d coordinates.
     template <class Metric>
     void fill(const double* X, const double* Y, std::size_t d) {
-        by_axis_.resize(d * columns_);
+        constexpr std::size_t W = kLanes<double>;
+        double* by_axis = by_axis_.resize(d * stride_);
         for (std::size_t j = 0; j < columns_; ++j)
-            for (std::size_t a = 0; a < d; ++a) by_axis_[a * columns_ + j] = Y[j * d + a];
-        for (std::size_t i = 0; i < rows_; ++i) {
-            double* out = row(i);
-            std::fill(out, out + columns_, 0.0);
-            for (std::size_t a = 0; a < d; ++a) {
-                const double x = X[i * d + a];
-                const double* y = by_axis_.data() + a * columns_;
-                for (std::size_t j = 0; j < columns_; ++j) out[j] = Metric::add(out[j], x - y[j]);
-            }
-            for (std::size_t j = 0; j < columns_; ++j) out[j] = Metric::last(out[j]);
+            for (std::size_t a = 0; a < d; ++a) by_axis[a * stride_ + j] = Metric::scaled(Y[j * d + a]);
+        for (std::size_t a = 0; a < d; ++a) std::fill(by_axis + a * stride_ + columns_, by_axis + (a + 1) * stride_, 0.0);
+        std::size_t i = 0;
+        for (; i + 4 <= rows_; i += 4) {
+            std::size_t j = 0;
+            for (; j + 3 * W <= stride_; j += 3 * W) fill_block<Metric, 4, 3>(X, by_axis, d, i, j);
+            for (; j < stride_; j += W) fill_block<Metric, 4, 1>(X, by_axis, d, i, j);
+        }
+        for (; i < rows_; ++i)
+            for (std::size_t j = 0; j < stride_; j += W) fill_block<Metric, 1, 1>(X, by_axis, d, i, j);
+        for (i = 0; i < rows_; ++i) {
+            for (std::size_t j = 0; j < columns_; ++j) row(i)[j] = Metric::last(row(i)[j]);
+            pad(i);
         }
     }
     void copy(const double* C) {
-        for (std::size_t i = 0; i < rows_; ++i) std::copy(C + i * columns_, C + (i + 1) * columns_, row(i));
+        for (std::size_t i = 0; i < rows_; ++i) {
+            std::copy(C + i * columns_, C + (i + 1) * columns_, row(i));
+            pad(i);
+        }
     }
 
     // Whether all costs are finite and in the range that is allowed.
@@ -91,8 +131,24 @@ private:
     static constexpr double kLargest = 1e-6 * std::numeric_limits<double>::max();
     static constexpr double kLeast = 1e20 * std::numeric_limits<double>::min();
 
+    void pad(std::size_t i) { std::fill(row(i) + columns_, row(i) + stride_, kInf<double>); }
+
+    // The sums of some rows from i on and some vectors of columns from j on, which stay in registers.
+    template <class Metric, std::size_t Rows, std::size_t Vectors>
+    void fill_block(const double* X, const double* by_axis, std::size_t d, std::size_t i, std::size_t j) {
+        constexpr std::size_t W = kLanes<double>;
+        Vec<double> sum[Rows][Vectors] = {};
+        for (std::size_t a = 0; a < d; ++a)
+            for (std::size_t v = 0; v < Vectors; ++v) {
+                const Vec<double> y = load(by_axis + a * stride_ + j + v * W);
+                for (std::size_t r = 0; r < Rows; ++r) sum[r][v] = Metric::add(sum[r][v], splat(X[(i + r) * d + a]), y);
+            }
+        for (std::size_t r = 0; r < Rows; ++r)
+            for (std::size_t v = 0; v < Vectors; ++v) store(row(i + r) + j + v * W, sum[r][v]);
+    }
+
     std::size_t rows_ = 0, columns_ = 0, stride_ = 0;
-    std::vector<double> storage_, by_axis_;
+    LineStorage storage_, by_axis_;
     double* data_ = nullptr;
 };
 
@@ -126,10 +182,10 @@ inline void scale_numbers(const double* p, std::size_t n, bool unit, PackedNumbe
     out.upper_of_mass = product_up(mass, out.upper);
 }
 
-// Solves a problem whose costs are those of the matrix.
+// Solves a problem whose costs are those of the matrix, from the arcs of an earlier basis if there are any.
 template <class Pause>
-void solve_packed(PaddedMatrix& matrix, const double* p, const double* q, bool unit, DenseAnswer& answer, Pause pause,
-                  PackedNumbers& out) {
+void solve_packed(PaddedMatrix& matrix, const double* p, const double* q, bool unit, const DenseBasis& near,
+                  DenseAnswer& answer, Pause pause, PackedNumbers& out) {
     const CostView C = matrix.view();
     const double none = std::numeric_limits<double>::quiet_NaN();
     out = {none, none, none, none, none, none, mass_of(p, C.rows), mass_of(q, C.columns), 0, PackedNumbers::kRefused};
@@ -139,7 +195,7 @@ void solve_packed(PaddedMatrix& matrix, const double* p, const double* q, bool u
     const Support support(C, p, q);
     std::vector<double> gathered;
     const bool whole = support.rows.size() == C.rows && support.columns.size() == C.columns;
-    solve_support(whole ? C : gather(C, support, gathered), support, {}, answer, paused);
+    solve_support(whole ? C : gather(C, support, gathered), support, edges_between(C, near, support), answer, paused);
     out.value = answer.value;
     out.lower = answer.lower;
     out.upper = answer.upper;
@@ -147,6 +203,18 @@ void solve_packed(PaddedMatrix& matrix, const double* p, const double* q, bool u
     out.entries = static_cast<double>(answer.entries);
     out.state = stopped ? PackedNumbers::kStopped : answer.feasible ? PackedNumbers::kSolved : PackedNumbers::kRefused;
     scale_numbers(p, C.rows, unit, out);
+}
+
+// The masses of a plan times the points that they reach, summed by rows. Rows without weight get potentials.
+inline void send(CostView C, const double* p, const double* q, const DenseAnswer& answer, const double* Y, std::size_t d,
+                 double* sent) {
+    if (std::any_of(p, p + C.rows, [](double x) { return !(x > 0); })) complete_dual(C, p, q, answer.f, answer.g);
+    std::fill(sent, sent + C.rows * d, 0.0);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(answer.entries); ++k) {
+        double* to = sent + static_cast<std::size_t>(answer.i[k]) * d;
+        const double* y = Y + static_cast<std::size_t>(answer.j[k]) * d;
+        for (std::size_t a = 0; a < d; ++a) to[a] += answer.mass[k] * y[a];
+    }
 }
 
 }  // namespace gibbsot

@@ -31,6 +31,7 @@ from gibbsot import (
     GraphCost,
     GridCost,
     PointCost,
+    Problem,
     SparseCost,
     WassersteinBarycenter,
     solve,
@@ -42,6 +43,7 @@ from gibbsot.exact import pyramid
 from gibbsot.exact.all_arcs import proved
 from gibbsot.exact.annealed import crossover
 from gibbsot.exact.line import solve_line
+from gibbsot.exact.methods import optima
 from gibbsot.exact.simplex import solve_dense
 from gibbsot.io.budget import Budget
 from gibbsot.models.mixtures import MembershipSolver
@@ -302,6 +304,41 @@ def warm(rng: np.random.Generator) -> Case:
         return _dense(C, p, q, basis=basis)
 
     return of_matrix(rng, call)
+
+
+def assigned(rng: np.random.Generator) -> Case:
+    """Solve with uniform weights by augmenting paths: copies of a small problem, side by side or forbidden to mix."""
+    n = int(rng.integers(1, 9))
+    kind, C = matrix(rng, n, n)
+    C = with_infinite(rng, np.ones(n), np.ones(n), C)
+    copies, apart = 48 // n + 1, bool(rng.random() < 0.5)
+    every = np.tile(C, (copies, copies))
+    if apart:
+        every[np.kron(np.eye(copies), np.ones((n, n))) == 0] = np.inf
+    ones, costs = np.ones(n), exact_matrix(C)
+
+    def call() -> Answer:
+        found = _dense(every, np.ones(len(every)), np.ones(len(every)))
+        plan = found.plan.tocoo()
+        folded = sparse.csr_array(sparse.coo_array((plan.data, (plan.row % n, plan.col % n)), (n, n)))
+        return found._replace(f=found.f[:n], g=found.g[:n], plan=folded)
+
+    kind = f"{kind}, {'apart' if apart else 'mixed'}"
+    return Case(kind, call, lambda: optimum(ones, ones, costs), costs, ones, ones, vertex=False)
+
+
+def products(rng: np.random.Generator) -> Case:
+    """Solve with distances in many dimensions, which come from products of matrices."""
+    m, n = sizes(rng)
+    d = int(rng.integers(16, 21))
+    metric = str(rng.choice(["sqeuclidean", "euclidean"]))
+    kind, X, Y = clouds(rng, m, n, d)
+    p, q, costs = weights(rng, m), weights(rng, n), exact_metric(X, Y, metric)
+    cost = PointCost(X, Y, metric)
+    return Case(
+        f"{metric}, {kind}", lambda: of_solution(optima(Problem(p, q, cost, normalize=True))[0]),
+        lambda: optimum(p, q, costs), costs, p, q,
+    )  # fmt: skip
 
 
 def _crossed(p: Array, q: Array, C: Array, **options: Any) -> Answer:
@@ -839,6 +876,8 @@ SOLVERS: dict[str, Callable[[np.random.Generator], Case]] = {
     "graph": graph,
     "pairs": pairs,
     "ragged": ragged,
+    "assigned": assigned,
+    "products": products,
 }
 
 

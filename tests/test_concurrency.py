@@ -8,13 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import textwrap
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from gibbsot import Gibbs, GridCost, WassersteinNMF, solve, solve_batch
+from gibbsot import Cost, Gibbs, GraphCost, GridCost, PointCost, WassersteinNMF, solve, solve_batch
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 
@@ -160,9 +163,34 @@ def test_the_interrupt_of_a_notebook():
     assert printed.splitlines() == ["KeyboardInterrupt", "True True", "1.0"], errors
 
 
-def test_python_without_the_gil_is_refused():
-    code = "import sys; sys._is_gil_enabled = lambda: False; import gibbsot"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert "ImportError: gibbsot needs the global interpreter lock" in ended.stderr
-    assert "PYTHON_GIL=1" in ended.stderr
+def shared_costs() -> list[Cost]:
+    """Return costs that nobody has used yet, with trees and other parts that are built when they are first used."""
+    rng = np.random.default_rng(3)
+    X, Y = rng.normal(size=(2, 300, 2))
+    graph = sparse.random_array((300, 300), density=0.05, rng=rng) + sparse.diags_array(np.ones(299), offsets=1)
+    return [PointCost(X, Y), PointCost(X, Y, "euclidean"), GridCost((15, 20), power=1), GraphCost(graph + graph.T)]
+
+
+def test_threads_share_a_cost_from_its_first_use_on():
+    """All threads meet at a barrier and then solve with costs that are new to all of them."""
+    n = 6
+    weights, barrier = np.random.default_rng(4).dirichlet(np.ones(300), 2), threading.Barrier(n)
+    expected = [solve(*weights, cost).value for cost in shared_costs()]
+    costs = shared_costs()
+
+    def work(k: int) -> list[float]:
+        barrier.wait()
+        found = {i % len(costs): solve(*weights, costs[i % len(costs)]).value for i in range(k, k + len(costs))}
+        return [found[i] for i in range(len(costs))]
+
+    with ThreadPoolExecutor(n) as pool:
+        assert list(pool.map(work, range(n))) == [expected] * n
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED") or sys._is_gil_enabled(), reason="needs free-threaded Python"
+)
+def test_the_kernels_do_not_bring_back_the_gil():
+    code = "import sys, gibbsot; gibbsot.solve([1, 0], [0, 1], [[0, 1], [1, 0]]); print(sys._is_gil_enabled())"
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("False\n", "")

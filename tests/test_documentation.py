@@ -7,6 +7,7 @@ import builtins
 import doctest
 import importlib.util
 import inspect
+import json
 import pkgutil
 import re
 import zlib
@@ -227,7 +228,7 @@ def test_the_long_description_has_no_relative_links():
     assert len(links(whole)) == len(links(readme))
     assert all(link.startswith("https://") for link in links(whole))
     assert "(https://site/quickstart.html)" in whole
-    assert "(https://host/project/raw/main/docs/barycenters.png)" in whole
+    assert "(https://host/project/raw/main/docs/colours.png)" in whole
     metadata = long_description.dynamic_metadata("readme", {})
     assert metadata == {
         "content-type": "text/markdown",
@@ -260,7 +261,7 @@ measurements = load_tool("measurements")
 
 
 def test_every_measurement_has_its_file_and_is_on_its_pages():
-    files = {path.stem for path in measurements.FOLDER.glob("*.md")} - {"index"}
+    files = {path.stem for path in measurements.FOLDER.glob("*.md")} - {"index", "by_release"}
     assert files == set(measurements.MEASUREMENTS)
     index = (measurements.FOLDER / "index.md").read_text(encoding="utf-8")
     for name, (command, pages) in measurements.MEASUREMENTS.items():
@@ -270,6 +271,21 @@ def test_every_measurement_has_its_file_and_is_on_its_pages():
         assert head.startswith(f"*`python {command}`, ")
         for page in set(pages) - {"README"}:
             assert f"_measurements/{name}.md" in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def test_the_ratios_of_every_version_are_kept():
+    history = json.loads((measurements.FOLDER / "history.json").read_text(encoding="utf-8"))
+    assert gibbsot.__version__ in history
+    written = (measurements.FOLDER / "by_release.md").read_text(encoding="utf-8")
+    assert written == measurements.release_table(history)
+    older = {name: {"rows": 1, "worst": 1.0, "median": 12.34} for name in list(measurements.RATIOS)[:1]}
+    header, _, first, second, *_ = measurements.release_table({"0.0.9": older, "0.0.10": older}).splitlines()
+    assert header.split(" | ")[-2:] == ["0.0.10", "0.0.9 |"]
+    assert first.endswith("| 12 (1.0) | 12 (1.0) |")
+    assert second.endswith("|  |  |")
+    found = measurements.ratios_of("solve")
+    assert found["rows"] > 20
+    assert 0 < found["worst"] <= found["median"]
 
 
 def test_printed_tables_become_markdown():

@@ -49,6 +49,13 @@ def test_barycenters_write_their_picture(tmp_path):
 
 
 @pytest.mark.slow
+def test_pictures_of_the_front_page(tmp_path):
+    run("pictures.py", "--out", tmp_path)
+    for name in ("star-heart", "colours"):
+        check_picture(tmp_path / f"{name}.png")
+
+
+@pytest.mark.slow
 def test_graphs_write_their_pictures(tmp_path):
     printed = run("graphs.py", tmp_path, "10")
     assert re.search(r"barycenter: objective 0\.4\d+, gap .*, (gap reached|budget spent)", printed)

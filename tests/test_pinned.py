@@ -180,7 +180,7 @@ def one_to_all() -> Found:
 @pinned("Oracle", "saved and loaded", again=True)
 def oracle_on_a_grid(again: bool = False, n_jobs: int | None = None) -> Found:
     X = datasets.digits()
-    oracle = TargetChains(GRID, X[:12], tau=5, seed=3, n_jobs=n_jobs)
+    oracle = TargetChains(GRID, X[:12], tau=5, rng=3, n_jobs=n_jobs)
     found: Found = {}
 
     def call(name: str, rows: Any, T: Any, share: float, **options: Any) -> None:
@@ -211,7 +211,7 @@ def oracle_on_a_grid(again: bool = False, n_jobs: int | None = None) -> Found:
 def oracle_of_pairs() -> Found:
     M = cost("points", np.float32)
     targets = [(np.array([4, 1, 17]), np.array([1.0, 2.0, 3.0])), (np.array([0, 9]), np.array([3.0, 1.0]))]
-    oracle = TargetChains(M, targets, tau=4, max_sweeps=9, seed=2, ids=[5, 2**50])
+    oracle = TargetChains(M, targets, tau=4, max_sweeps=9, rng=2, ids=[5, 2**50])
     found: Found = {}
     for k in range(4):
         found[f"{k} values"], found[f"{k} gradients"], info = oracle(weights(20 + k, 30), 0.02, bounds=k == 3)
@@ -343,7 +343,7 @@ def mixed(as_rows: Callable[[Array], Any] = np.asarray, **options: Any) -> Found
     D = np.stack([datasets.digits(label)[:10].sum(axis=0) for label in range(5)])
     X = datasets.digits()[200:212]
     X[5] = 0
-    return {"memberships": mixture_coordinates(as_rows(X), D, GRID, gap=None, tau=10, random_state=4, **options)}
+    return {"memberships": mixture_coordinates(as_rows(X), D, GRID, gap=None, tau=10, rng=2005877882, **options)}
 
 
 BY_DESCENT: Found = {"gap": 0.0, "max_memory": 1.0}  # linear programmes have several optima
@@ -402,7 +402,7 @@ def torch_loss(again: bool = False, dtype: str = "float64", **options: Any) -> F
     from gibbsot.torch import WassersteinLoss
 
     def make() -> Any:
-        chains = {"method": "gibbs", "max_sweeps": 24, "seed": 8, "capacity": 10}
+        chains = {"method": "gibbs", "max_sweeps": 24, "rng": 8, "capacity": 10}
         return WassersteinLoss(GRID.astype(dtype), reduction="none", **chains, **options)
 
     loss, found = make(), {}

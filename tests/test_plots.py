@@ -6,6 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy import sparse
 
+import gibbsot
 from gibbsot import plots
 from gibbsot.models._loop import Epoch
 from gibbsot.plots.style import label
@@ -300,3 +301,95 @@ def test_bad_matrices_points_and_paths():
         plots.thumbnails(ax, np.ones((2, 2)), np.ones((1, 4)), (2, 2))
     with pytest.raises(ValueError, match="paths: expected shape"):
         plots.geodesics(plots.new_figure(4, 3), np.ones((1, 2, 4)), (2, 2), times=[0.0])
+
+
+def line_graph(n):
+    return gibbsot.GraphCost(sparse.diags_array(np.ones(n - 1), offsets=1, shape=(n, n)).tocsr(), directed=False)
+
+
+POINTS = RNG.normal(size=(2, 9, 2))
+PICTURES = {
+    "points": (None, gibbsot.PointCost(*POINTS), {}),
+    "line": (None, gibbsot.PointCost(*POINTS[:, :, :1]), {}),
+    "six dimensions": (None, gibbsot.PointCost(*RNG.normal(size=(2, 9, 6))), {}),
+    "partial": (None, gibbsot.PointCost(*POINTS), {"penalty": 1.0}),
+    "unbalanced": (None, gibbsot.PointCost(*POINTS), {"kl": 1.0}),
+    "histograms": (RNG.random((2, 9)), gibbsot.GridCost(9), {"normalize": True}),
+    "partial histograms": (RNG.random((2, 9)), gibbsot.GridCost(9), {"penalty": 0.01}),
+    "images": (RNG.random((2, 4, 5)), gibbsot.GridCost((4, 5)), {"normalize": True}),
+    "city block": (RNG.random((2, 4, 5)), gibbsot.GridCost((4, 5), power=1), {"normalize": True}),
+    "matrix": (None, RNG.random((9, 7)), {}),
+    "partial matrix": (None, RNG.random((9, 7)), {"mass": 0.5}),
+    "cosine": (None, gibbsot.PointCost(*POINTS, "cosine"), {}),
+    "graph": (RNG.random((2, 9)), line_graph(9), {"normalize": True}),
+    "partial graph": (RNG.random((2, 9)), line_graph(9), {"penalty": 1.0}),
+    "pairs": (None, gibbsot.SparseCost(sparse.csr_array(np.eye(4) + 1)), {}),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_results_are_drawn_by_their_cost(name, figure):
+    measures, cost, options = PICTURES[name]
+    result = gibbsot.solve(*((None, None) if measures is None else measures), cost, **options)
+    ax = figure.subplots()
+    assert result.plot(ax, names=("before", "after")) is ax
+    texts = [ax.get_xlabel(), ax.get_ylabel()] + [text.get_text() for text in getattr(ax.get_legend(), "texts", [])]
+    assert any("before" in text for text in texts)
+    assert drawn(figure).std() > 0.02
+
+
+def test_results_in_space_have_three_axes(figure):
+    result = gibbsot.solve(None, None, gibbsot.PointCost(*RNG.normal(size=(2, 9, 3))))
+    axes = figure.subplots(1, 3)
+    assert list(result.plot(axes)) == list(axes)
+    assert [ax.get_xlabel() + ax.get_ylabel() for ax in axes] == ["xy", "xz", "yz"]
+    with pytest.raises(ValueError, match="ax: expected three Axes of matplotlib, got 1"):
+        result.plot(axes[0])
+
+
+def test_axes_of_matrices_are_indices_or_labels(figure):
+    pd = pytest.importorskip("pandas")
+    left, right = figure.subplots(1, 2)
+    gibbsot.solve(None, None, np.ones((5, 3)) + np.eye(5, 3)).plot(left)
+    drawn(figure)
+    assert {float(tick).is_integer() for tick in left.get_xticks()} == {True}
+    assert left.get_xlim() == (-0.5, 4.5)
+    gibbsot.solve(None, None, pd.DataFrame(np.eye(3), ["a", "b", "c"], ["x", "y", "z"])).plot(right)
+    assert [text.get_text() for text in right.get_xticklabels()] == ["a", "b", "c"]
+    assert [text.get_text() for text in right.get_yticklabels()] == ["x", "y", "z"]
+
+
+def test_results_are_drawn_in_a_new_figure(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    import matplotlib.pyplot as plt
+
+    result = gibbsot.solve([1, 0], [0, 1], [[0, 1], [1, 0]])
+    ax = result.plot()
+    assert plt.gcf() is ax.figure
+    plt.close(ax.figure)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda ax: gibbsot.solve_batch(np.eye(2), None, np.eye(2)).plot(ax), "result of a batch"),
+        (lambda ax: gibbsot.solve([1], [1], [[9]], penalty=1).plot(ax), "nothing is transported"),
+        (lambda ax: gibbsot.solve([1], [1], [[9]]).plot(ax, positions=[[0, 0]]), "positions: .* is no graph"),
+        (lambda ax: gibbsot.solve([1, 0], [0, 1], line_graph(2)).plot(ax, positions=[[0, 0]]), r"shape \(2, 2\)"),
+        (lambda ax: gibbsot.solve(None, None, line_graph(2001)).plot(ax), r"positions: .* shape \(2001, 2\)"),
+    ],
+)
+def test_results_that_cannot_be_drawn(draw, message, figure):
+    with pytest.raises(ValueError, match=message):
+        draw(figure.subplots())
+
+
+def test_heat_maps_show_names(figure):
+    pd = pytest.importorskip("pandas")
+    left, right = figure.subplots(1, 2)
+    D = np.array([[0.0, 9.0, 1.0], [9.0, 0.0, 8.0], [1.0, 8.0, 0.0]])
+    plots.heat_map(left, pd.DataFrame(D, list("abc"), list("abc")))
+    assert [text.get_text() for text in left.get_yticklabels()] == ["b", "c", "a"]
+    plots.heat_map(right, D, names=["$x$", "y", "z"], order=[0, 1, 2])
+    assert [text.get_text() for text in right.get_yticklabels()] == [r"\$x\$", "y", "z"]
+    drawn(figure)

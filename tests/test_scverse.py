@@ -6,6 +6,7 @@ import numpy as np
 import ot
 import pytest
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 
@@ -19,7 +20,7 @@ from gibbsot import DenseCost, WassersteinNMF, scverse
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-FAST = {"max_epochs": 3, "random_state": 3}
+FAST = {"max_epochs": 3}
 
 
 @pytest.fixture
@@ -39,12 +40,12 @@ def cells():
 
 
 def expected(cells, X, cost, vectors=None):
-    return WassersteinNMF(3, cost=cost, feature_vectors=vectors, **FAST).fit(X)
+    return WassersteinNMF(3, cost=cost, feature_vectors=vectors, random_state=3, **FAST).fit(X)
 
 
 def test_wnmf_is_the_nmf_of_the_genes_in_use(cells):
     genes = cells.var["highly_variable"].to_numpy()
-    model = scverse.wnmf(cells, 3, **FAST)
+    model = scverse.wnmf(cells, 3, rng=3, **FAST)
     same = expected(cells, cells.X[:, genes], pairwise_distances(cells.X[:, genes].T.astype(float), metric="cosine"))
     np.testing.assert_array_equal(model.components_, same.components_)
     np.testing.assert_array_equal(cells.obsm["wnmf"], same.memberships_)
@@ -65,7 +66,7 @@ def test_costs_between_genes(cells, place):
     M = pairwise_distances(vectors.get(place, cells.varm["PCs"]))
     cells.varp["costs"] = M
     given = {"varp": "costs", "varm": "PCs", "obsm": "X_pca", "matrix": M, "cost": DenseCost(M)}[place]
-    scverse.wnmf(cells, 3, use_highly_variable=False, cost=given, key_added="other", **FAST)
+    scverse.wnmf(cells, 3, use_highly_variable=False, cost=given, key_added="other", rng=3, **FAST)
     same = expected(cells, cells.X, M)
     np.testing.assert_allclose(cells.obsm["other"], same.memberships_, rtol=1e-3, atol=1e-5)
     assert "wnmf" not in cells.obsm
@@ -204,3 +205,19 @@ def test_without_expressions():
     empty = AnnData(obs=pd.DataFrame(index=["a", "b"]), var=pd.DataFrame(index=["x"]))
     with pytest.raises(ValueError, match=r"adata\.X: is empty"):
         scverse.wnmf(empty, 1, use_highly_variable=False)
+
+
+def test_the_metric_for_pertpy():
+    rng = np.random.default_rng(6)
+    X, Y = rng.normal(size=(20, 5)), 1 + rng.normal(size=(13, 5))
+    metric, M = scverse.WassersteinMetric(), pairwise_distances(np.vstack([X, Y]), metric="sqeuclidean")
+    rows, columns = linear_sum_assignment(np.repeat(np.repeat(M[:20, 20:], 13, axis=0), 20, axis=1))  # equal shares
+    expected = np.repeat(np.repeat(M[:20, 20:], 13, axis=0), 20, axis=1)[rows, columns].mean()
+    first = pd.Series(np.arange(33) < 20, index=[f"cell{k}" for k in range(33)])  # as pertpy passes it
+    assert metric(X, Y) == pytest.approx(expected, rel=1e-12)
+    assert metric.from_precomputed(M, first) == pytest.approx(expected, rel=1e-12)
+    assert metric(X, X) == 0
+    assert not metric.accepts_precomputed
+    assert not metric.supports_value_cache()
+    with pytest.raises(ValueError, match="idx: expected cells of two groups"):
+        metric.from_precomputed(M, np.ones(33, bool))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import ot
 import pytest
 from scipy import sparse
 from sklearn.decomposition import NMF, LatentDirichletAllocation
@@ -110,3 +111,34 @@ def test_pyldavis_draws_them(counts):
 def test_bad_input_names_the_argument(counts, call, message):
     with pytest.raises(ValueError, match=message):
         call(counts)
+
+
+def test_word_movers_distances():
+    rng = np.random.default_rng(0)
+    words = [f"w{k}" for k in range(40)]
+    vectors = dict(zip(words, rng.normal(size=(40, 6)), strict=True))
+    docs = [[*rng.choice(words, 12), "unknown"] for _ in range(8)]
+    V = np.array([vectors[word] for word in words])
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    X = np.array([[doc.count(word) for word in words] for doc in docs], float)
+    M = np.linalg.norm(V[:, None] - V, axis=2)
+    p = X / X.sum(axis=1, keepdims=True)
+    expected = np.array([[ot.emd2(a, b, M) for b in p] for a in p])
+    found = topics.wmd(docs, vectors)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(topics.wmd(X, V, norm=False), expected, atol=1e-12)
+    np.fill_diagonal(expected, np.inf)
+    values, indices = topics.wmd_neighbors(docs, vectors, 3)
+    np.testing.assert_array_equal(indices, np.argsort(expected, axis=1, kind="stable")[:, :3])
+    np.testing.assert_allclose(values, np.sort(expected, axis=1)[:, :3], atol=1e-12)
+
+
+def test_documents_without_known_words():
+    vectors = {"a": [1.0, 0.0]}
+    assert topics.wmd([["a"], ["b"]], vectors).tolist() == [[0, np.inf], [np.inf, np.inf]]
+    with pytest.raises(ValueError, match="docs: document 1 has no word"):
+        topics.wmd_neighbors([["a"], ["b"]], vectors, 1)
+    with pytest.raises(ValueError, match="docs: expected lists of words"):
+        topics.wmd(["a b"], vectors)
+    with pytest.raises(ValueError, match="vectors: has 1 rows; expected 2"):
+        topics.wmd([[1, 1]], [[1.0, 0.0]])

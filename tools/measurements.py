@@ -1,13 +1,15 @@
 """Measure what README and site say, and rewrite their tables: `python tools/measurements.py [NAME ...]`.
 
 Each measurement is a command whose output is written to docs/_measurements/NAME.md, with the machine and the date;
-pages of the site include these files. The first table of README is made from that of `solve`. Without names all are
+pages of the site include these files. The first table of README is made from that of `solve`, and the ratios of every
+version are kept in history.json, from which the table *By release* is made. Without names all are
 measured, which takes hours; `--list` prints the names and commands.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -16,6 +18,7 @@ import sys
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +34,7 @@ class Measurement(NamedTuple):
 
 MEASUREMENTS = {
     "solve": Measurement("benchmarks/solve.py", ("README", "benchmarks")),
+    "growth": Measurement("benchmarks/growth.py --seconds 2 --picture docs/growth.png", ("benchmarks",)),
     "exact_engine": Measurement("benchmarks/exact_engine.py", ("benchmarks",)),
     "exact_engine_large": Measurement("benchmarks/exact_engine.py points grids --large", ("benchmarks",)),
     "scales": Measurement("benchmarks/scales.py", ("proved",)),
@@ -57,8 +61,19 @@ MEASUREMENTS = {
     "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",)),
     "scaling": Measurement("benchmarks/scaling.py", ("scaling",)),
     "stream": Measurement("benchmarks/stream.py", ("scaling",)),
+    "peers": Measurement("benchmarks/peers.py", ("use_with",)),
     "topics": Measurement("examples/topics.py", ("guides/topics",)),
     "single_cells": Measurement("examples/single_cells.py", ("guides/single_cells",)),
+    "regimes": Measurement("benchmarks/regimes.py --quick", ("README", "benchmarks")),
+    "regimes_growth": Measurement("benchmarks/regimes.py --growth plane", ("benchmarks",)),
+    "dotmark": Measurement("benchmarks/dotmark.py Dataset", ("dotmark",)),  # the last one: it needs a folder of images
+}
+# Columns of ratios whose worst and median are kept for every version: peers beside ours, larger is better.
+RATIOS = {
+    "solve": "emd2 / solve",
+    "exact_engine": "ratio",
+    "couplings": "ratio",
+    "gromov": "POT / gibbsot",
 }
 _PROCESSORS = r"AMD EPYC|AMD Ryzen|Intel\(R\) Xeon|Intel\(R\) Core|Apple M\d+|Neoverse"
 
@@ -187,6 +202,39 @@ def table_of(text: str, column: str) -> list[dict[str, str]]:
     return found
 
 
+def write_history() -> None:
+    """Write the ratios of the present version to history.json, and the table of all versions to by_release.md."""
+    from gibbsot import __version__
+
+    kept = FOLDER / "history.json"
+    history = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    history[__version__] = {name: ratios_of(name) for name in RATIOS}
+    kept.write_text(json.dumps(history, indent=1) + "\n", encoding="utf-8")
+    (FOLDER / "by_release.md").write_text(release_table(history), encoding="utf-8")
+
+
+def ratios_of(name: str) -> dict[str, float]:
+    """Return how many ratios the first table of a measurement has, the worst and the median.
+
+    Rows whose remarks name the smaller problem that the peer solved are left out.
+    """
+    rows = table_of((FOLDER / f"{name}.md").read_text(encoding="utf-8"), RATIOS[name])
+    rows = [row for row in rows if not row.get("remarks", "").startswith("emd2:")]
+    found = [_number(row[RATIOS[name]]) for row in rows if re.fullmatch(r"[0-9.,]+", row[RATIOS[name]])]
+    return {"rows": len(found), "worst": min(found), "median": median(found)}
+
+
+def release_table(history: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return the table of all versions, the newest first: median and worst of each measurement."""
+    versions = sorted(history, key=lambda version: [int(x) for x in re.findall(r"\d+", version)], reverse=True)
+    lines = [f"| command | ratio | {' | '.join(versions)} |", "|---|---|" + "---|" * len(versions)]
+    for name, column in RATIOS.items():
+        found = [history[version].get(name) for version in versions]
+        cells = [f"{_two_digits(x['median'])} ({_two_digits(x['worst'])})" if x else "" for x in found]
+        lines.append(f"| `python {MEASUREMENTS[name].command}` | {column} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def write_readme() -> None:
     """Rewrite the table of README, between its two comments, from that of `solve`."""
     kinds = {
@@ -244,6 +292,7 @@ def main() -> None:
             measure(name, args.note)
     if not args.list:
         write_index()
+        write_history()
 
 
 if __name__ == "__main__":

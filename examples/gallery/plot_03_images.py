@@ -28,7 +28,7 @@ axes[0].set_title("from")
 axes[1].imshow(a, cmap="Greys", alpha=0.25)
 axes[1].quiver(
     points[used, 1], points[used, 0], displacement[:, 1], displacement[:, 0],
-    angles="xy", scale_units="xy", scale=1, width=0.004, color="tab:red",
+    angles="xy", scale_units="xy", scale=1, width=0.004, color=gibbsot.plots.PINK,
 )  # fmt: skip
 axes[1].set_title(f"Wasserstein distance: {np.sqrt(result.value):.2f} pixels")
 axes[2].imshow(b, cmap="Greys")

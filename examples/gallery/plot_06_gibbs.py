@@ -22,9 +22,9 @@ print(chain)
 # %%
 fig, ax = plt.subplots(figsize=(6.5, 3.5))
 V = chain.history[~np.isnan(chain.history)]
-ax.semilogx(np.arange(1, len(V) + 1), V / exact.value, color="tab:blue", label="V(z)")
+ax.semilogx(np.arange(1, len(V) + 1), V / exact.value, color=gibbsot.plots.GREEN, label="V(z)")
 ax.axhline(1, color="0.4", lw=1, label="W")
-ax.axhspan(chain.lower_bound / exact.value, chain.upper_bound / exact.value, color="tab:orange", alpha=0.3,
+ax.axhspan(chain.lower_bound / exact.value, chain.upper_bound / exact.value, color=gibbsot.plots.DARK_GREY, alpha=0.3,
            label=f"certified bounds at the end, gap {chain.gap:.0e}")  # fmt: skip
 ax.set(xlabel="sweep", ylabel="relative to W", ylim=(0, 2))
 ax.legend(frameon=False)

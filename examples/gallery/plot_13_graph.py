@@ -31,8 +31,11 @@ arcs = result.flow.tocoo()
 fig, ax = plt.subplots(figsize=(6, 6), layout="constrained")
 ax.add_collection(LineCollection(X[ends], linewidths=0.3, colors="0.8"))
 ways = np.stack([X[arcs.row], X[arcs.col]], axis=1)
-ax.add_collection(LineCollection(ways, linewidths=30 * arcs.data, colors="C1", capstyle="round"))
-for weights, name, place, colour in ((homes, "homes", (0.2, 0.53), "C0"), (offices, "offices", (0.84, 0.68), "C2")):
+ax.add_collection(LineCollection(ways, linewidths=30 * arcs.data, colors=gibbsot.plots.GREY, capstyle="round"))
+for weights, name, place, colour in (
+    (homes, "homes", (0.2, 0.53), gibbsot.plots.GREEN),
+    (offices, "offices", (0.84, 0.68), gibbsot.plots.PINK),
+):
     some = weights > 0.01 * weights.max()
     ax.scatter(*X[some].T, s=3000 * weights[some] / weights.sum(), color=colour, linewidths=0, zorder=3)
     ax.text(*place, name, ha="center", color=colour, fontsize=13, weight="bold")

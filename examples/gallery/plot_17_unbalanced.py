@@ -10,7 +10,7 @@ home, a large one moves it.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from gibbsot import GridCost, solve
+from gibbsot import GridCost, plots, solve
 
 x = np.linspace(0, 1, 300)
 
@@ -33,7 +33,9 @@ for column, rho in zip(axes.T, (0.003, 0.03, 3.0), strict=True):
     print(
         f"rho {rho}: {result.transported:.3f} of {p.sum():.3f} and {q.sum():.3f} move, certified gap {result.gap:.0e}"
     )
-    for ax, given, kept, colour, name in zip(column, (p, q), result.marginals, ("C0", "C1"), "pq", strict=True):
+    for ax, given, kept, colour, name in zip(
+        column, (p, q), result.marginals, (plots.GREEN, plots.PINK), "pq", strict=True
+    ):
         ax.fill_between(x, kept, color=colour, alpha=0.5, lw=0, label=f"{name}, as the plan takes it")
         ax.plot(x, given, color="0.2", lw=1.2, label=f"{name}, as given")
         ax.set_yticks([])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .models.geometry.embedding import WassersteinEmbedding
     from .models.geometry.neighbors import WassersteinNeighbors
     from .models.geometry.pca import WassersteinPCA
+    from .models.geometry.transport_map import TransportMap
     from .models.kmeans.estimator import WassersteinKMeans
     from .models.mixtures import mixture_coordinates
     from .models.nmf.estimator import WassersteinNMF
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 # Names and modules that are loaded when they are first used, as scikit-learn and the extras are slow to import.
 _LAZY = {
     "GromovResult": ".gromov",
+    "TransportMap": ".models.geometry.transport_map",
     "WassersteinBarycenter": ".models.barycenter",
     "WassersteinClassifier": ".models.classifier",
     "WassersteinEmbedding": ".models.geometry.embedding",
@@ -70,6 +72,7 @@ __all__ = [
     "PointCost",
     "Problem",
     "SparseCost",
+    "TransportMap",
     "WassersteinBarycenter",
     "WassersteinClassifier",
     "WassersteinEmbedding",

@@ -15,12 +15,13 @@ except ImportError:
     raise ImportError("gibbsot.scverse needs anndata: pip install 'gibbsot[anndata]'") from None
 
 from .core import validation
-from .costs import Cost
+from .costs import Cost, PointCost
 from .models._costs import METRICS, Metric
 from .models.geometry import distances as _distances
 from .models.nmf.estimator import WassersteinNMF
+from .solvers.solve import solve
 
-__all__ = ["distances", "wnmf"]
+__all__ = ["WassersteinMetric", "distances", "wnmf"]
 
 Array = NDArray[Any]
 
@@ -35,7 +36,7 @@ def wnmf(
     use_highly_variable: bool = True,
     cost: Cost | ArrayLike | str | Metric = "cosine",
     key_added: str = "wnmf",
-    random_state: Any = 0,
+    rng: int | np.random.Generator | None = None,
     **options: Any,
 ) -> WassersteinNMF:
     r"""Fit Wasserstein NMF to cells, as histograms over genes, and store it in the object.
@@ -63,8 +64,9 @@ def wnmf(
         array is between the m genes in use.
     key_added : str
         The key of the results.
-    random_state : int, RandomState or None
-        The seed; results are bit-identical for the same integer.
+    rng : int or numpy.random.Generator, optional
+        The ``random_state`` of the model, 0 by default; a generator draws one. Results are bit-identical for the same
+        integer.
     **options
         Other parameters of `gibbsot.WassersteinNMF`, such as ``max_epochs``, ``n_jobs`` and ``verbose``.
 
@@ -97,7 +99,8 @@ def wnmf(
     genes = _genes_in_use(adata, use_highly_variable)
     X = _expressions(adata, layer, genes)
     found, vectors = _gene_cost(adata, cost, genes, X)
-    model = WassersteinNMF(n_components, cost=found, feature_vectors=vectors, random_state=random_state, **options)
+    options |= {"feature_vectors": vectors, "random_state": validation.noise_key(rng, bits=32)}
+    model = WassersteinNMF(n_components, cost=found, **options)
     model.fit(X)
     components = np.zeros((adata.n_vars, n_components), model.components_.dtype)
     components[genes] = model.components_.T
@@ -186,6 +189,82 @@ def distances(
     D = _distances.distances(clouds, cost=cost, root=root, gap=gap, n_jobs=n_jobs, verbose=verbose)
     names = pd.Index(groups.cat.categories, name=groupby)
     return pd.DataFrame(D, index=names, columns=names)
+
+
+class WassersteinMetric:
+    r"""The exact Wasserstein distance as a metric of pertpy, in place of its own regularised one.
+
+    .. math:: \min_{Z \ge 0} \sum_{ij} Z_{ij} \, d(x_i, y_j)^r, \quad Z 1 = 1 / n, \; Z^T 1 = 1 / m
+
+    The distance of a group to itself is zero. ``Distance("wasserstein")`` of pertpy calls its ``metric_fct``: set it to
+    this one, and ``pairwise``, ``onesided_distances`` and ``bootstrap`` use it.
+
+    Parameters
+    ----------
+    cost : str
+        The metric between cells, for embeddings; pertpy's own has squared Euclidean distances.
+
+    Attributes
+    ----------
+    accepts_precomputed : bool
+        False, as pertpy's own: ``pairwise`` then passes embeddings. `from_precomputed` works in any case.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gibbsot.scverse import WassersteinMetric
+    >>> metric = WassersteinMetric()
+    >>> X, Y = np.array([[0.0], [2.0]]), np.array([[1.0], [3.0], [5.0]])
+    >>> metric(X, X), round(metric(X, Y), 3)
+    (0.0, 5.0)
+    """
+
+    accepts_precomputed = False
+
+    def __init__(self, cost: str = "sqeuclidean") -> None:
+        self.cost = cost
+
+    def __call__(self, X: ArrayLike, Y: ArrayLike) -> float:
+        """Return the distance of two groups of cells.
+
+        Parameters
+        ----------
+        X, Y : arrays of shape (n, d) and (m, d)
+            The cells.
+
+        Returns
+        -------
+        float
+        """
+        return float(solve(None, None, PointCost(X, Y, self.cost)).value)
+
+    def from_precomputed(self, P: ArrayLike, idx: ArrayLike) -> float:
+        """Return the distance of two groups by the matrix of all cells of both.
+
+        Parameters
+        ----------
+        P : array of shape (n + m, n + m)
+            Costs between cells, which are taken as they are.
+        idx : array of bool, shape (n + m,)
+            Which cells are of the first group.
+
+        Returns
+        -------
+        float
+        """
+        M, first = validation.real(P, "P"), np.asarray(idx, bool)
+        if M.shape != (len(first), len(first)) or first.all() or not first.any():
+            raise ValueError(f"idx: expected cells of two groups among those of P, {M.shape}; got {first.sum()} of one")
+        return float(solve(None, None, np.ascontiguousarray(M[np.ix_(first, ~first)])).value)
+
+    def supports_value_cache(self) -> bool:
+        """Tell pertpy that there is nothing to cache.
+
+        Returns
+        -------
+        bool
+        """
+        return False
 
 
 def _check_adata(adata: Any) -> None:

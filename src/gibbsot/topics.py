@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from .core import validation
+from .models.geometry.distances import distances
+from .models.geometry.neighbors import WassersteinNeighbors
 
-__all__ = ["Topic", "TopicTable", "coherence", "ldavis", "top_words", "topic_table"]
+__all__ = ["Topic", "TopicTable", "coherence", "ldavis", "top_words", "topic_table", "wmd", "wmd_neighbors"]
 
 Array = NDArray[np.float64]
 
@@ -221,6 +224,113 @@ def ldavis(model: Any, X: Any, vocabulary: ArrayLike, memberships: Any = None) -
         "vocab": list(map(str, words)),
         "term_frequency": np.asarray(X.sum(axis=0), float).ravel(),
     }
+
+
+def wmd(docs: Any, vectors: Any, *, norm: bool = True, n_jobs: int | None = None) -> Array:
+    r"""Return the exact word mover's distances of all pairs of documents [1]_.
+
+    .. math:: D_{ab} = \min_{Z \ge 0} \sum_{ij} Z_{ij} \, \|x_i - x_j\|, \quad Z 1 = p_a, \; Z^T 1 = p_b
+
+    where p_a are the frequencies of the words of document a, and x_i is the vector of word i. They are the values of
+    gensim's ``wmdistance``, which normalises vectors in single precision.
+
+    Parameters
+    ----------
+    docs : sequence of sequences of str, or array or sparse matrix of shape (n, m)
+        Documents as lists of words, or as counts of the words of a vocabulary.
+    vectors : mapping of str to array, or array of shape (m, d)
+        The vectors of words, such as gensim's ``KeyedVectors``; words without one are left out. With counts, the
+        vectors of the vocabulary.
+    norm : bool
+        Divide vectors by their lengths first, as gensim does.
+    n_jobs : int, optional
+        Threads over the pairs: None for one, -1 for all cores.
+
+    Returns
+    -------
+    array of shape (n, n)
+        The distances; infinite for documents without known words.
+
+    References
+    ----------
+    .. [1] M. J. Kusner, Y. Sun, N. I. Kolkin and K. Q. Weinberger, *From word embeddings to document distances*, ICML
+       2015.
+
+    Examples
+    --------
+    >>> from gibbsot.topics import wmd
+    >>> wmd([["cat", "sat"], ["dog", "sat"]], {"cat": [1.0, 0.0], "dog": [0.0, 1.0], "sat": [0.6, 0.8]}).round(3)
+    array([[0.   , 0.707],
+           [0.707, 0.   ]])
+    """
+    full, clouds, n = _clouds(docs, vectors, norm)
+    D = np.full((n, n), np.inf)
+    D[np.ix_(full, full)] = distances(clouds, cost="euclidean", n_jobs=n_jobs)
+    return D
+
+
+def wmd_neighbors(
+    docs: Any, vectors: Any, n_neighbors: int = 5, *, norm: bool = True, n_jobs: int | None = None
+) -> tuple[Array, NDArray[np.intp]]:
+    """Return the nearest documents of each document in word mover's distance, without the document itself.
+
+    Parameters
+    ----------
+    docs, vectors, norm, n_jobs
+        As for `wmd`; every document has a known word.
+    n_neighbors : int
+        The number of neighbours.
+
+    Returns
+    -------
+    distances : array of shape (n, n_neighbors)
+        The distances, the nearest first.
+    indices : array of int of shape (n, n_neighbors)
+        The documents.
+
+    Examples
+    --------
+    >>> from gibbsot.topics import wmd_neighbors
+    >>> vectors = {"cat": [1.0, 0.0], "dog": [0.8, 0.6], "sat": [0.0, 1.0]}
+    >>> wmd_neighbors([["cat"], ["dog"], ["sat"]], vectors, 1)[1].ravel()
+    array([1, 0, 1])
+    """
+    full, clouds, n = _clouds(docs, vectors, norm)
+    if len(full) < n:
+        empty = int(np.setdiff1d(np.arange(n), full)[0])
+        raise ValueError(f"docs: document {empty} has no word with a vector; expected one in each")
+    model = WassersteinNeighbors(n_neighbors, cost="euclidean", n_jobs=n_jobs).fit(clouds)
+    found: Any = model.kneighbors()
+    return found
+
+
+def _clouds(docs: Any, vectors: Any, norm: bool) -> tuple[NDArray[np.intp], list[tuple[Array, Array]], int]:
+    """Return which documents have known words, the vectors and counts of these, and the number of documents."""
+    found: list[tuple[list[Any], Array]] = []
+    if hasattr(vectors, "__contains__") and not isinstance(vectors, np.ndarray | list | tuple):
+        if isinstance(docs, str) or any(isinstance(words, str) for words in docs):
+            raise ValueError("docs: expected lists of words, got a text; split it first, such as by text.split()")
+        known = [[word for word in words if word in vectors] for words in docs]
+        for words in known:
+            counts = Counter(words)
+            found.append(([vectors[word] for word in counts], np.array(list(counts.values()), float)))
+    else:
+        X, V = sparse.csr_array(validation.rows(docs, "docs")), validation.points(vectors, "vectors")
+        if len(V) != X.shape[1]:
+            raise ValueError(f"vectors: has {len(V)} rows; expected {X.shape[1]}, one for each word of docs")
+        X.eliminate_zeros()
+        for k in range(X.shape[0]):
+            own = slice(X.indptr[k], X.indptr[k + 1])
+            found.append((list(V[X.indices[own]]), X.data[own].astype(float)))
+    full = [k for k, (words, _) in enumerate(found) if len(words)]
+    if not full:
+        raise ValueError("docs: no document has a word with a vector; expected some")
+    clouds = []
+    for k in full:
+        points, weights = np.asarray(found[k][0], np.float64), found[k][1]
+        lengths = np.linalg.norm(points, axis=1, keepdims=True)
+        clouds.append((points / np.where(lengths > 0, lengths, 1) if norm else points, weights))
+    return np.array(full), clouds, len(found)
 
 
 def _components(model: Any) -> Array:

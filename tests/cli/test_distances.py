@@ -83,7 +83,8 @@ def test_histograms_with_a_metric(tmp_path, capfd):
 def test_what_is_printed(blobs, tmp_path, capfd):
     assert main(["distances", str(blobs), "--out", str(tmp_path / "D.npy")]) == 0
     printed = capfd.readouterr()
-    assert "12 measures of 48 points" in printed.err
+    assert "12 images of 8 x 6 pixels" in printed.err
+    assert "cost: squared distance, in units of the longest side" in printed.err
     assert "mean of pairs" in printed.out
     assert "D.npy, D.png" in printed.out.replace("\n", "")
     assert main(["distances", str(blobs), "--out", str(tmp_path / "D.npy"), "--quiet"]) == 0
@@ -93,7 +94,7 @@ def test_what_is_printed(blobs, tmp_path, capfd):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "matrix.csv"], "--out: expected a name that ends with .npy"),
+        (["--out", "matrix.txt"], "--out: expected a name that ends with .npy"),
         (["--out", "matrix.npy", "--gap", "-1"], "--gap: expected a number >= 0"),
         (["--out", "matrix.npy", "--cost", "cosin"], "--cost: 'cosin' is no file and no metric"),
         (["--out", "matrix.npy", "--limit", "0"], "limit"),
@@ -147,3 +148,48 @@ def test_a_run_that_is_killed_continues(name, blobs, tmp_path, capfd):
     assert not partial.exists()
     succeeds(capfd, "distances", blobs, "--out", tmp_path / "again.npy")
     np.testing.assert_array_equal(np.load(out), np.load(tmp_path / "again.npy"))
+
+
+def test_names_of_files_stay(blobs, tmp_path, capfd):
+    succeeds(capfd, "distances", blobs, "--out", tmp_path / "D.npz", "--limit", "3")
+    with np.load(tmp_path / "D.npz") as found:
+        assert found["names"].tolist() == ["0.png", "1.png", "2.png"]
+        D = found["distances"]
+    succeeds(capfd, "distances", blobs, "--out", tmp_path / "D.csv", "--limit", "3")
+    lines = [line.split(",") for line in (tmp_path / "D.csv").read_text().splitlines()]
+    assert lines[0] == ["", "0.png", "1.png", "2.png"]
+    assert [line[0] for line in lines[1:]] == lines[0][1:]
+    np.testing.assert_array_equal(np.array([line[1:] for line in lines[1:]], float), D)
+
+
+def test_a_column_of_names(tmp_path, capfd):
+    (tmp_path / "a.csv").write_text("city,morning,noon,night\nBonn,1,2,3\nKiel,3,2,1\nUlm,1,1,1\n")
+    report = succeeds(capfd, "distances", tmp_path / "a.csv", "--out", tmp_path / "D.npz")
+    assert np.load(tmp_path / "D.npz")["names"].tolist() == ["Bonn", "Kiel", "Ulm"]
+    assert report["read"].startswith("3 measures of 3 bins, taken to lie on a line")
+    (tmp_path / "a.csv").write_text("morning,noon\n1,2\n3,low\n")
+    assert "line 3 has 'low', which is no number in column 'noon'" in fails(
+        capfd, "distances", tmp_path / "a.csv", "--out", tmp_path / "D.npz"
+    )
+
+
+def test_the_header_of_a_table(tmp_path, capfd):
+    """Three columns 0, 1, 2 may be a measure; --header decides."""
+    (tmp_path / "a.csv").write_text("0,1,2\n1,2,3\n3,2,1\n")
+    words = ("distances", tmp_path / "a.csv", "--out", tmp_path / "D.npy")
+    assert succeeds(capfd, *words, "--header")["measures"] == 2
+    assert succeeds(capfd, *words, "--no-header")["measures"] == 3
+
+
+def test_points_are_no_measures(tmp_path, capfd):
+    (tmp_path / "a.csv").write_text("x,y\n0,1\n1,2\n")
+    message = fails(capfd, "distances", tmp_path / "a.csv", "--out", tmp_path / "D.npy")
+    assert "has the columns x, y, so its rows are points; expected one measure per row" in message
+
+
+@pytest.mark.parametrize(("name", "metric"), [("euclidean", "euclidean"), ("l1", "cityblock"), ("sqeuclidean", None)])
+def test_named_costs_between_pixels(blobs, tmp_path, capfd, name, metric):
+    succeeds(capfd, "distances", blobs, "--out", tmp_path / "D.npy", "--cost", name, "--spacing", "2,0.5")
+    X, places = read(blobs), np.indices((8, 6)).reshape(2, -1).T * [2, 0.5]
+    M = ot.dist(places, metric=metric or "sqeuclidean")
+    np.testing.assert_allclose(np.load(tmp_path / "D.npy")[0, 1], ot.emd2(X[0], X[1], M), rtol=1e-9)

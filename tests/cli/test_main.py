@@ -107,8 +107,20 @@ def test_completion(shell, environment, monkeypatch, capfd):
         ("solve", "the command is gibbsot ot"),
         ("solve_batch", "the command is gibbsot ot"),
         ("pca", "the command is gibbsot geodesics"),
-        ("otter", "expected one of ot, nmf, cluster, distances, geodesics, info"),
+        ("otter", "expected one of ot, morph, nmf, cluster, distances, geodesics, info"),
     ],
 )
 def test_an_unknown_command_gets_a_hint(capfd, word, hint):
     assert f"No such command '{word}'; {hint}" in fails(capfd, word, "a.npy", "b.npy")
+
+
+def test_help_of_flags_and_paragraphs(capfd, monkeypatch):
+    """A flag takes no value, and a sentence goes on to the end of its line."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["distances", "--help"]) == 0
+    text = capfd.readouterr().out
+    assert "<bool>" not in text
+    assert "-h" in text
+    assert "and the measures in the plane by classical multidimensional" in " ".join(text.split())
+    lines = [len(line.rstrip()) for line in text.split("Writes")[1].split("╭")[0].splitlines()[:-1]]
+    assert min(lines[:3]) > 50

@@ -24,7 +24,7 @@ from gibbsot.models.nmf.fit import FitState
 
 pytestmark = pytest.mark.filterwarnings("ignore:max_epochs:sklearn.exceptions.ConvergenceWarning")  # of short fits
 
-NMF_FILES = {"components.npy", "memberships.npy", "model.npz", "report.json"}
+NMF_FILES = {"components.npy", "memberships.npy", "model.npz", "options.json", "report.json"}
 PICTURES = {"components.png", "reconstruction.png", "convergence.png"}
 
 
@@ -75,7 +75,7 @@ def test_interrupted_or_killed_and_resumed(blobs, tmp_path, capfd):
     _, printed = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in printed
-    assert set(os.listdir(stopped)) == {"model.npz"}
+    assert set(os.listdir(stopped)) == {"model.npz", "options.json"}
     again = shlex.split(printed.splitlines()[-1])
     assert again[0] == "gibbsot"
     assert again[-1] == "--resume"
@@ -159,17 +159,22 @@ def test_nmf_with_a_metric_between_words(tmp_path, capfd):
 def test_nmf_says_that_bins_lie_on_a_line(blobs, tmp_path, capfd):
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((5, 6)))
     for data, options, said in (
-        (tmp_path / "rows.npy", (), f"{tmp_path / 'rows.npy'}: the 6 bins are taken to lie on a line; --shape is"),
-        (tmp_path / "rows.npy", ("--cost", "line"), ""),
-        (tmp_path / "rows.npy", ("--shape", "2", "3"), ""),
-        (blobs, (), ""),
+        (
+            tmp_path / "rows.npy",
+            (),
+            f"{tmp_path / 'rows.npy'}: 5 measures of 6 bins, taken to lie on a line; --shape is",
+        ),
+        (tmp_path / "rows.npy", ("--cost", "line"), f"{tmp_path / 'rows.npy'}: 5 measures of 6 bins\n"),
+        (tmp_path / "rows.npy", ("--shape", "2", "3"), f"{tmp_path / 'rows.npy'}: 5 images of 2 x 3 pixels\n"),
+        (blobs, (), f"{blobs}: 12 images of 8 x 6 pixels\n"),
     ):
         out = tmp_path / f"{data.name} {options}"
         words = ["nmf", data, "--components", "2", "--epochs", "1", "--out", out, *options]
         assert main([str(word) for word in words]) == 0
         printed = capfd.readouterr().err
         assert printed.startswith(said)
-        assert printed.count("\n") == bool(said)
+        assert "\ncost: squared distance, in units of the longest side of the grid" in printed
+        assert printed.count("\n") == 2
 
 
 def test_a_folder_of_stacks_of_images(tmp_path, capfd):
@@ -257,7 +262,7 @@ def test_a_damaged_model_cannot_be_resumed(blobs, tmp_path, capfd):
 def test_a_full_disk_leaves_nothing_of_a_fit(blobs, tmp_path, full_disk, capfd):
     before = sorted(os.listdir(tmp_path))
     words = ["nmf", blobs, "--components", "2", "--epochs", "2", "--out", tmp_path / "new" / "out"]
-    assert "components.npy: No space left on device" in fails(capfd, *words)
+    assert "components.npy: No space left on device" in fails(capfd, *words, "--quiet")
     assert sorted(os.listdir(tmp_path)) == before
 
 
@@ -274,7 +279,8 @@ def test_a_disk_that_fills_up_later_leaves_what_was_there(blobs, tmp_path, monke
         fsync(file)
 
     monkeypatch.setattr(os, "fsync", nearly_full)
-    assert f"{out / 'reconstruction.png'}: No space left on device" in fails(capfd, *words, "--epochs", "4", "--resume")
+    again = [*words, "--epochs", "4", "--resume", "--quiet"]
+    assert f"{out / 'reconstruction.png'}: No space left on device" in fails(capfd, *again)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
@@ -320,3 +326,16 @@ def test_an_output_that_is_a_file_or_not_writable(blobs, tmp_path, monkeypatch, 
     assert "out: Permission denied" in fails(capfd, *words, tmp_path / "out")
     assert sorted(os.listdir(tmp_path)) == ["blobs", "file"]
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_resume_reads_as_the_run_did(blobs, tmp_path, capfd):
+    out = tmp_path / "model"
+    words = ("nmf", blobs, "--out", out, "--epochs")
+    first = succeeds(capfd, *words, "1", "--components", "2", "--size", "4", "3", "--invert", "--cost", "l1")
+    again = succeeds(capfd, *words, "2", "--resume")
+    assert again["shape"] == first["shape"] == [4, 3]
+    assert again["read"] == "12 images of 4 x 3 pixels"
+    assert again["ground_cost"].startswith("city-block distance")
+    np.testing.assert_allclose(np.load(out / "components.npy").sum(axis=1), 1, rtol=1e-5)
+    (out / "options.json").write_text("{}")
+    assert "options.json: is damaged" in fails(capfd, *words, "3", "--resume")

@@ -122,7 +122,10 @@ def test_the_seed_decides(pair, capfd):
         (("p.npy", "broken.npz"), "broken.npz: is damaged"),
         (("p.npy", "q.npy", "--cost", "short.npy"), "short.npy: expected costs of shape (20, 20), got (7,)"),
         (("p.npy", "q.npy", "--cost", "euclid"), "--cost: 'euclid' is no file and no metric"),
-        (("p.npy", "q.npy", "--cost", "euclidean"), "--cost: euclidean is a metric between points; expected --points"),
+        (
+            ("p.npy", "q.npy", "--cost", "cosine"),
+            "--cost: is cosine; expected sqeuclidean, euclidean or l1 between pixels",
+        ),
         (("p.npy", "q.npy", "--max-seconds", "0"), "--max-seconds: expected a positive number"),
         (("p.npy", "q.npy", "--power", "0.5"), "power: expected a number of at least 1"),
         (("p.npy", "q.npy", "--points", "--power", "3"), "--power: expected 1 or 2"),

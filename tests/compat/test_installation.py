@@ -175,3 +175,30 @@ def test_arrays_of_jax_stay_such():
     assert float(found) == pytest.approx(float(expected), rel=1e-5)
     assert isinstance(found, type(expected))
     assert isinstance(plan, jax.Array)
+
+
+def test_our_functions_in_the_place_of_pots(monkeypatch):
+    """What is handed back to POT makes no loop."""
+    for name in ("emd", "emd2", "solve", "solve_sample"):
+        monkeypatch.setattr(ot, name, getattr(pot, name))
+    integers = np.ones(3, int)
+    with pytest.warns(UserWarning, match="integer"):
+        assert ot.emd2(integers, integers, np.ones((3, 3))) == 3
+    assert ot.solve(M, A, B, reg=1.0).value > 0
+    assert ot.solve_sample(X, Y, reg=1.0).value > 0
+    with pytest.warns(UserWarning, match="numItermax"):
+        ot.emd(A, B, M, numItermax=1)
+
+
+def test_compiled_functions_have_pots_keywords():
+    i, j = (x.astype(np.uint64) for x in np.indices(M.shape).reshape(2, -1))
+    with pot.installed():
+        from ot.lp import emd_wrap
+
+        f, g = emd_wrap.emd_c(A, B, M, max_iter=100_000, numThreads=1)[2:4]
+        values = [
+            emd_wrap.emd_c(A, B, M, 100_000, 1, alpha_init=f, beta_init=g)[1],
+            emd_wrap.emd_c_sparse(A, B, i, j, M.ravel(), max_iter=100_000, alpha_init=f, beta_init=g)[3],
+            emd_wrap.emd_c_lazy(A, B, X, Y, alpha_init=f, beta_init=g)[3],
+        ]
+    np.testing.assert_allclose(values, ot.emd2(A, B, M), rtol=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import sys
 import warnings
@@ -372,7 +373,7 @@ def test_what_pot_does_not_check_is_never_handed_to_it(monkeypatch, name, a, b, 
 
 def test_what_pot_does_not_check_in_solve(monkeypatch):
     for function in ("solve", "solve_sample"):
-        monkeypatch.setattr(ot, function, lambda *_, **__: pytest.fail("POT was asked"))
+        monkeypatch.setitem(functions.ORIGINALS, function, lambda *_, **__: pytest.fail("POT was asked"))
     with pytest.raises(ValueError, match="a: expected finite weights"):
         compat.solve(M, np.zeros(3), np.zeros(3))
     with pytest.raises(ValueError, match="M: expected costs without NaN"):
@@ -403,25 +404,23 @@ def test_results_are_those_of_pot():
 
 def test_results_without_pot(monkeypatch):
     """The same attributes, but for the backend."""
-    import importlib
-
-    with monkeypatch.context() as patch:
-        for name in ("ot", "ot.utils"):
-            patch.setitem(sys.modules, name, None)
-        try:
-            alone = importlib.reload(compat)
-            found = alone.solve(M, U, U)
-            public = {name for name in dir(ot.utils.OTResult) if not name.startswith("_")}
-            assert public <= set(dir(found))
-            assert (found.value, found.value_linear, found.lazy_plan, found.value_quad) == (0, 0, None, None)
-            np.testing.assert_allclose(found.plan, np.diag(U), atol=1e-15)
-            np.testing.assert_array_equal(found.potential_a, found.potentials[0])
-            assert found.log["result_code"] == 1
-            with pytest.raises(NotImplementedError):
-                found.a_to_b  # noqa: B018
-        finally:
-            patch.undo()
-            importlib.reload(compat)
+    for name in ("ot", "ot.utils"):
+        monkeypatch.setitem(sys.modules, name, None)
+    spec = importlib.util.spec_from_file_location("gibbsot.compat.pot.alone", functions.__file__)
+    alone = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(alone)
+    found = alone.solve(M, U, U)
+    assert not isinstance(found, ot.utils.OTResult)
+    public = {name for name in dir(ot.utils.OTResult) if not name.startswith("_")}
+    assert public <= set(dir(found))
+    assert (found.value, found.value_linear, found.lazy_plan, found.value_quad) == (0, 0, None, None)
+    np.testing.assert_allclose(found.plan, np.diag(U), atol=1e-15)
+    np.testing.assert_array_equal(found.potential_a, found.potentials[0])
+    assert found.log["result_code"] == 1
+    with pytest.raises(NotImplementedError):
+        found.a_to_b  # noqa: B018
+    with pytest.raises(ImportError, match=r"pip install 'gibbsot\[pot\]'"):
+        alone.solve(M, U, U, reg=1.0)
 
 
 def test_early_stops_are_pots():
@@ -645,3 +644,8 @@ def test_modules_are_found_by_name():
     assert compat.gudhi.wasserstein_distance([[0, 2]], []) == 1
     with pytest.raises(AttributeError, match=r"module 'gibbsot.compat' has no attribute 'geomloss'"):
         _ = compat.geomloss
+
+
+def test_lazy_and_unbalanced_is_refused_as_by_pot():
+    with pytest.raises(NotImplementedError):
+        compat.solve_sample(M, M, lazy=True, unbalanced=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
+from sklearn.exceptions import ConvergenceWarning
 
 torch = pytest.importorskip("torch")
 from gibbsot.compat.torchcfm import OTPlanSampler  # noqa: E402
@@ -93,7 +94,23 @@ def test_trajectories_keep_their_first_points(method):
 def test_no_uniform_plan_in_silence():
     x, y = minibatches(8, 8)
     sampler = OTPlanSampler("sinkhorn", reg=1e-9)
-    with pytest.warns(UserWarning, match="numerical"), pytest.raises(ValueError, match="reg: 1e-09 is too small"):
-        sampler.sample_plan(x, y)
+    with pytest.warns(ConvergenceWarning, match="reg: 1e-09 is too small"):
+        plan = sampler.get_map(x, y)
+    np.testing.assert_array_equal(plan, OTPlanSampler("exact").get_map(x, y))
+    with pytest.raises(ValueError, match="reg: 1e-09 is too small"):
+        OTPlanSampler("partial", reg=1e-9).get_map(100 * x, y)
     with pytest.raises(ValueError, match="method: expected one of 'exact'"):
         OTPlanSampler("noname")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_methods_of_pot_draw_with_replacement():
+    """Their plans may have fewer pairs than points."""
+    x, y = torch.arange(20.0)[:, None], torch.zeros(20, 1)
+    sampler = OTPlanSampler("sinkhorn", reg=1e-2, rng=0)
+    plan = np.eye(20)[:1]
+    sampler.get_map = lambda *_: plan.repeat(20, axis=0) * np.eye(20)[0][:, None]
+    a, b = sampler.sample_plan(x, y)
+    assert a.shape == b.shape == (20, 1)
+    with pytest.raises(ValueError, match="Fewer non-zero"):
+        sampler.sample_plan(x, y, replace=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from cases import batch
 from gibbsot import DenseCost
@@ -77,6 +78,24 @@ def test_potentials_of_a_forest_are_exact_sums(kernel):
             assert (f[0] == given[0][0]).any()  # a row of each tree keeps its potential
         for got, expected in zip(*found, strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("n", [1, 2, 40])
+def test_sparse_factors(kernel, n):
+    """Systems of random Laplacians with a diagonal, and a matrix that is not definite."""
+    rng = np.random.default_rng(n)
+    upper = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.15), 1)
+    degree = (upper + upper.T).sum(axis=1)
+    pattern = sparse.csc_array(upper)
+    factors = backend().sparse_factors(pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32))
+    for _ in range(2):  # the pattern stays, values change
+        diagonal, x = degree + rng.random(n), rng.normal(size=n)
+        assert factors.factorise(pattern.data, diagonal)
+        found = x.copy()
+        factors.solve(found)
+        np.testing.assert_allclose(found, np.linalg.solve(upper + upper.T + np.diag(diagonal), x), rtol=1e-9)
+        pattern.data, upper = 0.5 * pattern.data, 0.5 * upper
+    assert not factors.factorise(pattern.data, -np.ones(n))
 
 
 def _forest(i, j, m1):
@@ -152,11 +171,11 @@ class OtherDevice(Backend):
 
 def test_another_device_does_the_transforms_of_costs_and_chains(monkeypatch):
     pair, temperatures = batch("dense", n=2), np.full(20, 0.1)
-    _, expected = sampler.run(sampler.init(pair, seed=3), pair, temperatures)
+    _, expected = sampler.run(sampler.init(pair, rng=3), pair, temperatures)
     device = OtherDevice()
     monkeypatch.setitem(backends._made, native.name(), device)
     assert backend() is device
-    _, found = sampler.run(sampler.init(pair, seed=3), pair, temperatures)
+    _, found = sampler.run(sampler.init(pair, rng=3), pair, temperatures)
     assert device.calls >= 2 * 2 * 20
     np.testing.assert_allclose(found.U, expected.U, rtol=1e-9)
 

@@ -203,8 +203,10 @@ def test_a_number_of_rows():
         (lambda: validation.callbacks([1]), ValueError, "callbacks: expected a sequence of functions"),
         (lambda: validation.count(True, "tau"), TypeError, "tau: expected an integer"),
         (lambda: validation.count(0, "tau"), ValueError, "tau: expected at least 1"),
-        (lambda: validation.seed(2**64), ValueError, "seed: expected an integer from 0"),
-        (lambda: validation.seed(-1), ValueError, "seed: expected an integer from 0"),
+        (lambda: validation.noise_key(2**64), ValueError, "rng: expected an integer from 0"),
+        (lambda: validation.noise_key(-1), ValueError, "rng: expected an integer from 0"),
+        (lambda: validation.noise_key(2**32, bits=32), ValueError, r"rng: expected an integer from 0 to 2\*\*32 - 1"),
+        (lambda: validation.noise_key(1.5), TypeError, "rng: expected an integer"),
     ],
 )
 def test_bad_numbers_and_options(call, error, message):
@@ -222,6 +224,9 @@ def test_good_numbers_and_options():
     assert validation.nonnegative(0, "tol") == 0.0
     np.testing.assert_array_equal(validation.ids(None, 3), [0, 1, 2])
     assert validation.temperatures(1, "T").shape == ()
+    assert [validation.noise_key(rng) for rng in (None, 7, np.uint64(2**64 - 1))] == [0, 7, 2**64 - 1]
+    drawn = [validation.noise_key(np.random.default_rng(5), bits) for bits in (64, 32)]
+    assert drawn == [int(np.random.default_rng(5).integers(2**bits, dtype=np.uint64)) for bits in (64, 32)]
 
 
 def test_importing_the_package_loads_nothing_slow():

@@ -235,3 +235,31 @@ def test_no_pairs_have_no_costs():
     """A metric that only `cdist` computes, asked for no pair: as the proof of a problem with a border does."""
     nothing = np.empty(0, np.int64)
     assert PointCost([[0.0, 1.0]], metric="cityblock").at(nothing, nothing).shape == (0,)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("kind", ["normal", "far", "duplicates", "outlier", "shifted", "tiny"])
+def test_products_are_as_accurate_as_they_say(kind, metric):
+    """Against exact rational arithmetic; where lengths cancel, distances come from the coordinates."""
+    rng = np.random.default_rng(5)
+    X, Y = rng.normal(size=(30, 17)), rng.normal(size=(20, 17)) + 0.5
+    if kind == "far":
+        X, Y = X + 1e7, Y + 1e7
+    elif kind == "duplicates":
+        X, Y = np.repeat(X[:5], 6, axis=0), np.repeat(X[:5], 4, axis=0)
+    elif kind == "outlier":
+        X[0] = 1e9
+    elif kind == "shifted":
+        Y = X[:20] + 1e-9 * Y
+    elif kind == "tiny":
+        X, Y = 1e-120 * X, 1e-120 * Y
+    cost = PointCost(X, Y, metric)
+    M, rows, columns = cost.matrix(), np.array([3, 0, 29]), np.array([7, 7, 0, 19])
+    for i in range(30):
+        for j in range(20):
+            square = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(X[i], Y[j], strict=True))
+            low, high = (Fraction(float(M[i, j])) * (1 + k * Fraction(cost.accuracy())) for k in (-1, 1))
+            less, more = (low, high) if metric == "sqeuclidean" else (low**2, high**2)
+            assert less <= square <= more
+    np.testing.assert_allclose(cost.matrix(rows, columns), M[np.ix_(rows, columns)], rtol=2 * cost.accuracy())
+    np.testing.assert_allclose(cost.at(rows[:, None], columns), M[np.ix_(rows, columns)], rtol=2 * cost.accuracy())

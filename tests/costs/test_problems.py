@@ -150,7 +150,7 @@ P, Q, COST = np.array([GOOD_P]), np.array([GOOD_Q]), DenseCost(M)
         (P * np.nan, Q, COST, "p: has NaN weights"),
         (P, Q - [[0.3, 0, -0.3]], COST, "q: has negative weights, the first at entry 0"),
         (P, 0 * Q, COST, "q: has no mass"),
-        (2 * P, Q, COST, "q: sums to 1, p to 2; expected sums that agree to 1e-06, or normalize=True"),
+        (2 * P, Q, COST, "q: sums to 1, p to 2; expected sums that agree to 1e-06, or normalize=True to divide"),
     ],
 )
 def test_problems_are_checked(p, q, cost, message):

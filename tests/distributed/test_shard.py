@@ -24,7 +24,7 @@ P = np.full(6, 1 / 6)
 
 def initialised(*cuts: int) -> LocalShards[BarycenterShard]:
     shards = LocalShards([BarycenterShard(rows, number) for number, rows in enumerate(np.split(X, cuts))])
-    shards.initialise(COST, tau=2, seed=3, n_jobs=1)
+    shards.initialise(COST, tau=2, key=3, n_jobs=1)
     return shards
 
 
@@ -70,10 +70,10 @@ def test_metadata_and_initialise():
     assert first.metadata() == Metadata(2, 1, 1, 6, X.dtype.str)
     assert second.metadata() == Metadata(3, 3, -1, 6, X.dtype.str)
     shards = LocalShards([first, second])
-    shards.initialise(COST, tau=2, seed=3, n_jobs=1)
+    shards.initialise(COST, tau=2, key=3, n_jobs=1)
     assert [one.first for one in shards.shards] == [0, 1]
     np.testing.assert_array_equal(second.oracle.ids, [1, 2, 3])
-    assert first.oracle.seed == second.oracle.seed == 3
+    assert first.oracle.key == second.oracle.key == 3
     assert (first.bits, first.quantum, first.value_quantum) == Precision.of(COST, 4)
     assert shards.reduce(ChainShard.support_size) == (X > 0).sum()
     shards.reduce(ChainShard.set_n_jobs, 2)
@@ -103,7 +103,7 @@ def test_checksums_tell_data_apart():
     rows = X.copy()
     rows[3, 0] *= 1.5
     other = LocalShards([BarycenterShard(part, number) for number, part in enumerate(np.split(rows, [2]))])
-    other.initialise(COST, tau=2, seed=3, n_jobs=1)
+    other.initialise(COST, tau=2, key=3, n_jobs=1)
     assert first.collect(Shard.checksum) == same.collect(Shard.checksum)
     assert first.collect(Shard.checksum)[0] == other.collect(Shard.checksum)[0]
     assert first.collect(Shard.checksum)[1] != other.collect(Shard.checksum)[1]
@@ -114,7 +114,7 @@ def test_a_shard_is_saved_and_loaded(tmp_path, accelerated):
     """Without its data, which are attached."""
     given = [X[:2], X[2:], 0 * X[:1]]
     shards = LocalShards([MixtureShard(rows, number) for number, rows in enumerate(given)])
-    shards.initialise(COST, tau=2, seed=3, n_jobs=1)
+    shards.initialise(COST, tau=2, key=3, n_jobs=1)
     D = np.full((2, 6), 2**30 // 6, np.int32)
     D[0, 0] *= 2
     shards.reduce(MixtureShard.start, factors(D), np.empty(0, np.intp), np.empty((0, 2)), None, accelerated)

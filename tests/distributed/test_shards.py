@@ -56,7 +56,7 @@ class Counter(ChainShard[None]):
 @pytest.fixture
 def shards() -> LocalShards[Counter]:
     found = LocalShards([Counter(X[:2], 0), Counter(X[2:], 1)])
-    found.initialise(GridCost(5), tau=2, seed=0, n_jobs=1)
+    found.initialise(GridCost(5), tau=2, key=0, n_jobs=1)
     return found
 
 

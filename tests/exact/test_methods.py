@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
+from scipy.spatial.distance import cdist
 
 from cases import batch, measures, problems, without_all_arcs
 from gibbsot import DenseCost, Gibbs, GridCost, PointCost, Problem, datasets, solve, solve_batch
 from gibbsot.core import native
+from gibbsot.core.backend import backend
 from gibbsot.exact import annealed
 from gibbsot.exact import methods as exact
 from gibbsot.exact.annealed import crossover
+from gibbsot.exact.method import Batch
+from gibbsot.io.budget import Budget
 from kernels import using
 
 
@@ -461,3 +465,20 @@ def test_the_page_has_all_methods_in_their_order():
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     assert rows[0] == "| method | what it does | for |"
     assert rows[1:] == [f"| {one.name} | {one.about} | {one.suits} |" for one in exact.METHODS]
+
+
+def test_crossover_from_an_assignment(monkeypatch):
+    """Single precision suggests arcs, and double precision proves them."""
+    if not backend().has_simplex:
+        pytest.skip("assignments are compiled")
+    monkeypatch.setattr(annealed, "_ASSIGNED", (0, 2**29))
+    rng = np.random.default_rng(4)
+    X, Y = rng.normal(size=(120, 20)), rng.normal(size=(120, 20))
+    batch = Batch(Problem(np.ones((1, 120)), np.ones((1, 120)), PointCost(X, Y)), 0.0, Budget())
+    monkeypatch.setattr(annealed, "_annealed", lambda *_: pytest.fail("no chain is needed"))
+    found = annealed.Crossover().solve(batch, [0])[0]
+    C = cdist(X, Y, "sqeuclidean")
+    assert found.status == "optimal"
+    assert found.value == pytest.approx(C[linear_sum_assignment(C)].mean(), rel=1e-12)
+    small = Batch(batch.problem, 0.0, Budget(max_memory=1e4))
+    assert annealed._assigned(small, 0) is None

@@ -11,9 +11,11 @@ from scipy.spatial.distance import cdist
 from cases import TREE_METRICS, solve_points
 from gibbsot import PointCost
 from gibbsot.core import native
+from gibbsot.core.backend import backend
 from gibbsot.exact.highs import HighsProblem
 from gibbsot.exact.line import solve_line
 from gibbsot.exact.simplex import ArcProblem, solve_dense
+from kernels import using
 
 if native.name() == "numpy":
     pytest.skip("the engine is compiled", allow_module_level=True)
@@ -276,3 +278,76 @@ def test_both_engines_answer_the_same_questions(engine):
     assert (flows[~own] == 0).all()
     f, g = problem.potentials()
     np.testing.assert_allclose((f[rows] + g[columns])[own], cost[arcs[own]], rtol=1e-12)
+
+
+# uniform weights on as many rows as columns: augmenting paths
+
+
+def square(kind, n, seed=0):
+    rng = np.random.default_rng([seed, n])
+    if kind == "high dimension":
+        return cdist(rng.normal(size=(n, 20)), rng.normal(size=(n, 20)) + 0.5, "sqeuclidean")
+    if kind == "plane":  # where bids settle few rows, and the simplex goes on
+        return cdist(rng.random((n, 2)), rng.random((n, 2)), "sqeuclidean")
+    if kind == "ties":
+        return np.floor(3 * rng.random((n, n)))
+    if kind == "negative":
+        return rng.normal(size=(n, n))
+    C = rng.random((n, n))
+    C[(rng.random((n, n)) < 0.9) & ~np.eye(n, dtype=bool)] = np.inf
+    return C
+
+
+@pytest.mark.parametrize("kind", ["high dimension", "plane", "ties", "negative", "forbidden"])
+@pytest.mark.parametrize("n", [48, 61, 200])
+def test_assignments_agree_with_scipy(kind, n):
+    C = square(kind, n)
+    i, j = linear_sum_assignment(C)
+    answer = solve_dense(C, np.ones(n), np.full(n, 0.3))
+    assert answer.status == ["optimal"]
+    assert answer.upper[0] == pytest.approx(C[i, j].mean(), rel=1e-11, abs=1e-11)
+    assert (answer.f[0][:, None] + answer.g[0] <= C).all()
+    plan = answer.plan()
+    np.testing.assert_allclose(plan.sum(axis=0), 1 / n, rtol=1e-14)
+    np.testing.assert_allclose(plan.sum(axis=1), 1 / n, rtol=1e-14)
+
+
+def test_assignments_and_weights_that_are_nearly_uniform():
+    """One weight decides whether paths or the simplex solve a problem."""
+    C, n = square("high dimension", 100), 100
+    first = solve_dense(C, np.ones(n), np.ones(n))
+    other = solve_dense(C, np.r_[1 + 1e-14, np.ones(n - 1)], np.ones(n))
+    assert first.pivots[0] == 0
+    assert other.pivots[0] > 0
+    assert other.upper[0] == pytest.approx(first.upper[0], rel=1e-12)
+    again = solve_dense(C, np.ones(n), np.ones(n), basis=first.basis)
+    assert again.status == ["optimal"]
+    np.testing.assert_array_equal(again.plan().indices, first.plan().indices)
+
+
+def test_assignments_that_are_forbidden():
+    C = square("negative", 60)
+    C[:2, 1:] = np.inf  # both rows need column 0
+    assert solve_dense(C, np.ones(60), np.ones(60)).status == ["infeasible"]
+
+
+def test_assignments_of_far_costs():
+    """Where rounded potentials prove nothing, the simplex takes another look from the same assignment."""
+    C = np.where(np.eye(60, dtype=bool), 1.0, 1e17) + square("high dimension", 60)
+    answer = solve_dense(C, np.ones(60), np.ones(60))
+    assert answer.lower[0] <= C.trace() / 60 <= answer.upper[0]
+
+
+@pytest.mark.parametrize("kind", ["high dimension", "ties"])
+def test_assignments_are_bit_identical_for_all_kernels(kind):
+    C, found = square(kind, 150), []
+    for name in native.available():
+        if name == "numpy":
+            continue
+        with using(name):
+            answer = solve_dense(C, np.ones(150), np.ones(150))
+            single = backend().assign(C.astype(np.float32), np.inf, backend().stop_flag())
+            found.append((answer.f[0], answer.g[0], answer.plan().indices, answer.lower, answer.upper, *single))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)

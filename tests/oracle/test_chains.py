@@ -118,7 +118,7 @@ def test_a_warm_start_follows_a_model_that_moves():
     for k, s in enumerate(np.linspace(0, 1, 20)):
         P = (1 - s) * here + s * there
         W = exact(P, Q, M)
-        for i, oracle in enumerate((warm, some(seed=k + 1))):
+        for i, oracle in enumerate((warm, some(rng=k + 1))):
             values, _, info = oracle(P, 1e-4)
             sweeps[i] += info.sweeps.sum()
             errors[i] += np.abs(values / W - 1).mean() / 20
@@ -246,7 +246,7 @@ def test_targets_keep_their_ids():
     values, _, _ = whole(P, 1e-3)
     subset = TargetChains(whole.cost, measures(np.random.default_rng(0), 4, 30)[[3, 1]], tau=5, ids=[3, 1])
     np.testing.assert_array_equal(subset(P[[3, 1]], 1e-3)[0], values[[3, 1]])
-    assert (some(seed=1)(P, 1e-3)[0] != values).all()
+    assert (some(rng=1)(P, 1e-3)[0] != values).all()
 
 
 @pytest.mark.parametrize("indices", [slice(1, 3), [1, 2], np.array([False, True, True, False]), [-3, 2]])
@@ -282,7 +282,7 @@ def test_targets_of_every_form_are_the_same():
 @pytest.mark.parametrize("kind", ["forbidden", "points", "grid2", "axes"])
 def test_saved_and_loaded_it_goes_on_to_the_bit(kind, dtype):
     pair = batch(kind, n=4, dtype=dtype)
-    oracle = TargetChains(pair.cost, pair.q, tau=3, stride=2, max_sweeps=17, seed=2**63 + 1, ids=[7, 1, 2**40, 3])
+    oracle = TargetChains(pair.cost, pair.q, tau=3, stride=2, max_sweeps=17, rng=2**63 + 1, ids=[7, 1, 2**40, 3])
     oracle(pair.p, 0.1)
     loaded = TargetChains.from_arrays({name: np.asarray(x) for name, x in oracle.arrays().items()}, n_jobs=2)
     assert loaded.n_jobs == 2
@@ -473,7 +473,7 @@ def test_bad_targets(targets, error, message):
         ({"tau": 0}, ValueError, "tau: expected at least 1"),
         ({"tau": 2.0}, TypeError, "tau: expected an integer"),
         ({"max_sweeps": 0}, ValueError, "max_sweeps: expected at least 1"),
-        ({"seed": -1}, ValueError, "seed: expected an integer from 0"),
+        ({"rng": -1}, ValueError, "rng: expected an integer from 0"),
         ({"ids": [0]}, ValueError, "ids: expected one number >= 0 for each of the 2 problems"),
     ],
 )

@@ -194,7 +194,7 @@ def test_memory_is_bounded_by_the_capacity():
 
 def chains(h: np.ndarray, seed: int = 0) -> ChainOracle:
     """Chains of examples 0, 1, ... with states h."""
-    oracle = ChainOracle(COST, seed=seed)
+    oracle = ChainOracle(COST, rng=seed)
     oracle.store.keep(range(len(h)), h=h, sweep=np.ones(len(h)))
     return oracle
 
@@ -205,7 +205,7 @@ def test_new_and_known_examples_in_one_batch():
     np.testing.assert_array_equal(found.h, [[0] * 4, [3] * 4])
     np.testing.assert_array_equal(found.sweep, [0, 1])
     np.testing.assert_array_equal(found.ids, [9, 5])
-    assert found.seed == 7
+    assert found.key == 7
     assert list(oracle.store) == list(range(6)), "reading changes nothing"
 
 

@@ -116,7 +116,7 @@ def test_infinite_weights_are_balanced_transport():
         ({"kl": 1, "penalty": 1}, "kl: expected no penalty"),
         ({"kl": 1, "normalize": True}, "normalize"),
         ({"kl": 1, "method": "gibbs"}, "kl: the sampler"),
-        ({"kl": 1, "seed": 3}, "seed: is an option of the sampler"),
+        ({"kl": 1, "rng": 3}, "rng: is an option of the sampler"),
     ],
 )
 def test_errors(options, message):

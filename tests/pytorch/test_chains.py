@@ -374,7 +374,7 @@ def test_cold_calls_draw_anew():
 def test_seeds_and_threads():
     p, q = batch()
     values = []
-    for options in ({}, {"n_jobs": 2}, {"seed": 1}):
+    for options in ({}, {"n_jobs": 2}, {"rng": 1}):
         loss = gibbs_loss(GRID, **options)
         values.append([loss(p, q, index).item() for index in (torch.arange(6), None, torch.arange(6))])
     assert values[0] == values[1]
@@ -479,8 +479,8 @@ def test_bad_indices(index):
         ("reduction", "max"),
         ("max_sweeps", 0),
         ("capacity", 0),
-        ("seed", 1.5),
-        ("seed", -1),
+        ("rng", 1.5),
+        ("rng", -1),
     ],
 )
 def test_bad_options(name, value):

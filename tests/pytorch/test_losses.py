@@ -390,3 +390,11 @@ def test_an_image_cost_of_ones_own():
 def test_bad_images(x, what):
     with pytest.raises(ValueError, match=what):
         ImagesLoss()(x, torch.ones(2, 1, 4, 5))
+
+
+def test_losses_print_what_they_are():
+    loss = ImagesLoss()
+    assert repr(loss) == "ImagesLoss(squared distance on the grid of the first images, method='auto', reduction='mean')"
+    loss(torch.full((1, 1, 2, 3), 1 / 6), torch.full((1, 1, 2, 3), 1 / 6))
+    assert repr(loss).startswith("ImagesLoss(GridCost((2, 3)")
+    assert "6 x 6, method='auto'" in repr(loss)

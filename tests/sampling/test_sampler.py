@@ -18,7 +18,7 @@ NATIVE = native.available()[:-1]
 
 
 def outputs(problem: Problem, temperatures, **options):
-    state, info = sampler.run(sampler.init(problem, seed=3), problem, temperatures, **options)
+    state, info = sampler.run(sampler.init(problem, rng=3), problem, temperatures, **options)
     return {"h": state.h, "sweep": state.sweep, **info._asdict()}
 
 
@@ -64,8 +64,8 @@ def test_native_is_the_numpy_step(kind, dtype, tau, pinned):
 def test_run_is_many_steps(kernel):
     pair = batch("grid2")
     T = np.geomspace(0.1, 1e-3, 6)
-    state, info = sampler.run(sampler.init(pair, seed=1), pair, T)
-    chain = sampler.init(pair, seed=1)
+    state, info = sampler.run(sampler.init(pair, rng=1), pair, T)
+    chain = sampler.init(pair, rng=1)
     for temperature in T:
         chain, last = sampler.step(chain, pair, temperature, sampler.draw(chain, pair))
     np.testing.assert_allclose(state.h, chain.h, rtol=1e-12)
@@ -84,7 +84,7 @@ def test_same_bits_for_every_split(kind, dtype):
         for name, value in outputs(pair, T, n_jobs=n_jobs).items():
             np.testing.assert_array_equal(value, whole[name], err_msg=name)
     # in blocks of sweeps
-    state, first = sampler.run(sampler.init(pair, seed=3), pair, T[:13])
+    state, first = sampler.run(sampler.init(pair, rng=3), pair, T[:13])
     state, info = sampler.run(state, pair, T[13:])
     np.testing.assert_array_equal(state.h, whole["h"])
     np.testing.assert_array_equal(info.U, whole["U"])
@@ -93,7 +93,7 @@ def test_same_bits_for_every_split(kind, dtype):
     order = np.random.default_rng(0).permutation(7)
     for rows in (order, order[:3], order[3:]):
         part = Problem.normalised(pair.p[rows], pair.q[rows], pair.cost)
-        state, info = sampler.run(sampler.init(part, seed=3, ids=rows), part, T)
+        state, info = sampler.run(sampler.init(part, rng=3, ids=rows), part, T)
         np.testing.assert_array_equal(state.h, whole["h"][rows])
         np.testing.assert_array_equal(info.L, whole["L"][rows])
         np.testing.assert_array_equal(info.value, whole["value"][rows])
@@ -114,7 +114,7 @@ def test_long_runs_in_short_calls(monkeypatch):
 
 @given(problems(), st.sampled_from([1e-6, 1e-2, 10.0]), st.booleans(), st.integers(0, 100))
 def test_dual_feasible_at_every_sweep(pair, temperature, pinned, seed):
-    state = sampler.init(pair, seed=seed)
+    state = sampler.init(pair, rng=seed)
     M = pair.cost.matrix().astype(np.float64)
     finite = M[np.isfinite(M)]
     for _ in range(4):
@@ -139,7 +139,7 @@ def test_dual_feasible_at_every_sweep(pair, temperature, pinned, seed):
 @given(problems(), st.integers(0, 100))
 def test_potentials_are_complete_and_centred(pair, seed):
     """U and L are finite where any finite cost bounds them, masked points included; <p, U> = 0."""
-    _, info = sampler.run(sampler.init(pair, seed=seed), pair, np.geomspace(0.1, 1e-3, 5))
+    _, info = sampler.run(sampler.init(pair, rng=seed), pair, np.geomspace(0.1, 1e-3, 5))
     scale = np.abs(np.where(np.isfinite(info.U), info.U, 0)).max()
     tolerance = 16 * np.finfo(pair.cost.dtype).eps * scale
     assert np.abs((pair.p * np.where(pair.p > 0, info.U, 0)).sum(axis=1)).max() <= tolerance
@@ -242,37 +242,37 @@ def test_mixing_test_has_no_unit():
 
 
 @pytest.mark.parametrize(
-    ("seed", "ids", "error", "message"),
+    ("rng", "ids", "error", "message"),
     [
-        (1.5, None, TypeError, "seed: expected an integer"),
-        (True, None, TypeError, "seed: expected an integer"),
-        (-1, None, ValueError, "seed: expected an integer from 0"),
-        (2**64, None, ValueError, "seed: expected an integer from 0"),
+        (1.5, None, TypeError, "rng: expected an integer"),
+        (True, None, TypeError, "rng: expected an integer"),
+        (-1, None, ValueError, "rng: expected an integer from 0"),
+        (2**64, None, ValueError, "rng: expected an integer from 0"),
         (0, [0.5, 1.0, 2.0], TypeError, "ids: expected integers"),
         (0, [0, 1], ValueError, "ids: expected one number >= 0 for each of the 3 problems"),
         (0, [0, 1, -1], ValueError, "ids: expected one number >= 0"),
     ],
 )
-def test_bad_keys(seed, ids, error, message):
+def test_bad_keys(rng, ids, error, message):
     with pytest.raises(error, match=message):
-        sampler.init(batch("grid2"), seed, ids)
+        sampler.init(batch("grid2"), rng, ids)
 
 
 def test_a_temperature_for_each_half_step(kernel):
     """The noise of g has the one and that of h the other; equal ones are the default, up to rounding."""
     pair = batch("dense", n=3)
     T, T_h = np.geomspace(0.1, 0.01, 6), np.geomspace(0.3, 0.05, 6)
-    state, info = sampler.run(sampler.init(pair, seed=3), pair, T, temperatures_h=T_h)
-    before, _ = sampler.run(sampler.init(pair, seed=3), pair, T[:5], temperatures_h=T_h[:5])
+    state, info = sampler.run(sampler.init(pair, rng=3), pair, T, temperatures_h=T_h)
+    before, _ = sampler.run(sampler.init(pair, rng=3), pair, T[:5], temperatures_h=T_h[:5])
     theta_g, theta_h = sampler.draw(before, pair)
     with np.errstate(divide="ignore", invalid="ignore"):
         np.testing.assert_allclose((info.U - info.g)[pair.p > 0], (theta_g * T[5] / pair.p)[pair.p > 0], rtol=1e-3)
         np.testing.assert_allclose((state.h - info.L)[pair.q > 0], (theta_h * T_h[5] / pair.q)[pair.q > 0], rtol=1e-3)
     rows = np.tile(T, (3, 1)), np.tile(T_h, (3, 1))
-    own, _ = sampler.run(sampler.init(pair, seed=3), pair, rows[0], temperatures_h=rows[1])
+    own, _ = sampler.run(sampler.init(pair, rng=3), pair, rows[0], temperatures_h=rows[1])
     np.testing.assert_array_equal(own.h, state.h)
-    same, _ = sampler.run(sampler.init(pair, seed=3), pair, T, temperatures_h=T)
-    np.testing.assert_allclose(same.h, sampler.run(sampler.init(pair, seed=3), pair, T)[0].h, rtol=1e-4, atol=1e-5)
+    same, _ = sampler.run(sampler.init(pair, rng=3), pair, T, temperatures_h=T)
+    np.testing.assert_allclose(same.h, sampler.run(sampler.init(pair, rng=3), pair, T)[0].h, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="temperatures_h: expected the shape of temperatures"):
         sampler.run(sampler.init(pair), pair, T, temperatures_h=T_h[:2])
     with pytest.raises(ValueError, match="temperatures_h"):

@@ -29,7 +29,7 @@ def replicas(kind: str, n: int, zeros: float = 0.0) -> Problem:
 def test_conditional_laws(kernel, kind):
     """(U - g) p / T and (h - L) q / T are standard exponentials, independent over points and chains."""
     pair, T = replicas(kind, 20), 0.02
-    state, info = sampler.run(sampler.init(pair, seed=5), pair, np.full(3, T))
+    state, info = sampler.run(sampler.init(pair, rng=5), pair, np.full(3, T))
     theta_g = ((info.U - info.g) * pair.p / T).ravel()
     theta_h = ((state.h - info.L) * pair.q / T).ravel()
     for theta in (theta_g, theta_h):
@@ -40,7 +40,7 @@ def test_value_less_energy_is_gamma(kernel):
     """(V(z) - V(g, h)) / T follows Gamma(m1 + m2), also where zero weights leave fewer points."""
     for zeros in (0.0, 0.4):
         pair, T = replicas("points", 400, zeros), 0.03
-        _, info = sampler.run(sampler.init(pair, seed=6), pair, np.full(2, T))
+        _, info = sampler.run(sampler.init(pair, rng=6), pair, np.full(2, T))
         points = np.count_nonzero(pair.p[0]) + np.count_nonzero(pair.q[0])
         assert stats.kstest((info.value - info.energy) / T, stats.gamma(points).cdf).pvalue > FALSE_ALARM / 2
 
@@ -49,7 +49,7 @@ def test_energy_law_of_two_points():
     """One point each: g <= h + M, so W - V(g, h) is T times an exponential at equilibrium, a closed form."""
     one = Problem([1.0], [1.0], [[3.0]])
     pair = Problem.normalised(np.repeat(one.p, 2000, axis=0), np.repeat(one.q, 2000, axis=0), one.cost)
-    _, info = sampler.run(sampler.init(pair, seed=7), pair, np.full(3, 0.5))
+    _, info = sampler.run(sampler.init(pair, rng=7), pair, np.full(3, 0.5))
     assert stats.kstest((3.0 - info.energy) / 0.5, "expon").pvalue > FALSE_ALARM
 
 
@@ -73,7 +73,7 @@ def test_equilibrium_against_rejection_sampling():
     one = Problem(p, q, M)
     n = chains(4000)
     pair = Problem.normalised(np.repeat(one.p, n, axis=0), np.repeat(one.q, n, axis=0), one.cost)
-    _, info = sampler.run(sampler.init(pair, seed=9), pair, np.full(300, T))
+    _, info = sampler.run(sampler.init(pair, rng=9), pair, np.full(300, T))
     assert stats.ks_2samp(info.energy, direct).pvalue > FALSE_ALARM
 
 
@@ -83,7 +83,7 @@ def test_pinned_and_unpinned_have_the_same_energy(kind):
     pair, T = replicas(kind, n), 0.05
     energies = []
     for pinned, seed in ((False, 10), (True, 11)):
-        _, info = sampler.run(sampler.init(pair, seed=seed), pair, np.full(300, T), pinned=pinned)
+        _, info = sampler.run(sampler.init(pair, rng=seed), pair, np.full(300, T), pinned=pinned)
         energies.append(info.energy)
     assert stats.ks_2samp(*energies).pvalue > FALSE_ALARM
 
@@ -91,7 +91,7 @@ def test_pinned_and_unpinned_have_the_same_energy(kind):
 def test_mean_gap_at_equilibrium():
     """E[V(z) - V(g, h)] = (m1 + m2) T: the footnote's Gamma has rate 1 / T. A z-test, two-sided."""
     pair, T = replicas("thin", chains(3000)), 0.1
-    _, info = sampler.run(sampler.init(pair, seed=12), pair, np.full(20, T))
+    _, info = sampler.run(sampler.init(pair, rng=12), pair, np.full(20, T))
     gaps = (info.value - info.energy) / T
     z = (gaps.mean() - 12) / np.sqrt(12 / len(gaps))
     assert abs(z) < stats.norm.isf(FALSE_ALARM / 2)

@@ -35,7 +35,7 @@ def small(n: int) -> Problem:
 
 def potentials(pair: Problem, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """A pair that a chain could have visited."""
-    _, info = sampler.run(sampler.init(pair, seed=seed), pair, np.full(4, 0.02))
+    _, info = sampler.run(sampler.init(pair, rng=seed), pair, np.full(4, 0.02))
     return info.U.astype(float), info.L.astype(float)
 
 
@@ -51,7 +51,7 @@ def z_test(differences: np.ndarray, tests: int = 1) -> None:
 def test_expectations_against_the_sampler(kind, T):
     """Two z-tests over all points with weight, Bonferroni: a false alarm in 1e4 for each case."""
     pair = replicas(kind, 3000)
-    state, info = sampler.run(sampler.init(pair, seed=1), pair, np.full(1, T))
+    state, info = sampler.run(sampler.init(pair, rng=1), pair, np.full(1, T))
     one = pair[:1]
     kept = one.q[0] > 0
     z_test(info.L[:, kept] - theory.expected_L(one, info.U[:1], T)[0, kept], tests=2)
@@ -251,8 +251,8 @@ def test_constants(side):
 def test_trace_is_the_run():
     pair = batch("points")
     T = np.array([0.3, 0.1, 0.05, 0.05])
-    state, seen = theory.trace(sampler.init(pair, seed=4), pair, T)
-    expected, info = sampler.run(sampler.init(pair, seed=4), pair, T)
+    state, seen = theory.trace(sampler.init(pair, rng=4), pair, T)
+    expected, info = sampler.run(sampler.init(pair, rng=4), pair, T)
     np.testing.assert_allclose(state.h, expected.h, rtol=1e-12)
     np.testing.assert_allclose(seen.value[:, ::2], info.history, rtol=1e-10)
     np.testing.assert_allclose(seen.value[:, -1], dual_value(pair, pair.cost.row_min(state.h), info.L), rtol=1e-10)
@@ -272,7 +272,7 @@ def traces() -> dict[str, theory.Trace]:
     single = Problem(np.ones((RUNS, 1)), [1.0], [[3.0]])
     T = 0.2 * 0.8 ** np.arange(8)
     return {
-        name: theory.trace(sampler.init(pair, seed=21), pair, T)[1]
+        name: theory.trace(sampler.init(pair, rng=21), pair, T)[1]
         for name, pair in (("single", single), ("small", small(RUNS)))
     }
 
@@ -384,7 +384,7 @@ def test_bad_input():
 def test_a_sweep_samples_the_bound(T):
     """What it adds to V over A is T C(z, T) on average: a z-test with a false alarm in 1e4."""
     pair = replicas("points", 2000)
-    state, before = sampler.run(sampler.init(pair[:1], seed=5), pair[:1], np.full(30, T))
+    state, before = sampler.run(sampler.init(pair[:1], rng=5), pair[:1], np.full(30, T))
     n = len(pair)
     h, L = np.repeat(state.h, n, axis=0), np.repeat(before.L, n, axis=0)
     chains = sampler.State(h, np.repeat(state.sweep, n), 5, np.arange(1, n + 1, dtype=np.uint64))

@@ -84,3 +84,43 @@ def test_rasters_of_grid_points_are_exact():
     weights = rng.random(20)
     points = GridCost(shape, spacing=(0.3, 0.7)).points()
     np.testing.assert_allclose(rasterize(points, weights, shape, (0.3, 0.7)), weights, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"penalty": 0.5}, {"mass": 0.4}, {"kl": 0.5}])
+@pytest.mark.parametrize("on_grid", [False, True])
+def test_what_is_transported_of_partial_results_moves(options, on_grid):
+    p, q = np.zeros((2, 6, 6))
+    p[0, 0], p[5, 5], q[0, 1], q[1, 0] = 0.5, 0.5, 0.5, 0.5
+    result = solve(p, q, GridCost((6, 6), spacing=1.0), **options)
+    found = result.interpolate(0.5, on_grid=on_grid)
+    weights = found.ravel() if on_grid else found.weights
+    assert 0 < result.transported < 1
+    np.testing.assert_allclose(weights.sum(), result.transported)
+    start = result.interpolate(0.0, on_grid=True)
+    np.testing.assert_allclose(start.ravel(), result.marginals[0], atol=1e-12)
+
+
+def test_maps_are_means_of_points():
+    rng = np.random.default_rng(0)
+    X, Y, p = rng.normal(size=(8, 3)), rng.normal(size=(6, 3)), rng.random(8)
+    p[2] = 0
+    result = solve(p / p.sum(), None, PointCost(X, Y))
+    plan = result.plan.toarray()
+    with np.errstate(invalid="ignore"):
+        expected = plan @ Y / plan.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(result.map(), expected)
+    assert np.isnan(result.map()[2]).all()
+    np.testing.assert_allclose(result.map(Y[:, 0]), expected[:, 0])
+    both = solve_batch([p / p.sum(), np.full(8, 1 / 8)], None, PointCost(X, Y))
+    np.testing.assert_allclose(both.map()[0], expected)
+    matrix = solve(p / p.sum(), None, cdist(X, Y, "sqeuclidean"))
+    np.testing.assert_allclose(matrix.map(Y), expected)
+    with pytest.raises(ValueError, match="Y: expected an array with one row for each point of q"):
+        matrix.map()
+    with pytest.raises(ValueError, match="Y: expected one row for each of the 6 points of q"):
+        matrix.map(X)
+
+
+def test_points_that_are_left_over_have_no_image():
+    images = solve([1, 1], [1], PointCost([[0.0], [9.0]], [[1.0]]), penalty=2).map()
+    np.testing.assert_array_equal(images, [[1.0], [np.nan]])

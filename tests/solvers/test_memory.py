@@ -89,14 +89,15 @@ def measure(name: str) -> None:
         p, q = (x / x.sum(axis=-1, keepdims=True) for x in (p, q))
         ctypes.CDLL(None).malloc_trim(0)  # or what a refused call has freed would be taken again
         Path("/proc/self/clear_refs").write_text("5")
-        before = memory("RssAnon")
+        before, code = memory("RssAnon"), memory("RssFile")
         try:
             (solve if p.ndim == 1 else solve_batch)(p, q, cost, max_memory=allowed, **(more[0] if more else {}))
         except ValueError as error:
             (found,) = re.findall(r"takes about ([-+.e0-9]+) bytes", str(error))
             allowed = max(allowed + 1, 1.06 * float(found))  # two digits are shown
         else:
-            print(allowed, memory("VmHWM") - memory("RssFile") - before)  # without the pages of code that it loads
+            # without pages of code: those that it loads, and those that the system takes back while others need memory
+            print(allowed, memory("VmHWM") - max(code, memory("RssFile")) - before)
             return
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from gibbsot import DenseCost, Gibbs, GridCost, PointCost, solve, solve_batch
+from gibbsot import DenseCost, Gibbs, GraphCost, GridCost, PointCost, solve, solve_batch
 
 RNG = np.random.default_rng(0)
 P, Q, M = *RNG.dirichlet(np.ones(12), size=2), RNG.random((12, 12))
@@ -66,7 +66,25 @@ def test_ids_of_problems_with_costs_of_their_own():
 
 def test_partial_results_show_the_sizes_of_the_measures():
     shown = repr(solve([3, 1], [0, 2], [[0, 5], [5, 0]], penalty=1))
-    assert shown.startswith("<OTResult value 4 (optimal), bounds 4 <= W <= 4, size 2 x 2 points")
+    assert shown.startswith(
+        "<OTResult value 4 (optimal), bounds 4 <= W <= 4, transported 1 of 4 and 2, size 2 x 2 points"
+    )
+    assert "transported 0.5 of 1, size" in repr(solve([0.5, 0.5], [1, 0], [[0, 5], [5, 0]], mass=0.5))
+    assert "transported" not in repr(solve([0.5, 0.5], [1, 0], [[0, 5], [5, 0]]))
+
+
+def test_dir_has_the_public_names_that_a_result_has():
+    exact, chains = solve([1, 0], [0, 1], SWAP), solve([1, 0], [0, 1], SWAP, method="gibbs")
+    moved = solve([1, 0], [0, 1], GraphCost(sparse.csr_array([[0, 1.0], [1.0, 0]])))
+    for result in (exact, chains, moved, solve_batch(np.eye(2), None, SWAP), solve_batch(None, None, [SWAP, SWAP])):
+        shown = {name for name in dir(result) if name[0] != "_"}
+        assert {"value", "plan", "potentials", "plot", "map", "interpolate", "status"} <= shown
+        assert not shown & {"parts", "single"}
+        for name in shown:
+            getattr(result, name)
+    assert "history" in dir(chains)
+    assert "history" not in dir(exact)
+    assert "flow" in dir(moved)
 
 
 HALF = np.array([0.5, 0.5])
@@ -116,7 +134,7 @@ def test_a_generator_gives_a_seed_to_each_solve():
     method = Gibbs(n_sweeps=20, rng=np.random.default_rng(5))
     one, other = (solve(P, Q, M, method=method) for _ in range(2))
     seeds = np.random.default_rng(5).integers(2**64, size=2, dtype=np.uint64)
-    assert [one.state.seed, other.state.seed] == seeds.tolist()
+    assert [one.state.key, other.state.key] == seeds.tolist()
     assert one.value == solve(P, Q, M, method=Gibbs(n_sweeps=20, rng=int(seeds[0]))).value != other.value
 
 

@@ -297,9 +297,67 @@ def test_packed_arguments_are_checked():
         with pytest.raises(ValueError, match="places: "):
             packed.solve_packed(packed.Packed(ones, ones, np.array(places), costs))
     points = packed.PackedPoints(np.ones((3, 2)), np.ones((3, 2)), "cosine")
+    given = {
+        "p": ones, "q": ones, "places": np.array([[0, 3, 0, 3, 0]]), "accuracy": 0.0, "unit": True, "n_threads": 1,
+        "seconds": 1.0, "stop": backend().stop_flag(), "numbers": np.empty((1, 10)), "kept": np.empty((2, 0)),
+        "arcs": np.empty((2, 0), np.int32), "near": np.empty((2, 0), np.int32), "sent": np.empty((0, 2)),
+    }  # fmt: skip
     with pytest.raises(ValueError, match="metric: expected 'sqeuclidean'"):
-        backend().solve_points(
-            points.X, points.Y, "cosine", p=ones, q=ones, places=np.array([[0, 3, 0, 3, 0]]), accuracy=0.0, unit=True,
-            n_threads=1, seconds=1.0, stop=backend().stop_flag(), numbers=np.empty((1, 10)), kept=np.empty((2, 0)),
-            arcs=np.empty((2, 0), np.int32),
-        )  # fmt: skip
+        backend().solve_points(points.X, points.Y, "cosine", **given)
+    for wrong in ((3, 0), (0, 3)):
+        arcs = np.full((2, 6), -1, np.int32)
+        arcs[:, 0] = wrong
+        with pytest.raises(ValueError, match="near: an arc lies outside"):
+            backend().solve_points(points.X, points.Y, "sqeuclidean", **given | {"near": arcs})
+    with pytest.raises(ValueError, match="expected an array of length 6"):
+        backend().solve_points(points.X, points.Y, "sqeuclidean", **given | {"near": np.zeros((2, 5), np.int32)})
+    with pytest.raises(ValueError, match="sent: expected plans that are kept"):
+        backend().solve_points(points.X, points.Y, "sqeuclidean", **given | {"sent": np.empty((3, 2))})
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("d", [1, 2, 7])
+def test_plans_from_the_same_points(d, weighted):
+    """Values, potentials and what is sent agree with POT's plans, from nothing and from the arcs of other plans."""
+    ot = pytest.importorskip("ot")
+    if not backend().has_simplex:
+        pytest.skip("needs compiled kernels")
+    rng = np.random.default_rng(d)
+    sizes = np.array([13, 6, 21])
+    begin = packed.starts(sizes)
+    X, Y = rng.normal(size=(9, d)), rng.normal(size=(sizes.sum(), d))
+    p, q = np.ones(9), np.ones(sizes.sum())
+    if weighted:
+        p, q = rng.random(9), rng.random(sizes.sum()) + 0.01
+        p[4] = 0.0
+    near = packed.send_packed((rng.normal(size=(9, d)), rng.random(9)), (Y, q), (begin, sizes)).arcs
+    for arcs in (None, near):
+        found = packed.send_packed((X, p), (Y, q), (begin, sizes), arcs, threads=2)
+        assert found.solved.all()
+        for b, (a, n) in enumerate(zip(begin, sizes, strict=True)):
+            own, w = Y[a : a + n], q[a : a + n] / q[a : a + n].sum()
+            plan, log = ot.emd(p / p.sum(), w, -2 * X @ own.T, log=True)
+            np.testing.assert_allclose(found.value[b], log["cost"], atol=1e-12)
+            if weighted:  # the plan is unique
+                np.testing.assert_allclose(found.sent[b], plan @ own, atol=1e-12)
+            np.testing.assert_allclose(-2 * (found.sent[b] * X).sum(), log["cost"], atol=1e-12)
+            g = (-2 * X @ own.T - found.f[b][:, None]).min(axis=0)  # optimal potentials prove the value
+            np.testing.assert_allclose(p @ found.f[b] / p.sum() + w @ g, log["cost"], atol=1e-12)
+
+
+def test_near_arcs_change_no_value():
+    """Whatever arcs problems start from, the bounds prove the same costs."""
+    if not backend().has_simplex:
+        pytest.skip("needs compiled kernels")
+    rng = np.random.default_rng(3)
+    rows, columns = np.array([8, 5, 12]), np.array([9, 20, 12])
+    X, Y = rng.normal(size=(rows.sum(), 3)), rng.normal(size=(columns.sum(), 3))
+    p, q = np.ones(rows.sum()), np.ones(columns.sum())  # degenerate: many arcs of a basis are empty
+    problems = packed.Packed(p, q, packed.places_of(rows, columns), packed.PackedPoints(X, Y, "sqeuclidean"), True)
+    cold = packed.solve_packed(problems)
+    room = rows + columns
+    any_arcs = np.stack([rng.integers(0, np.repeat(m, room)) for m in (rows, columns)]).astype(np.int32)
+    for near in (cold._arcs, any_arcs, packed.arcs_of(any_arcs[:, ::2], np.repeat(np.arange(3), room)[::2], room)):
+        warm = packed.solve_packed(problems, near=near)
+        assert warm.proved.all()
+        np.testing.assert_allclose(warm.value, cold.value, rtol=1e-13)

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import datasets
+from ..core import validation
 from ..costs import Cost, DenseCost, GridCost, PointCost
 from ..io import atomic, readers, strict_json
 from ..io.images import shrink
@@ -32,6 +33,7 @@ from ._text import printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_GRID_METRICS = ("sqeuclidean", "euclidean", "cityblock")  # --cost of images
 _LONG = 5000  # bins of a line from which no matrix of their distances is made
 
 # Options
@@ -50,11 +52,25 @@ Data = Annotated[
     ),
 ]
 Key = Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an .npz file.")]
-Size = Annotated[tuple[int, int] | None, typer.Option(metavar="HEIGHT WIDTH", help="Shrink images to this size.")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a text file has the names of columns; by default its fields decide.",
+    ),
+]
+Size = Annotated[
+    tuple[int, int] | None,
+    typer.Option(metavar="HEIGHT WIDTH", help="Shrink images to this size, each side by its own factor."),
+]
 Invert = Annotated[bool, typer.Option("--invert", help="Dark pixels have the weight, for ink on paper.")]
 CostOption = Annotated[
     str | None,
-    typer.Option("--cost", metavar="FILE or METRIC", help="A cost matrix, or a metric such as euclidean or cosine."),
+    typer.Option(
+        "--cost",
+        metavar="NAME or FILE",
+        help="sqeuclidean, euclidean or l1 between pixels or points; a metric such as cosine; or a cost matrix.",
+    ),
 ]
 Shape = Annotated[
     tuple[int, int] | None, typer.Option(metavar="HEIGHT WIDTH", help="Rows of a matrix are images of this shape.")
@@ -64,6 +80,10 @@ Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="The labels, o
 Limit = Annotated[int | None, typer.Option(metavar="N", help="Only the first N measures.")]
 Vectors = Annotated[
     Path | None, typer.Option(metavar="FILE", help="An embedding of each bin as a row, for a metric in --cost.")
+]
+Spacing = Annotated[
+    str | None,
+    typer.Option(metavar="S or S,S", help="Distance of neighbouring pixels, one or one per axis; else 1/longest side."),
 ]
 Power = Annotated[float, typer.Option(help="The cost is |x - y|^POWER, summed over the axes.")]
 
@@ -106,8 +126,8 @@ def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> 
     limit, label = options["limit"], options["label"]
     if limit is not None and limit < 1:
         raise ValueError(f"--limit: expected at least 1, got {limit}")
-    for option in ("key", "shape", "labels", "invert"):
-        if options[option] not in (None, False):
+    for option in ("key", "shape", "labels", "invert", "header"):
+        if options.get(option) is not None and options[option] is not False:
             raise ValueError(f"--{option}: is for files, not for the data set {name} (a folder of this name: ./{name})")
     if label is not None and name != "digits":
         raise ValueError(f"--label: {name} has no labels")
@@ -135,8 +155,17 @@ def _joined(files: Sequence[Path], shape: tuple[int, int] | None) -> Collection:
 # Costs
 
 
-def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], cost: str | None, power: float) -> Cost:
+def cost_between(
+    first: Measure,
+    second: Measure,
+    names: tuple[Path, Path],
+    cost: str | None,
+    power: float,
+    spacing: str | None = None,
+) -> Cost:
     """Return the cost between two measures: that of a file, or of their points, or of their grid."""
+    if spacing is not None and (first.points is not None or (cost is not None and cost not in METRICS)):
+        raise ValueError("--spacing: is the distance of pixels; expected images or other weights on a grid")
     if cost is not None and cost not in METRICS:
         return _dense_cost(cost, (len(first.weights), len(second.weights)))
     if first.points is not None and second.points is not None:
@@ -152,21 +181,54 @@ def cost_between(first: Measure, second: Measure, names: tuple[Path, Path], cost
         raise ValueError(
             f"{one}: expected points, as {other} has columns x, y; --points takes the rows of both as points"
         )
-    if cost is not None:
-        raise ValueError(f"--cost: {cost} is a metric between points; expected --points, or a file")
     if first.shape is None or first.shape != second.shape:
         sides = [" x ".join(map(str, one.shape or ())) for one in (first, second)]
         raise ValueError(f"{names[1]}: is {sides[1]}, {names[0]} is {sides[0]}; expected one size (or --size, --cost)")
-    if len(first.shape) == 1 and first.shape[0] > _LONG and power in (1, 2):
-        n = first.shape[0]
-        return PointCost(np.arange(n) / n, metric="euclidean" if power == 1 else "sqeuclidean")
-    return GridCost(first.shape, power=power)
+    return _grid_cost(first.shape, cost, power, spacing)
+
+
+def _grid_cost(shape: tuple[int, ...], cost: str | None, power: float, spacing: str | None) -> Cost:
+    """Return the cost between the points of a grid: |x - y|^power summed over the axes, or one that has a name."""
+    metric = None if cost is None else ALIASES.get(cost, cost)
+    if metric not in (None, *_GRID_METRICS):
+        raise ValueError(f"--cost: is {cost}; expected sqeuclidean, euclidean or l1 between pixels, or a file")
+    if metric is not None and power != 2:
+        raise ValueError(f"--power: is {power:g}, and --cost is {cost}; expected one of them")
+    apart = _spacings(spacing, shape)
+    power = 1 if metric == "cityblock" else power
+    if metric == "euclidean" and len(shape) > 1:
+        return PointCost(np.indices(shape).reshape(len(shape), -1).T * np.asarray(apart), metric="euclidean")
+    power = 1 if metric == "euclidean" else power
+    if len(shape) == 1 and shape[0] > _LONG and power in (1, 2):
+        return PointCost(np.arange(shape[0]) * apart[0], metric="euclidean" if power == 1 else "sqeuclidean")
+    return GridCost(shape, power=power, spacing=apart)
+
+
+def _spacings(text: str | None, shape: tuple[int, ...]) -> tuple[float, ...]:
+    """Return the distance of neighbouring points along every axis."""
+    try:
+        given = None if text is None else [float(word) for word in text.split(",")]
+        found = validation.spacings(given[0] if given is not None and len(given) == 1 else given, shape)
+    except ValueError as error:
+        raise ValueError(f"--spacing: expected one number, or one per axis ({error})") from None
+    return tuple(float(one) for one in found)
 
 
 def cost_of_bins(
-    X: Any, m: int, shape: tuple[int, int] | None, cost: str | None, vectors: Path | None, power: float
+    X: Any,
+    m: int,
+    shape: tuple[int, int] | None,
+    cost: str | None,
+    vectors: Path | None,
+    power: float,
+    spacing: str | None = None,
 ) -> Cost:
     """Return the cost between m bins: that of a file, or of a metric, or of a grid, or of a line."""
+    on_grid = cost is None or (shape is not None and vectors is None and ALIASES.get(cost, cost) in _GRID_METRICS)
+    if spacing is not None and not on_grid:
+        raise ValueError("--spacing: is the distance of pixels; expected no file or metric of vectors in --cost")
+    if on_grid and vectors is None:
+        return _grid_cost(shape or (m,), cost, power, spacing)
     if cost is not None and (cost == "line" or cost in METRICS):
         try:
             return feature_cost(cost, m, None if vectors is None else readers.array(vectors), X)
@@ -174,7 +236,7 @@ def cost_of_bins(
             raise ValueError(f"--cost: {str(error).replace('feature_vectors', '--vectors')}") from None
     if vectors is not None:
         raise ValueError(f"--vectors: needs a metric such as --cost cosine, got {cost or 'none'}")
-    return GridCost(shape or (m,), power=power) if cost is None else _dense_cost(cost, (m, m))
+    return _dense_cost(cost or "", (m, m))
 
 
 def _dense_cost(file: str, shape: tuple[int, int]) -> Cost:

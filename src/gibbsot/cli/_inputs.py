@@ -1,17 +1,21 @@
-"""What ``gibbsot ot`` says before it starts: what was read, and what a huge input will take."""
+"""What commands say before they start: what was read, which cost is used, and what a huge input will take."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console
 
 from ..costs import Cost, PointCost
 from ..costs.problems import Problem
 from ..exact.methods import choose, memory_needed
-from ..io.readers import Measure
+from ..io.readers import Collection, Measure
+from ..models._costs import ALIASES, METRICS
+from ._text import printable
 
 _SLOW, _LARGE = 20.0, 2e9  # seconds and bytes from which a problem counts as huge
+_NAMES = {"sqeuclidean": "squared Euclidean", "euclidean": "Euclidean", "cityblock": "city-block"}
 _SPACES = {1: "on a line", 2: "in the plane", 3: "in space"}
 
 
@@ -40,15 +44,44 @@ def _empty(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     return "" if positive == len(weights) else f", {positive:,} with weight"
 
 
-def describe_cost(cost: Cost, file: str | None, power: float, points: bool) -> str:
-    """Return what is minimised, such as "squared Euclidean distance"."""
+def describe_cost(cost: Cost, name: str | None, power: float, points: bool, spacing: str | None = None) -> str:
+    """Return what is minimised, such as "squared Euclidean distance"; the name is that of --cost."""
     if cost.has_matrix:
-        return f"the matrix in {file}"
+        return (
+            f"the matrix in {name}" if name not in (*METRICS, None) else f"{name} distance of the vectors of the bins"
+        )
+    metric = None if name is None else ALIASES.get(name, name)
     if isinstance(cost, PointCost) and points:
-        names = {"sqeuclidean": "squared Euclidean", "euclidean": "Euclidean", "cityblock": "city-block"}
-        return f"{names.get(cost.metric, cost.metric)} distance"
+        return f"{_NAMES.get(cost.metric, cost.metric)} distance"
     what = "squared distance" if power == 2 else f"|x - y|^{power:g} summed over the axes"
-    return f"{what}, in units of the longest side of the grid"
+    what = what if metric in (None, "line") else f"{_NAMES[metric or '']} distance"
+    return f"{what}, " + (f"pixels {spacing} apart" if spacing else "in units of the longest side of the grid")
+
+
+def describe_collection(found: Collection, cost: str | None) -> str:
+    """Return what a collection holds, such as "12 images of 8 x 6 pixels"; a line is said, as it may be a mistake."""
+    n, m = found.rows.shape
+    if found.shape is not None:
+        return f"{n:,} images of {found.shape[0]} x {found.shape[1]} pixels"
+    if cost is None:
+        return f"{n:,} measures of {m:,} bins, taken to lie on a line; --shape is for images, --cost for others"
+    return f"{n:,} measures of {m:,} bins"
+
+
+def said(
+    console: Console,
+    data: str,
+    found: Collection,
+    cost: Cost,
+    name: str | None = None,
+    power: float = 2,
+    spacing: str | None = None,
+) -> tuple[str, str]:
+    """Print what was read and which cost is used, and return both."""
+    both = describe_collection(found, name), describe_cost(cost, name, power, False, spacing)
+    for head, text in zip((data, "cost"), both, strict=True):
+        console.print(printable(f"{head}: {text}"))
+    return both
 
 
 class Estimate(NamedTuple):

@@ -12,10 +12,11 @@ import typer
 from .. import plots
 from ..core import native, validation
 from ..io import atomic, strict_json
-from . import _common
+from . import _common, _inputs
 from ._common import (
     CostOption,
     Data,
+    Header,
     Interrupt,
     Invert,
     Jobs,
@@ -29,9 +30,9 @@ from ._common import (
     Seed,
     Shape,
     Size,
+    Spacing,
     Vectors,
 )
-from ._text import printable
 
 if TYPE_CHECKING:
     from ..models.kmeans import WassersteinKMeans
@@ -60,8 +61,10 @@ def cluster(
     cost_option: CostOption = None,
     vectors: Vectors = None,
     power: Power = 2.0,
+    spacing: Spacing = None,
     invert: Invert = False,
     key: Key = None,
+    header: Header = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
     quiet: Quiet = False,
@@ -84,9 +87,10 @@ def cluster(
     _common.check_outside(data, "--out", out)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
-    X, sides = _common.read_collection(data, size, invert=invert, **reading)
+    found = _common.read_collection(data, size, invert=invert, header=header, **reading)
+    X, sides, _ = found
     validation.check_weights(X, data)
-    cost = _common.cost_of_bins(X, X.shape[1], sides, cost_option, vectors, power)
+    cost = _common.cost_of_bins(X, X.shape[1], sides, cost_option, vectors, power, spacing)
     if clusters > X.shape[0]:
         raise ValueError(f"--clusters: is {clusters}; expected at most {X.shape[0]}, the number of measures")
     begun, console = time.perf_counter(), _common.stderr_console(quiet or as_json)
@@ -94,12 +98,12 @@ def cluster(
         _common.locked_folder(out),
         Interrupt(lambda: console.print("stopping after this assignment; Ctrl-C again stops immediately")) as interrupt,
     ):
-        console.print(printable(f"{data}: {X.shape[0]:,} measures of {X.shape[1]:,} points"))
+        read, measured = _inputs.said(console, data, found, cost, cost_option, power, spacing)
         model = WassersteinKMeans(
             clusters, cost=cost, n_init=starts, gap=gap, random_state=seed, n_jobs=jobs,
             verbose=not quiet and not as_json, callbacks=[lambda _: interrupt.requested],
         ).fit(X)  # fmt: skip
-        report = _report(model, data, time.perf_counter() - begun)
+        report = {"read": read, "ground_cost": measured} | _report(model, data, time.perf_counter() - begun)
         names = _write(model, X, sides, invert, report, out)
     if as_json:
         _common.print_json(report)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import numpy as np
 import typer
@@ -12,9 +15,26 @@ import typer
 from .. import plots
 from ..core import native, validation
 from ..io import atomic
-from . import _common
-from ._common import CostOption, Data, Invert, Jobs, Json, Key, Label, Labels, Limit, Power, Quiet, Shape, Size, Vectors
-from ._text import printable
+from ..io.readers import Collection
+from . import _common, _inputs
+from ._common import (
+    CostOption,
+    Data,
+    Header,
+    Invert,
+    Jobs,
+    Json,
+    Key,
+    Label,
+    Labels,
+    Limit,
+    Power,
+    Quiet,
+    Shape,
+    Size,
+    Spacing,
+    Vectors,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,14 +42,16 @@ if TYPE_CHECKING:
 EPILOG = (
     "Examples:\n\n"
     "  gibbsot distances fives --limit 100 --out fives.npy\n\n"
-    "  gibbsot distances photos/ --size 32 27 --root --out faces.npy\n\n"
+    "  gibbsot distances photos/ --size 32 27 --root --out faces.csv\n\n"
     "  gibbsot distances words.npz --cost cosine --vectors embedding.npy --out documents.npy"
 )
 
 
 def distances(
     data: Data,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The matrix, as .npy.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The matrix: .npy; or .npz or .csv, with names.", show_default=False)
+    ],
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The picture; by default beside the matrix, as .png.")
     ] = None,
@@ -45,23 +67,26 @@ def distances(
     cost_option: CostOption = None,
     vectors: Vectors = None,
     power: Power = 2.0,
+    spacing: Spacing = None,
     invert: Invert = False,
     key: Key = None,
+    header: Header = None,
     jobs: Jobs = -1,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Exact transport costs of all pairs of measures.
 
-    Writes the matrix, and a picture of it: a heat map sorted by average linkage, and the measures in the plane by
-    classical multidimensional scaling. Until then values are kept beside the matrix, in a file whose name ends with
-    .partial.npz: the same command continues after an interrupt.
+    Writes the matrix, with the names of files or rows as .npz (distances, names) or .csv, and a picture of it: a heat
+    map sorted by average linkage, and the measures in the plane by classical multidimensional scaling. Until then
+    values are kept beside the matrix, in a file whose name ends with .partial.npz: the same command continues after an
+    interrupt.
     """
     from ..models.geometry import distances as models  # imports scikit-learn
 
     native.threads(jobs)
-    if out.suffix != ".npy":
-        raise ValueError(f"--out: expected a name that ends with .npy, got {out}")
+    if out.suffix not in (".npy", ".npz", ".csv"):
+        raise ValueError(f"--out: expected a name that ends with .npy, .npz or .csv, got {out}")
     if gap is not None:
         validation.nonnegative(gap, "--gap")
     target = picture or out.with_suffix(".png")
@@ -69,23 +94,26 @@ def distances(
         _common.check_outside(data, option, path)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
-    X, sides = _common.read_collection(data, size, invert=invert, **reading)
+    found = _common.read_collection(data, size, invert=invert, header=header, **reading)
+    X, sides, names = found
     validation.check_weights(X, data)
-    cost = _common.cost_of_bins(X, X.shape[1], sides, cost_option, vectors, power)
+    cost = _common.cost_of_bins(X, X.shape[1], sides, cost_option, vectors, power, spacing)
     begun, n = time.perf_counter(), X.shape[0]
     with atomic.output_folder(out.resolve().parent), atomic.output_folder(target.resolve().parent):
-        if not quiet and not as_json:
-            _common.stderr_console(quiet).print(printable(f"{data}: {n:,} measures of {X.shape[1]:,} points"))
         shown, partial = not quiet and not as_json, out.with_suffix(".partial.npz")
+        console = _common.stderr_console(not shown)
+        read, measured = _inputs.said(console, data, found, cost, cost_option, power, spacing)
         D = models.distances(X, cost=cost, gap=gap, root=root, n_jobs=jobs, verbose=shown, checkpoint=partial)
         seconds = time.perf_counter() - begun
         with atomic.FileGroup() as files:
             with files.open(out) as file:
-                np.save(file, D)
-            _common.save_png(files, target, _picture(D, root, X, sides, invert))
+                _write(file, out.suffix, D, names)
+            _common.save_png(files, target, _picture(D, root, found, invert))
         partial.unlink(missing_ok=True)
     report = {
         "data": data,
+        "read": read,
+        "ground_cost": measured,
         "measures": n,
         "mean": float(D.sum() / max(1, n * (n - 1))),
         "largest": float(D.max()),
@@ -103,11 +131,28 @@ def distances(
         _common.print_files(out.parent, [out.name, str(target.name if target.parent == out.parent else target)])
 
 
-def _picture(D: Any, root: bool, X: Any, shape: tuple[int, int] | None, invert: bool) -> Figure:
+def _write(file: BinaryIO, suffix: str, D: Any, names: Sequence[str]) -> None:
+    """Write the matrix; its names, or numbers where there are none, are in .npz and .csv files."""
+    if suffix == ".npy":
+        np.save(file, D)
+        return
+    names = names or [str(k) for k in range(len(D))]
+    if suffix == ".npz":
+        np.savez(file, distances=D, names=np.array(names))
+        return
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["", *names])
+    lines.writerows([name, *map(repr, row)] for name, row in zip(names, D.tolist(), strict=True))
+    file.write(text.getvalue().encode())
+
+
+def _picture(D: Any, root: bool, found: Collection, invert: bool) -> Figure:
     """Draw the matrix and the measures in the plane."""
+    X, shape, names = found
     figure = plots.new_figure(13, 6)
     left, right = figure.subplots(1, 2)
-    plots.heat_map(left, D, label="root of the transport cost" if root else "transport cost")
+    plots.heat_map(left, D, label="root of the transport cost" if root else "transport cost", names=names or None)
     images = X.toarray() if hasattr(X, "toarray") else X
     cmap = "gray_r" if invert else "gray"
     plots.thumbnails(right, plots.plane(D**2 if root else D), None if shape is None else images, shape, cmap=cmap)

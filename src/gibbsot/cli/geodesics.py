@@ -13,8 +13,8 @@ from .. import __version__, plots
 from ..core import native, validation
 from ..costs import GridCost
 from ..io import atomic, strict_json
-from . import _common
-from ._common import Data, Invert, Jobs, Json, Key, Label, Labels, Limit, Quiet, Shape, Size
+from . import _common, _inputs
+from ._common import Data, Header, Invert, Jobs, Json, Key, Label, Labels, Limit, Quiet, Shape, Size
 
 EPILOG = (
     "Examples:\n\n"
@@ -39,6 +39,7 @@ def geodesics(
     limit: Limit = None,
     invert: Invert = False,
     key: Key = None,
+    header: Header = None,
     jobs: Jobs = -1,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -54,7 +55,8 @@ def geodesics(
     _common.check_outside(data, "--out", out)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
-    X, sides = _common.read_collection(data, size, invert=invert, **reading)
+    found = _common.read_collection(data, size, invert=invert, header=header, **reading)
+    X, sides, _ = found
     if sides is None:
         raise ValueError(f"{data}: expected images; --shape HEIGHT WIDTH says that rows of a matrix are images")
     validation.check_weights(X, data)
@@ -62,14 +64,16 @@ def geodesics(
     if not 1 <= components <= most:
         raise ValueError(f"--components: expected a number from 1 to {most}, got {components}")
     begun, verbose = time.perf_counter(), not quiet and not as_json
+    cost = GridCost(sides)
+    read, measured = _inputs.said(_common.stderr_console(not verbose), data, found, cost)
     with atomic.output_folder(out):
-        model = WassersteinPCA(
-            components, cost=GridCost(sides), maps=maps, reference=reference, n_jobs=jobs, verbose=verbose
-        )
+        model = WassersteinPCA(components, cost=cost, maps=maps, reference=reference, n_jobs=jobs, verbose=verbose)
         Z = model.fit_transform(X)
         paths = np.stack([model.geodesic(k, _TIMES) for k in range(components)])
         report = {
             "data": data,
+            "read": read,
+            "ground_cost": measured,
             "measures": X.shape[0],
             "shape": list(sides),
             "components": components,

@@ -8,12 +8,15 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any
 
 from ._text import printable
 
 # Each is a module of this package with a function of the same name and the EPILOG of its help.
-_SUBCOMMANDS = ("ot", "nmf", "cluster", "distances", "geodesics", "info")
+_SUBCOMMANDS = ("ot", "morph", "nmf", "cluster", "distances", "geodesics", "info")
+
+_HELP = ["-h", "--help"]
 
 # The first words of functions of the library and of POT, and the commands that do the same.
 _FUNCTIONS = {
@@ -87,7 +90,7 @@ def _command() -> Any:
     app = typer.Typer(
         epilog="Each command has examples: gibbsot ot --help",
         rich_markup_mode="rich",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": _HELP},
     )
 
     def print_version(requested: bool) -> None:
@@ -105,8 +108,16 @@ def _command() -> Any:
 
     for name in _SUBCOMMANDS:
         module = import_module(f".{name}", __package__)
-        app.command(epilog=module.EPILOG)(getattr(module, name))
-    return get_command(app)
+        function = getattr(module, name)
+        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # typer keeps the ends of lines
+        app.command(help=text, epilog=module.EPILOG)(function)
+    command: Any = get_command(app)
+    for one in (command, *command.commands.values()):
+        for parameter in (*one.params, one.get_help_option(typer.Context(one, help_option_names=_HELP))):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""  # typer would print <bool>, as if a value were expected
+    return command
 
 
 def _with_commands(message: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import math
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -17,11 +19,13 @@ from ..core import native
 from ..costs import Cost
 from ..distributed import checkpoints
 from ..io import atomic, readers, strict_json
+from ..io.readers import Collection
 from ..oracle import evaluation
-from . import _common
+from . import _common, _inputs
 from ._common import (
     CostOption,
     Data,
+    Header,
     Interrupt,
     Invert,
     Jobs,
@@ -35,6 +39,7 @@ from ._common import (
     Seed,
     Shape,
     Size,
+    Spacing,
     Vectors,
 )
 from ._text import printable
@@ -54,7 +59,12 @@ EPILOG = (
     "  gibbsot nmf shards/ --shape 28 28 --components 40 --scheduler tcp://head:8786 --out run"
 )
 
-_FILES = ("components.npy", "memberships.npy", "model.npz", "report.json", "convergence.png", "components.png")
+_OPTIONS = "options.json"  # how the data were read
+_FILES = (
+    *("components.npy", "memberships.npy", "model.npz", _OPTIONS, "report.json", "convergence.png"),
+    "components.png",
+)
+_PATHS = ("labels", "vectors")
 _IMAGE_FILES = ("reconstruction.png",)
 _MAX_PROFILES = 64  # components of measures that are no images, in one figure
 _SHARDS_PER_THREAD = 3
@@ -78,8 +88,10 @@ def nmf(
     cost_option: CostOption = None,
     vectors: Vectors = None,
     power: Power = 2.0,
+    spacing: Spacing = None,
     invert: Invert = False,
     key: Key = None,
+    header: Header = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Compute on the workers of this Dask scheduler.")
     ] = None,
@@ -105,7 +117,15 @@ def nmf(
     options = FitOptions(
         data=data,
         size=size,
-        reading={"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit, "invert": invert},
+        reading={
+            "key": key,
+            "shape": shape,
+            "labels": labels,
+            "label": label,
+            "limit": limit,
+            "invert": invert,
+            "header": header,
+        },
         out=out,
         components=components,
         epochs=epochs,
@@ -114,6 +134,7 @@ def nmf(
         cost=cost_option,
         vectors=vectors,
         power=power,
+        spacing=spacing,
         scheduler=scheduler,
         workers=workers,
         seed=seed,
@@ -122,32 +143,38 @@ def nmf(
     )
     options.check()
     native.threads(jobs)
-    X, shape, cost = _read(options)
+    if resume:
+        options = options.as_saved()
+    found, cost = _read(options)
+    X, shape, _ = found
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     console = _common.stderr_console(quiet)
-    if shape is None and cost_option is None and not as_json:
-        hint = "--shape is for images, --cost for others"
-        console.print(printable(f"{data}: the {cost.shape[0]:,} bins are taken to lie on a line; {hint}"))
     with (
         _common.locked_folder(out),
         _client(options) as client,
         Interrupt(lambda: console.print("stopping after this epoch; Ctrl-C again stops immediately")) as interrupt,
     ):
         options.check()  # again: a run may have ended since
+        read, measured = options.about(found, cost)
+
+        def say() -> None:
+            if not as_json:
+                console.print(printable(f"{data}: {read}"))
+                console.print(printable(f"cost: {measured}"))
+
         try:
-            model = _fit(options, X, cost, client, interrupt, verbose=not quiet)
+            model = _fit(options, X, cost, client, interrupt, say, verbose=not quiet)
         except KeyboardInterrupt:
             if options.saved:
                 console.print(printable(f"stopped; --resume resumes from the last checkpoint in {options.model_path}"))
             raise
-        report = _report(model, shape, data)
+        report = {"read": read, "ground_cost": measured} | _report(model, shape, data)
         if interrupt.requested:
-            if not options.distributed:
-                model.save(options.model_path)
+            options.save_model(model)
             message = f"stopped after {model.n_iter_} epochs, the model is in {options.model_path}"
             words = [*ctx.obj, *([] if resume else ["--resume"])]
             return _common.interrupted(console, message, words, report if as_json else None)
-        _write(model, shape, invert, report, out)
+        _write(model, shape, options, report)
     if as_json:
         _common.print_json(report)
     elif not quiet:
@@ -170,6 +197,7 @@ class FitOptions:
     cost: str | None
     vectors: Path | None
     power: float
+    spacing: str | None
     scheduler: str | None
     workers: int | None
     seed: int
@@ -191,6 +219,53 @@ class FitOptions:
         """Whether there is a model to resume: a run that was killed early leaves a folder without a checkpoint."""
         return checkpoints.exist(self.model_path) if self.distributed else self.model_path.exists()
 
+    def save_model(self, model: Any) -> None:
+        """Save a model, unless workers have written its checkpoints, with what --resume needs."""
+        if not self.distributed:
+            model.save(self.model_path)
+        with atomic.FileGroup() as files:
+            self.write(files)
+
+    def write(self, files: atomic.FileGroup) -> None:
+        """Write how the data are read and which cost they have, for --resume."""
+        kept = {name: None if value is None else str(Path(value).resolve()) if name in _PATHS else value
+                for name, value in self._kept().items()}  # fmt: skip
+        with files.open(self.out / _OPTIONS) as file:
+            file.write(strict_json.dumps(kept, indent=1).encode() + b"\n")
+
+    def _kept(self) -> dict[str, Any]:
+        own = {"cost": self.cost, "vectors": self.vectors, "power": self.power, "spacing": self.spacing}
+        if self.cost is not None and Path(self.cost).is_file():
+            own["cost"] = str(Path(self.cost).resolve())
+        return self.reading | {"size": self.size} | own
+
+    def as_saved(self) -> FitOptions:
+        """Return the options with those of the model's folder where the command line has none."""
+        path = self.out / _OPTIONS
+        if not path.is_file():
+            return self
+        try:
+            saved = json.loads(path.read_text())
+            given = {"cost" if name == "cost_option" else name for name in self.given}
+            kept = {name: value if name in given else saved[name] for name, value in self._kept().items()}
+            for name in _PATHS:
+                kept[name] = None if kept[name] is None else Path(kept[name])
+            for name in ("shape", "size"):
+                kept[name] = None if kept[name] is None else (int(kept[name][0]), int(kept[name][1]))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ValueError(f"{path}: is damaged ({error}); remove it and give the options again") from None
+        reading = {name: kept[name] for name in self.reading}
+        own = {name: kept[name] for name in ("size", "cost", "vectors", "power", "spacing")}
+        return replace(self, reading=reading, **own)
+
+    def about(self, found: Collection, cost: Cost) -> tuple[str, str]:
+        """Return what was read and which cost is used."""
+        measured = _inputs.describe_cost(cost, self.cost, self.power, False, self.spacing)
+        if isinstance(found.rows, list):
+            sides = "" if found.shape is None else f" of images of {found.shape[0]} x {found.shape[1]} pixels"
+            return f"{len(found.rows)} files{sides}", measured
+        return _inputs.describe_collection(found, self.cost), measured
+
     def check(self) -> None:
         """Raise for options that are wrong whatever the data are."""
         _common.check_seed(self.seed)
@@ -209,22 +284,23 @@ class FitOptions:
 # Reading
 
 
-def _read(options: FitOptions) -> tuple[Any, tuple[int, int] | None, Cost]:
-    """Read the measures, or find the files that the shards read; return them, the shape of images, and the cost."""
+def _read(options: FitOptions) -> tuple[Collection, Cost]:
+    """Read the measures, or find the files that the shards read; return them and the cost."""
     n, K = None, options.components
     X: Any = _common.matrix_files(options.data, options.size, **options.reading)
     if X:
-        first, shape = readers.collection(X[0], shape=options.reading["shape"])  # the shards check the others
+        first, shape, _ = readers.collection(X[0], shape=options.reading["shape"])  # the shards check the others
         m = first.shape[1]
     else:
-        X, shape = _common.read_collection(options.data, options.size, **options.reading)
+        X, shape, _ = _common.read_collection(options.data, options.size, **options.reading)
         n, m = X.shape
     if K is None and not options.resume:
         raise ValueError("--components: expected the number of components")
     if K is not None and not 1 <= K <= (n or K):
         raise ValueError(f"--components: expected a number from 1 to {n}, the number of measures, got {K}")
     data = None if isinstance(X, list) else X
-    return X, shape, _common.cost_of_bins(data, m, shape, options.cost, options.vectors, options.power)
+    cost = _common.cost_of_bins(data, m, shape, options.cost, options.vectors, options.power, options.spacing)
+    return Collection(X, shape), cost
 
 
 # Fitting
@@ -239,13 +315,28 @@ def _client(options: FitOptions) -> AbstractContextManager[Any]:
     return connected(options.scheduler, options.workers)
 
 
-def _fit(options: FitOptions, X: Any, cost: Cost, client: Any, interrupt: Interrupt, verbose: bool) -> WassersteinNMF:
+def _fit(
+    options: FitOptions,
+    X: Any,
+    cost: Cost,
+    client: Any,
+    interrupt: Interrupt,
+    say: Callable[[], None],
+    verbose: bool,
+) -> WassersteinNMF:
     """Fit a new model or resume a saved one, with checkpoints, until it has converged or an interrupt is requested."""
     from ..models._loop import Checkpoints  # imports scikit-learn
     from ..models.nmf.estimator import WassersteinNMF
 
     path = options.model_path
-    callbacks: list[Any] = [lambda _: interrupt.requested]
+    said: list[bool] = []
+
+    def say_once(_: Any) -> None:  # after the first epoch: data that are refused give one line
+        if not said:
+            said.append(True)
+            say()
+
+    callbacks: list[Any] = [say_once, lambda _: interrupt.requested]
     parameters: dict[str, Any] = {"verbose": verbose, "callbacks": callbacks}
     if options.epochs is not None:
         parameters["max_epochs"] = options.epochs
@@ -254,7 +345,7 @@ def _fit(options: FitOptions, X: Any, cost: Cost, client: Any, interrupt: Interr
         parameters["checkpoint_seconds"] = max(options.checkpoint, 1e-3)
     else:
         parameters["n_jobs"] = options.jobs
-        callbacks.insert(0, Checkpoints(lambda model: model.save(path), options.checkpoint))
+        callbacks.insert(0, Checkpoints(options.save_model, options.checkpoint))
     if not options.resume:
         model = WassersteinNMF(options.components or 0, cost=cost, random_state=options.seed, **parameters)
         return model.fit(_shards(X, client))
@@ -311,8 +402,9 @@ def _report(model: Any, shape: tuple[int, int] | None, data: str) -> dict[str, A
     }
 
 
-def _write(model: Any, shape: tuple[int, int] | None, invert: bool, report: dict[str, Any], out: Path) -> None:
+def _write(model: Any, shape: tuple[int, int] | None, options: FitOptions, report: dict[str, Any]) -> None:
     """Write all files of a fit; they are renamed after all of them are written."""
+    out, invert = options.out, options.reading["invert"]
     with atomic.FileGroup() as files:
         with files.open(out / "components.npy") as file:
             np.save(file, model.components_)
@@ -322,6 +414,7 @@ def _write(model: Any, shape: tuple[int, int] | None, invert: bool, report: dict
             _common.save_png(files, out / name, figure)
         with files.open(out / "report.json") as file:
             file.write(strict_json.dumps(report, indent=1).encode() + b"\n")
+        options.write(files)
         with files.path(out / "model.npz") as path:
             model.save(path)
 
@@ -366,7 +459,11 @@ def _print(report: dict[str, Any], shape: tuple[int, int] | None, out: Path) -> 
     Console().print(title, highlight=False)
     _common.print_table(
         ("mean transport cost", f"{report['cost']:.6g}", f"exact, of a sample of {report['sample']}"),
-        ("size of a component", f"{report['effective_bins']:.0f} {'pixels' if shape else 'bins'}"),
+        (
+            "a component covers",
+            f"{report['effective_bins']:.0f} of {math.prod(report['shape'])} {'pixels' if shape else 'bins'}",
+            "on average, as many as a uniform one that is as concentrated",
+        ),
         ("epochs", f"{report['epochs']}", f"{report['seconds']:.1f} s, kernels: {report['kernel']}"),
     )
     _common.print_files(out, report["files"])

@@ -26,7 +26,7 @@ from ..solvers.options import Options
 from ..solvers.result import OTResult
 from ..solvers.solve import one_problem, solve_problem
 from . import _common, _inputs
-from ._common import CostOption, Invert, Jobs, Json, Key, Power, Quiet, Size
+from ._common import CostOption, Header, Invert, Jobs, Json, Key, Power, Quiet, Size, Spacing
 from ._text import printable
 
 EPILOG = (
@@ -59,9 +59,11 @@ def ot(
     directed: Annotated[bool, typer.Option("--directed", help="Edges of --graph lead one way only.")] = False,
     cost_option: CostOption = None,
     power: Power = 2.0,
+    spacing: Spacing = None,
     size: Size = None,
     invert: Invert = False,
     key: Key = None,
+    header: Header = None,
     columns: Annotated[
         str | None, typer.Option(metavar="X,Y,...", help="Columns of tables to read: names, or numbers from 1.")
     ] = None,
@@ -122,7 +124,7 @@ def ot(
     if plan_picture is not None:
         plots.new_figure(1, 1)  # raises early if matplotlib is missing
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    reading: dict[str, Any] = {"key": key, "points": points, "weighted": weighted, "invert": invert}
+    reading: dict[str, Any] = {"key": key, "points": points, "weighted": weighted, "invert": invert, "header": header}
     cost: Cost
     if graph is not None:
         if points or cost_option is not None or rows is not None:
@@ -138,10 +140,10 @@ def ot(
             readers.measure(path, **reading, size=size, columns=chosen, row=row)
             for path, row in zip((a, b), rows or (None, None), strict=True)
         )
-        cost = _common.cost_between(first, second, (a, b), cost_option, power)
+        cost = _common.cost_between(first, second, (a, b), cost_option, power, spacing)
         about = [_inputs.describe(one, placed=not cost.has_matrix) for one in (first, second)]
         points = first.points is not None
-        measured = _inputs.describe_cost(cost, cost_option, power, points)
+        measured = _inputs.describe_cost(cost, cost_option, power, points, spacing)
     console = _common.stderr_console(quiet)
     if not as_json:
         for path, text in zip((a, b, "cost"), (*about, measured), strict=True):
@@ -231,7 +233,7 @@ def _draw_plan(
         figure = plots.new_figure(7, 7)
         ax = figure.subplots()
         if X.shape[1] > 3:
-            X, Y = _principal_plane(X, Y)
+            X, Y = plots.principal_plane(X, Y)
             ax.set(xlabel="first principal axis", ylabel="second principal axis")
         shape = measures[0].shape
         plots.displacements(ax, Z, X, Y, names, shape=shape)
@@ -251,14 +253,6 @@ def _positions(measure: Measure) -> NDArray[np.float64] | None:
     if measure.shape is None or len(measure.shape) == 1:
         return None
     return np.indices(measure.shape)[::-1].reshape(len(measure.shape), -1).T.astype(np.float64)
-
-
-def _principal_plane(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Return points in the coordinates of the two axes along which both clouds together vary most."""
-    both = np.concatenate([X, Y])
-    both = both - both.mean(axis=0)
-    axes = np.linalg.eigh(both.T @ both)[1][:, :-3:-1]
-    return tuple(np.split(both @ axes, [len(X)]))
 
 
 def _report(result: OTResult, begun: float) -> dict[str, Any]:

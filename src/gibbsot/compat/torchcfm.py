@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from ..core import validation
+from ..core.warn import warn
 from ..torch import exact_plan
 from .pot import functions
 
@@ -25,8 +27,10 @@ class OTPlanSampler:
 
     Three things differ from torchcfm. The plan between batches of the same size is a permutation, and by default every
     point keeps its partner: no point is drawn twice or left out (``replace=True`` draws pairs as torchcfm does). Plans
-    are exact and proved; where one is not, a ConvergenceWarning says so, and nothing is replaced by a uniform plan. And
-    `batches` couples more points at once than a training step takes.
+    are exact and proved; where one is not, a ConvergenceWarning says so. A plan that a method of POT cannot compute is
+    not replaced by a uniform one: where ``reg`` is too small for "sinkhorn", a warning says so and the exact plan is
+    taken, which is the limit of small ``reg``; the other methods raise. And `batches` couples more points at once than
+    a training step takes.
 
     Parameters
     ----------
@@ -79,16 +83,17 @@ class OTPlanSampler:
         """
         x0, x1 = (x.detach().flatten(1) for x in (x0, x1))
         if self.method == "exact":
-            plan = exact_plan(x0.double(), x1.double())
-            dense = np.zeros((len(x0), len(x1)))
-            dense[plan.i.cpu().numpy(), plan.j.cpu().numpy()] = plan.mass.cpu().numpy()
-            return dense
+            return _exact(x0, x1)
         M = torch.cdist(x0, x1) ** 2
         M = M / M.amax() if self.normalize_cost else M
         found = self._solver()(np.full(len(x0), 1 / len(x0)), np.full(len(x1), 1 / len(x1)), M.cpu().numpy())
-        if not (np.isfinite(found).all() and found.sum() > 1e-8):
-            raise ValueError(f"reg: {self.reg:g} is too small for these costs; expected more, or method='exact'")
-        return np.asarray(found)
+        if np.isfinite(found).all() and found.sum() > 1e-8:
+            return np.asarray(found)
+        message = f"reg: {self.reg:g} is too small for these costs"
+        if self.method != "sinkhorn":
+            raise ValueError(f"{message}; expected more, or method='exact'")
+        warn(f"{message}; the exact plan is taken, its limit", ConvergenceWarning)
+        return _exact(x0, x1)
 
     def _solver(self) -> Callable[..., Any]:
         """Return POT's solver."""
@@ -122,16 +127,16 @@ class OTPlanSampler:
         i, j = np.divmod(chosen, pi.shape[1])
         return i, j
 
-    def sample_plan(self, x0: Tensor, x1: Tensor, replace: bool = False) -> tuple[Tensor, Tensor]:
+    def sample_plan(self, x0: Tensor, x1: Tensor, replace: bool | None = None) -> tuple[Tensor, Tensor]:
         """Return pairs of points.
 
         Parameters
         ----------
         x0, x1 : tensors of shape (n0, ...) and (n1, ...)
             Two minibatches.
-        replace : bool
-            Whether pairs are drawn with replacement, as torchcfm does. Otherwise x0 stays as it is and x1 is permuted;
-            between batches of different sizes pairs are drawn without replacement.
+        replace : bool, optional
+            Whether pairs are drawn with replacement, as torchcfm does; by default for the methods of POT. Otherwise x0
+            stays as it is and x1 is permuted; between batches of different sizes pairs are drawn without replacement.
 
         Returns
         -------
@@ -146,7 +151,7 @@ class OTPlanSampler:
         x1: Tensor,
         y0: Tensor | None = None,
         y1: Tensor | None = None,
-        replace: bool = False,
+        replace: bool | None = None,
         within_classes: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Return pairs of points with their labels.
@@ -222,15 +227,16 @@ class OTPlanSampler:
                 rows.append(np.array([self._random.choice(len(row), p=row / row.sum()) for row in plan]))
         return torch.stack([X[row, t] for t, row in enumerate(rows)], dim=1)
 
-    def _pairs(self, x0: Tensor, x1: Tensor, replace: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _pairs(self, x0: Tensor, x1: Tensor, replace: bool | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the indices of pairs, in the order of x0 if these are permutations."""
+        replace = self.method != "exact" if replace is None else replace
         if self.method == "exact" and len(x0) == len(x1) and not replace:
             plan = exact_plan(x0.detach().flatten(1), x1.detach().flatten(1))
             return plan.i.cpu().numpy(), plan.j.cpu().numpy()
         return self.sample_map(self.get_map(x0, x1), len(x0), replace)
 
     def _within_classes(
-        self, x0: Tensor, x1: Tensor, y0: Tensor | None, y1: Tensor | None, replace: bool
+        self, x0: Tensor, x1: Tensor, y0: Tensor | None, y1: Tensor | None, replace: bool | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the indices of pairs with the same label, in the order of x0 if these are permutations."""
         if y0 is None or y1 is None:
@@ -247,3 +253,11 @@ class OTPlanSampler:
         i, j = (np.concatenate(parts) for parts in zip(*found, strict=True))
         order = np.argsort(i, kind="stable")
         return i[order], j[order]
+
+
+def _exact(x0: Tensor, x1: Tensor) -> NDArray[np.float64]:
+    """Return the exact plan of points as an array."""
+    plan = exact_plan(x0.double(), x1.double())
+    dense = np.zeros((len(x0), len(x1)))
+    dense[plan.i.cpu().numpy(), plan.j.cpu().numpy()] = plan.mass.cpu().numpy()
+    return dense

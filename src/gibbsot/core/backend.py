@@ -14,6 +14,8 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import splu
 
 from . import native
 from .double_double import DoubleDouble
@@ -49,6 +51,30 @@ class StopFlag:
         """Let the kernels of this thread look at the flag."""
 
 
+class _SparseFactors:
+    """Factors of symmetric matrices by SuperLU: see `Backend.sparse_factors`."""
+
+    def __init__(self, begin: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        self._pattern, self._shape = (rows, begin), (len(begin) - 1, len(begin) - 1)
+        self._factors: Any = None
+
+    def factorise(self, values: Array, diagonal: Array) -> bool:
+        """Factorise a matrix; tell whether it is definite."""
+        upper = sparse.csc_array((values, *self._pattern), shape=self._shape)
+        matrix = (upper + upper.T + sparse.diags_array(diagonal)).tocsc()
+        try:
+            self._factors = splu(
+                matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False}
+            )
+        except RuntimeError:
+            return False
+        return bool((self._factors.U.diagonal() > 0).all())
+
+    def solve(self, x: Array) -> None:
+        """Replace a right-hand side by the solution."""
+        x[:] = self._factors.solve(x)
+
+
 class Backend:
     """The operations in NumPy.
 
@@ -58,7 +84,7 @@ class Backend:
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
         Whether there is a network simplex: `solve_dense`, `solve_points`, `solve_matrices`, `solve_lines`,
-        `cloud_plans`, `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few
+        `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few
         arcs.
     has_kd_trees : bool
         Whether there are `kd_tree`, `median_cells` and `match_points`.
@@ -236,6 +262,10 @@ class Backend:
         """Solve problems on all arcs of a matrix, as ``native/bind_exact.cpp`` says."""
         self._lacks_simplex()
 
+    def assign(self, C: NDArray[np.float32], seconds: float, stop: Any) -> tuple[Array, Array] | None:
+        """Return potentials of an assignment at least cost, or None, as ``native/bind_exact.cpp`` says."""
+        return None
+
     def solve_points(self, X: Array, Y: Array, metric: str, **arguments: Any) -> None:
         """Solve packed problems between points, as ``native/bind_packed.cpp`` says."""
         self._lacks_simplex()
@@ -266,10 +296,6 @@ class Backend:
         """Bound the costs of monotone plans on the line, as ``native/bind_packed.cpp`` says."""
         self._lacks("sums of monotone plans", "follow the path with `staircase` instead")
 
-    def cloud_plans(self, *arguments: Any) -> None:
-        """Solve problems from the same points to many clouds, as ``native/bind_exact.cpp`` says."""
-        self._lacks_simplex()
-
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         """Return ``<x, y>``, or the sum of x if y is empty, as two doubles; None without kernels.
 
@@ -293,6 +319,13 @@ class Backend:
     def network_simplex(self, *arguments: Any) -> Any:
         """Return a network simplex on the links of a network, as `exact.graph.NetworkProblem` uses it."""
         self._lacks_simplex()
+
+    def sparse_factors(self, begin: NDArray[np.int64], rows: NDArray[np.int32]) -> Any:
+        """Return factors of symmetric matrices, whose columns have these rows above the diagonal, in this order.
+
+        ``factorise(values, diagonal)`` tells whether the matrix is definite; ``solve(x)`` replaces x by the solution.
+        """
+        return _SparseFactors(begin, rows)
 
     def follow_forest(
         self, i: NDArray[np.int64], j: NDArray[np.int64], costs: Array, weight: Array, *, f: Array, g: Array
@@ -434,6 +467,10 @@ class CompiledBackend(Backend):
     def solve_dense(self, *arguments: Any) -> None:
         self._module.solve_dense(*arguments)
 
+    def assign(self, C: NDArray[np.float32], seconds: float, stop: Any) -> tuple[Array, Array] | None:
+        f, g = np.empty((2, len(C)))
+        return (f, g) if self._module.assign(C, seconds, stop, f, g) else None
+
     def solve_points(self, X: Array, Y: Array, metric: str, **arguments: Any) -> None:
         self._module.solve_points(X, Y, metric, **arguments)
 
@@ -448,9 +485,6 @@ class CompiledBackend(Backend):
 
     def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
         self._module.solve_lines(x, y, **arguments)
-
-    def cloud_plans(self, *arguments: Any) -> None:
-        self._module.cloud_plans(*arguments)
 
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         high, low, absolute, terms, exponent = self._module.inner(x, y)
@@ -476,6 +510,9 @@ class CompiledBackend(Backend):
         found, sums = np.empty((size, k), np.int64), np.empty((size, k), x.dtype)
         self._module.nearest_graph(graph, by_rows=by_rows, x=x, found=found, sums=sums)
         return found, sums
+
+    def sparse_factors(self, begin: NDArray[np.int64], rows: NDArray[np.int32]) -> Any:
+        return self._module.SparseFactors(begin, rows)
 
     def follow_forest(
         self, i: NDArray[np.int64], j: NDArray[np.int64], costs: Array, weight: Array, *, f: Array, g: Array

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 import warnings
 from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-
-if not getattr(sys, "_is_gil_enabled", lambda: True)():
-    raise ImportError(
-        "gibbsot needs the global interpreter lock, without which its kernels are not tested; "
-        "start this Python with PYTHON_GIL=1 or -X gil=1"
-    )
 
 LEVELS = ("avx512", "avx2", "baseline")
 _name = ""  # of the selected kernels; empty before the first use

@@ -1,6 +1,6 @@
 """Random numbers of the sampler: exponential variates from a counter-based generator.
 
-Variate ``i`` depends only on ``(seed, id, sweep, side, i)``. A result therefore does not depend on the number of
+Variate ``i`` depends only on ``(key, id, sweep, side, i)``. A result therefore does not depend on the number of
 threads, on the order or the split of a batch, or on the machine. The generator is Philox 4x32 with 7 rounds, the
 smallest number that passes BigCrush [1]_.
 
@@ -55,7 +55,7 @@ def philox4x32(counter: NDArray[np.uint64], key: tuple[int, int], rounds: int = 
 
 
 def exponentials(
-    seed: int, id: int, sweep: int, side: int, size: int, dtype: DTypeLike = np.float64
+    key: int, id: int, sweep: int, side: int, size: int, dtype: DTypeLike = np.float64
 ) -> NDArray[np.floating]:
     r"""Return standard exponential variates, all strictly positive.
 
@@ -66,8 +66,8 @@ def exponentials(
 
     Parameters
     ----------
-    seed, id : int
-        The key of the chain: seed of the run and id of the problem, each below 2**64.
+    key, id : int
+        Of the chain: the key of the run and the id of the problem, each below 2**64.
     sweep : int
         Index of the sweep, below 2**31.
     side : {0, 1}
@@ -83,7 +83,7 @@ def exponentials(
 
     Examples
     --------
-    >>> theta = exponentials(seed=7, id=0, sweep=0, side=0, size=4)
+    >>> theta = exponentials(key=7, id=0, sweep=0, side=0, size=4)
     >>> bool((theta == exponentials(7, 0, 0, 0, 1000)[:4]).all())
     True
     """
@@ -93,7 +93,7 @@ def exponentials(
     counter[1] = 2 * sweep + side
     counter[2] = id & 0xFFFFFFFF
     counter[3] = id >> 32
-    words = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    words = philox4x32(counter, (key & 0xFFFFFFFF, key >> 32))
     # word 16 a + 2 c + b of a group is output 2 a + b of counter c, the order in which the vector kernels produce them
     words = words.reshape(2, 2, groups, 8).transpose(2, 0, 3, 1).reshape(-1)[:size]
     if np.dtype(dtype) == np.float32:

@@ -168,6 +168,8 @@ def sum_tolerance(x: Any, size: int) -> float:
     dtype = getattr(x, "dtype", None)
     if dtype == np.float64:
         return 1e-6
+    if dtype is None and hasattr(x, "__array__"):  # a table
+        dtype = np.asarray(x).dtype
     if isinstance(x, list | tuple):
         return max((sum_tolerance(one, size) for one in x if hasattr(one, "dtype")), default=1e-6)
     if dtype is not None and not isinstance(dtype, np.dtype):  # a tensor
@@ -244,8 +246,10 @@ def sparse_rows(x: Any, name: str) -> sparse.csr_array:
 
 
 def checked_structure(x: Any, name: str) -> Any:
-    """Return a sparse matrix as `sparse_rows` does and anything else as it is, for checks by scikit-learn."""
-    return sparse_rows(x, name) if sparse.issparse(x) else x
+    """Return what scikit-learn checks: a sparse matrix as `sparse_rows` does, and arrays that offer only DLPack."""
+    if sparse.issparse(x):
+        return sparse_rows(x, name)
+    return from_dlpack(x) if hasattr(x, "__dlpack__") else x
 
 
 def _compressed(x: Any) -> Any:
@@ -280,14 +284,25 @@ def real(x: Any, name: str) -> Array:
     if isinstance(x, list | tuple) and any(map(_is_array, set(map(type, x)))):
         x = [real(one, f"{name}[{k}]") for k, one in enumerate(x)]
     try:
-        array = np.asarray(x)
+        array = np.asarray(from_dlpack(x))
     except ValueError:
         raise ValueError(f"{name}: expected a rectangular array of numbers") from None
-    except (TypeError, RuntimeError) as error:  # a tensor of a type or on a device that NumPy does not know
+    except (
+        TypeError,
+        RuntimeError,
+        BufferError,
+    ) as error:  # a tensor of a type or on a device that NumPy does not know
         raise TypeError(f"{name}: expected an array of real numbers, got a {type(x).__name__} ({error})") from None
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected real numbers, got an array of {array.dtype}")
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def from_dlpack(x: Any) -> Any:
+    """Return an array that offers DLPack and nothing that NumPy prefers as an array of NumPy; all else as it is."""
+    if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+        return np.from_dlpack(x)
+    return x
 
 
 def check_mask(x: Any, name: str) -> None:
@@ -328,7 +343,7 @@ def precision(dtype: DTypeLike | None, *arrays: Array) -> np.dtype[Any]:
 
 
 def ids(x: ArrayLike | None, n: int) -> NDArray[np.uint64]:
-    """Return the ids of n problems, which with the seed determine their noise; by default 0 to n - 1."""
+    """Return the ids of n problems, which with the key determine their noise; by default 0 to n - 1."""
     found = np.arange(n) if x is None else np.asarray(x)
     if found.dtype.kind not in "iu":
         raise TypeError(f"ids: expected integers, got {found.dtype}")
@@ -449,11 +464,20 @@ def count(x: Any, name: str, most: int | None = None) -> int:
     return int(x)
 
 
-def seed(x: int) -> int:
-    """Return a seed of the noise, an integer of 64 bits."""
-    if not 0 <= integer(x, "seed") < 2**64:
-        raise ValueError(f"seed: expected an integer from 0 to 2**64 - 1, got {x}")
-    return int(x)
+def check_rng(rng: Any, bits: int = 64) -> None:
+    """Refuse what is no source of noise: see `noise_key`."""
+    if not isinstance(rng, np.random.Generator | None) and not 0 <= integer(rng, "rng") < 2**bits:
+        raise ValueError(
+            f"rng: expected an integer from 0 to 2**{bits} - 1 or a numpy.random.Generator, got {shown(rng)}"
+        )
+
+
+def noise_key(rng: int | np.random.Generator | None, bits: int = 64) -> int:
+    """Return the key of the noise: an integer is the key, a generator draws one, and None is 0."""
+    check_rng(rng, bits)
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**bits, dtype=np.uint64))
+    return 0 if rng is None else int(rng)
 
 
 def number(x: Any, name: str) -> float:

@@ -102,6 +102,9 @@ class Cost(ABC):
         grow with it.
     work : int
         Number of additions in one sweep of the sampler.
+    labels : pair of pandas.Index or None, or None
+        Labels of the rows and of the columns, where the cost was made from a DataFrame: `solve` then knows the places
+        of labelled weights.
     bounded_search : bool
         Whether `nearest` is fast where few sums are below its bounds.
     row_shape, col_shape : tuple of int
@@ -135,6 +138,7 @@ class Cost(ABC):
     bounded_search: bool = False
     row_shape: tuple[int, ...] = ()
     col_shape: tuple[int, ...] = ()
+    labels: tuple[Any, Any] | None = None
     named_by: ClassVar[str]
 
     @abstractmethod
@@ -159,7 +163,14 @@ class Cost(ABC):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).of_arrays, (self.arrays(),)
+        made = type(self).of_arrays, (self.arrays(),)
+        return made if self.labels is None else (*made, {"labels": self.labels})
+
+    def _labelled(self, names: tuple[Any, Any] | None) -> Self:
+        """Return this cost after its points have got labels, if there are any."""
+        if names is not None and not (names[0] is None and names[1] is None):
+            self.labels = names
+        return self
 
     def geometry(self) -> Geometry | None:
         """Return points whose distances are the costs in double precision, or None if there are none.

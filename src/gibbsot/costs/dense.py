@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from ..core import native, validation
+from ..core import labels, native, validation
 from ..core.backend import backend
 from .base import Array, Cost, Counts, frozen, spread_of
 
@@ -21,7 +21,8 @@ class DenseCost(Cost):
     Parameters
     ----------
     M : array of shape (m1, m2)
-        The costs; ``inf`` forbids a pair. Every row and every column has a finite cost.
+        The costs; ``inf`` forbids a pair. Every row and every column has a finite cost. A DataFrame of pandas keeps its
+        labels.
     dtype : {float32, float64}, optional
         By default that of ``M`` if it is one of the two, else float64.
 
@@ -53,6 +54,8 @@ class DenseCost(Cost):
         self.finite = validation.check_costs(matrix, "M", self.dtype)
         self.shape, self.work = (matrix.shape[0], matrix.shape[1]), 2 * matrix.size
         self._rows: Array | None = frozen(np.array(matrix, self.dtype, order="C"))
+        if type(M) is not np.ndarray:
+            self._labelled((labels.of_rows(M), labels.of_columns(M)))
 
     @classmethod
     def of_columns(cls, stored: Array, rows: int) -> DenseCost:
@@ -112,7 +115,10 @@ class DenseCost(Cost):
         return backend().means(self._columns, p, q, threads)
 
     def astype(self, dtype: DTypeLike) -> DenseCost:
-        return self if self.dtype == np.dtype(dtype) else DenseCost(self.matrix(), dtype)
+        return self if self.dtype == np.dtype(dtype) else DenseCost(self.matrix(), dtype)._labelled(self.labels)
+
+    def subset(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> DenseCost:
+        return DenseCost(self.matrix(rows, columns))
 
     def at(self, i: ArrayLike, j: ArrayLike) -> Array:
         return self.stored()[np.asarray(i), np.asarray(j)]

@@ -119,9 +119,10 @@ class SearchedPoints:
         """
         found, sums = np.empty((len(of.points), k), np.int64), np.empty((len(of.points), k))
         bound, order = np.empty(0) if below is None else below, of.order
+        tree = self._tree  # once: another thread may build a second one at the same time
         with self._lock:  # a tree holds h while it answers
-            self._tree.set_h(np.ascontiguousarray(h, np.float64))
-            self._tree.nearest(
+            tree.set_h(np.ascontiguousarray(h, np.float64))
+            tree.nearest(
                 of.points, queries=order, bound=bound, metric=metric, n_threads=threads, indices=found, values=sums
             )
         return found, sums

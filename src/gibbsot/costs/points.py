@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from ..core import native, validation
+from ..core import labels, native, validation
 from ..core.backend import backend
 from .base import MATRIX_BYTES as MATRIX_BYTES
 from .base import Array, Coarser, Cost, Geometry, Positions, frozen
@@ -23,6 +23,10 @@ from .kdtree import MOST_DIMENSIONS, SearchedPoints, joined, underflow, vanishin
 TREE_PAIRS = 4_000_000
 
 _BLOCK = 2_000_000  # entries of the blocks that are computed one after another
+_PRODUCTS = 16  # coordinates from which Euclidean distances come from products of matrices
+_FAST = 1 << 18  # entries that stay in the cache
+_CANCELLED = 1 / 8  # of the sum of squared lengths: squared distances below it are computed from the coordinates
+_MANY = 0.1  # of all pairs: if more are near, all are computed from the coordinates
 _POWERS = {"sqeuclidean": 2.0, "euclidean": 1.0}
 NORMS = {"sqeuclidean": 2.0, "euclidean": 2.0, "cityblock": 1.0, "chebyshev": np.inf}
 
@@ -40,7 +44,8 @@ class PointCost(Cost):
     Parameters
     ----------
     X : array of shape (m1, d) or (m1,)
-        Points of the first measure; a vector stands for points on the line.
+        Points of the first measure; a vector stands for points on the line. A DataFrame or Series of pandas keeps its
+        labels.
     Y : array of shape (m2, d) or (m2,), optional
         Points of the second measure, by default those of the first.
     metric : str
@@ -85,6 +90,9 @@ class PointCost(Cost):
         self.Y = self.X if second is first else frozen(np.array(second, np.float64, order="C"))
         self._prepare()
         self._check()
+        if type(X) is not np.ndarray or Y is not None:
+            names = labels.of_rows(X)
+            self._labelled((names, names if Y is None else labels.of_rows(Y)))
 
     def _prepare(self) -> None:
         """Set what follows from the points and the metric."""
@@ -94,7 +102,10 @@ class PointCost(Cost):
         self.work = 2 * self.shape[0] * self.shape[1]
         # In double precision: difference, square, d - 1 additions and the square root, with the difference counted
         # twice, and the addition of a potential. In single precision distances are rounded once, from double.
+        self._by_products = self._power is not None and self.X.shape[1] >= _PRODUCTS and self._moderate()
         self.depth = self.X.shape[1] + 3 if self.dtype == np.float64 else 2
+        if self._by_products and self.dtype == np.float64:
+            self.depth = math.ceil(self.accuracy() * 2.0**52) + 3
         self._options: dict[str, Array] = {}
         self._lock = threading.Lock()
         self._dense: DenseCost | None = None
@@ -167,10 +178,10 @@ class PointCost(Cost):
             return self
         Y = None if self.Y is self.X else self.Y
         if np.dtype(dtype) != np.float32:
-            return PointCost(self.X, Y, self.metric, dtype)
+            return PointCost(self.X, Y, self.metric, dtype)._labelled(self.labels)
         with self._lock:  # kept, because it may have a matrix
             if self._single is None:
-                self._single = PointCost(self.X, Y, self.metric, dtype)
+                self._single = PointCost(self.X, Y, self.metric, dtype)._labelled(self.labels)
             return self._single
 
     def rescaled(self, shift: float, root: float) -> Cost | None:
@@ -206,18 +217,70 @@ class PointCost(Cost):
         return found[()]
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
+        if self._by_products:
+            return self._products(rows, columns).astype(self.dtype, copy=False)
         X, Y = self.X if rows is None else self.X[rows], self.Y if columns is None else self.Y[columns]
         block = cdist(X, Y, self.metric, **self._options)
         if self._norm is None:
             _check_block(block, self.metric, self.dtype)
         return block.astype(self.dtype, copy=False)
 
+    def _products(self, rows: NDArray[np.intp] | None, columns: NDArray[np.intp] | None) -> NDArray[np.float64]:
+        """Return distances from products of centred points, and from the coordinates where squared lengths cancel."""
+        (X, s), (Y, t) = self._centred
+        X, s = (X, s) if rows is None else (X[rows], s[rows])
+        Y, t = (Y, t) if columns is None else (Y[columns], t[columns])
+        C, step, minus = np.empty((len(X), len(Y))), max(128, _FAST // max(1, len(Y))), -2 * Y.T
+        for start in range(0, len(X), step):
+            some = slice(start, start + step)
+            block = np.matmul(X[some], minus, out=C[some])
+            block += s[some, None]
+            block += t
+            if block.min(initial=np.inf) < _CANCELLED * (s[some].max() + t.max(initial=0.0)):
+                own = np.arange(len(self.X))[some] if rows is None else rows[some]
+                self._near_pairs(block, block < _CANCELLED * (s[some, None] + t), own, columns)
+            if self._power == 1:
+                np.sqrt(block, out=block)
+        return C
+
+    def _moderate(self) -> bool:
+        """Return whether products of coordinates neither overflow nor vanish."""
+        return 1e-100 < max(float(np.abs(z).max(initial=0.0)) for z in (self.X, self.Y)) < 1e100
+
+    def _near_pairs(
+        self, block: Array, near: NDArray[np.bool_], rows: NDArray[np.intp], columns: NDArray[np.intp] | None
+    ) -> None:
+        """Write the squared distances of near pairs."""
+        Y = self.Y if columns is None else self.Y[columns]
+        if np.count_nonzero(near) > _MANY * near.size:
+            block[:] = cdist(self.X[rows], Y, "sqeuclidean")
+            return
+        i, j = np.nonzero(near)
+        step = max(1, _FAST // Y.shape[1])
+        for k in range(0, len(i), step):
+            difference = self.X[rows[i[k : k + step]]] - Y[j[k : k + step]]
+            block[i[k : k + step], j[k : k + step]] = np.einsum("kd,kd->k", difference, difference)
+
+    @cached_property
+    def _centred(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Both sides around their middle, and their squared lengths."""
+        middle = self.X.mean(axis=0) / 2 + self.Y.mean(axis=0) / 2
+        sides = [z - middle for z in ((self.X,) if self.Y is self.X else (self.X, self.Y))]
+        found = [(z, np.einsum("kd,kd->k", z, z)) for z in sides]
+        return found[0], found[-1]
+
     def accuracy(self) -> float:
         # rounded operations, of half a unit in the last place each: a difference counts twice in its square, which is
         # rounded, and so are d - 1 sums; a square root halves these errors and adds its own. The last factor covers
         # terms of second order. Of other metrics the costs are what SciPy computes.
         d = self.X.shape[1]
-        if self._power is not None:
+        if self._by_products:
+            # Centred coordinates are rounded once, sums of d products are off by d roundings of |x||y| or of a squared
+            # length, and three more follow: with |x||y| <= (s + t) / 2, at most 2 (d + 6) roundings of the sum s + t of
+            # squared lengths, which is at most 8 times the squared distance
+            operations = 2 * (d + 6) / _CANCELLED
+            operations = operations if self._power == 2 else operations / 2 + 2
+        elif self._power is not None:
             operations = d + 2 if self._power == 2 else d / 2 + 2
         else:
             operations = {"cityblock": d, "chebyshev": 1}.get(self.metric, 0)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import validation
+from ..core import labels, validation
 from . import Cost, as_cost
 
 Weights = NDArray[np.float64]
@@ -26,7 +26,8 @@ class Problem:
     ----------
     p, q : arrays, lists or sparse matrices of shape (m1,) or (n, m1), and (m2,) or (n, m2), or None
         Measures as rows of weights; one measure is paired with all of the other side. On a grid a measure may have the
-        shape of the grid. None: uniform weights of the mass of the other side, or of mass one.
+        shape of the grid. None: uniform weights of the mass of the other side, or of mass one. Labels of pandas are
+        used as `solve` says.
     cost : Cost or array of shape (m1, m2)
         The cost.
     normalize : bool
@@ -86,7 +87,7 @@ class Problem:
         else:
             m1, m2 = cost.shape
             tolerance = max(validation.sum_tolerance(p, m1), validation.sum_tolerance(q, m2))
-            check_sums(mass, other, names, tolerance)
+            check_sums(mass, other, names, tolerance, "penalty=, mass= or kl=")
         self.given, self.mass, self.unit = (first, second), mass, unit
         if not cost.finite:
             _check_reachable(self, names)
@@ -169,6 +170,11 @@ class Problem:
         return _normalised(self.given[1], self.cost)
 
     @property
+    def between(self) -> Cost:
+        """The cost between the points of the measures given; points that a solver added do not count."""
+        return self.cost
+
+    @property
     def size(self) -> tuple[int, int]:
         """The numbers of points of the measures given; points that a solver added do not count."""
         return self.cost.shape
@@ -201,6 +207,7 @@ def pairs(
 ) -> tuple[tuple[Weights, Weights], tuple[Weights, Weights]]:
     """Return weights and masses of both measures of each problem, with as many rows on both sides."""
     (m1, m2), (name_p, name_q) = cost.shape, names
+    P, Q = labels.aligned(P, Q, cost.labels, cost.spacing is not None, names)
     try:
         if P is None and Q is None:  # of mass one both, not of the rounded sum of the other
             P, Q = _uniform(_ONE, m1), _uniform(_ONE, m2)
@@ -233,15 +240,18 @@ def _uniform(mass: Weights, size: int) -> Weights:
     return np.repeat(mass[:, None] / size, size, axis=1)
 
 
-def check_sums(a: Weights, b: Weights, names: tuple[str, str], tolerance: float) -> None:
-    """Refuse measures whose masses a and b differ by more than a relative tolerance."""
+def check_sums(
+    a: Weights, b: Weights, names: tuple[str, str], tolerance: float, others: str = "penalty= or kl="
+) -> None:
+    """Refuse measures whose masses a and b differ by more than a relative tolerance, and name what allows it."""
     # lists: a small problem takes less time than operations on arrays
     for x, y in zip(a.tolist(), b.tolist(), strict=True):
         if abs(x - y) > tolerance * x:
             row = int((abs(a - b) / a).argmax())
             raise ValueError(
                 f"{names[1]}: {validation.named_row(row, len(a))}sums to {b[row]:.9g}, {names[0]} to {a[row]:.9g}; "
-                f"expected sums that agree to {tolerance:.1g}, or normalize=True"
+                f"expected sums that agree to {tolerance:.1g}, or normalize=True to divide by them, or {others} for "
+                "mass that may be left over"
             )
 
 

@@ -266,7 +266,7 @@ class ChainShard(Shard, Generic[M]):
         return cls(sources.read(source, f"X[{number}]"), number)
 
     @command
-    def initialise(self, first: int, n: int, cost: Cost, tau: int, seed: int, n_jobs: int | None) -> None:
+    def initialise(self, first: int, n: int, cost: Cost, tau: int, key: int, n_jobs: int | None) -> None:
         """Start the chains.
 
         Parameters
@@ -275,7 +275,7 @@ class ChainShard(Shard, Generic[M]):
             The index of the first measure.
         n : int
             The number of measures of all shards.
-        cost, tau, seed, n_jobs
+        cost, tau, key, n_jobs
             As for `Shards.initialise`.
         """
         self.first = first
@@ -283,7 +283,7 @@ class ChainShard(Shard, Generic[M]):
         X, self._X = self._X, None
         if len(self):
             ids = self.first + np.arange(len(self))
-            self.oracle = TargetChains(cost, X, tau=tau, seed=seed, ids=ids, n_jobs=n_jobs)
+            self.oracle = TargetChains(cost, X, tau=tau, rng=key, ids=ids, n_jobs=n_jobs)
         self.data_checksum = self._checksum_of(self.oracle.targets if len(self) else None)
 
     @property

@@ -66,20 +66,20 @@ class Shards(ABC, Generic[S]):
         """The size and type of each shard's data."""
         return self.collect(Shard.metadata)
 
-    def initialise(self, cost: Cost, tau: int, seed: int, n_jobs: int | None) -> None:
+    def initialise(self, cost: Cost, tau: int, key: int, n_jobs: int | None) -> None:
         """Assign indices to the measures and start the chains.
 
         Parameters
         ----------
         cost : Cost
             In the precision of the chains.
-        tau, seed, n_jobs
+        tau, key, n_jobs
             Of the oracle.
         """
         *starts, n = self.starts()
         first: Any = Split.of(starts)
         initialise: Any = ChainShard.initialise  # of shards that have chains
-        self.reduce(initialise, first, n, cost, tau, seed, n_jobs)
+        self.reduce(initialise, first, n, cost, tau, key, n_jobs)
 
     def split(self, values: NDArray[Any], indices: NDArray[np.intp] | None = None) -> Any:
         """Return an argument of a command of which each shard gets the rows of its own measures.

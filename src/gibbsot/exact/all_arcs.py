@@ -32,12 +32,12 @@ _SHARED_ENTRIES = 9_000_000  # of the largest matrix that the problems of a batc
 
 
 class AllArcs(Method):
-    """Network simplex on all arcs between the points that have weight."""
+    """Augmenting paths or the network simplex on all arcs between the points that have weight."""
 
     name = "all arcs"
-    about = "network simplex on the whole matrix between points with weight"
-    suits = "small problems, and all costs up to about 3,000 x 3,000 points that no other method suits"
-    most = 9_000_000
+    about = "augmenting paths for uniform weights, else the network simplex, on the matrix between points with weight"
+    suits = "small problems, and all costs up to 8,192 x 8,192 points that no other method suits"
+    most = 2**26
 
     def accepts(self, cost: Cost) -> bool:
         """Accept every cost, with compiled kernels."""
@@ -104,10 +104,13 @@ def _bases(solutions: list[Solution], most: int) -> Basis:
 def _on_supports(p: Array, q: Array, cost: Cost, budget: Budget, gap: float) -> Solution:
     """Solve one problem on all arcs between the points that have weight, where the whole matrix is too large."""
     rows, columns = np.flatnonzero(p), np.flatnonzero(q)
-    near = cost.accuracy(), cost.underflow()
-    answers = solve_dense(cost.matrix(rows, columns), p[rows], q[columns], True, 1, None, budget, *near)
+    near, every = (cost.accuracy(), cost.underflow()), (len(rows), len(columns)) == cost.shape
+    C = cost.stored() if every else cost.matrix(rows, columns)
+    answers = solve_dense(C, p[rows], q[columns], True, 1, None, budget, *near)
     if answers.status[0] == "infeasible":
         raise ValueError(INFEASIBLE)
+    if every:
+        return proved(answers, 0, cost, gap, budget)
     found = proved(answers, 0, cost, gap, budget, (rows, columns))
     f = np.full(len(p), -np.inf)
     f[rows] = found.f

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.backend import backend
 from ..costs import Cost, Units, in_units, single
 from ..costs.problems import Problem
 from ..io.budget import Budget
@@ -34,14 +35,16 @@ from .solution import INFEASIBLE, Solution, plan_of
 Array = NDArray[np.float64]
 
 _LIGHTEST = 2.0**-100  # weights for the cooling before a crossover
+_ASSIGNED = 2**24, 2**29  # pairs of the matrices in single precision from which assignments start: up to 2 GB
+_BLOCK = 2_000_000  # entries that are converted at once
 _ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
 
 
 class Crossover(Method):
-    """Annealed potentials choose the arcs."""
+    """Potentials of annealed chains, or of an assignment in single precision, choose the arcs."""
 
     name = "crossover"
-    about = "annealed potentials choose arcs"
+    about = "potentials choose arcs: for uniform weights those of an assignment in single precision, else annealed ones"
     suits = "everything else that is large, and all problems without compiled kernels"
 
     def accepts(self, cost: Cost) -> bool:
@@ -49,16 +52,17 @@ class Crossover(Method):
         return True
 
     def memory(self, cost: Cost) -> float:
-        """Return the bytes of the points, and what the sampler needs."""
-        return 1500.0 * sum(cost.shape) + cost.sweep_memory()
+        """Return the bytes of the points, and what the sampler or an assignment needs."""
+        return 1500.0 * sum(cost.shape) + max(cost.sweep_memory(), 4.1 * _assigned_pairs(cost))
 
     def seconds(self, points: float, pairs: float) -> float:
         """Return about how long a problem takes."""
         return 2.4 * (pairs / 25e6) ** 1.3
 
     def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
-        """Anneal the problems together that have no potentials to start from, and solve all one by one."""
+        """Find potentials to start from, annealed ones for all problems together, and solve one by one."""
         U = {b: f for b in which if (f := batch.start(b)) is not None}
+        U |= {b: f for b in which if b not in U and (f := _assigned(batch, b)) is not None}
         if new := [b for b in which if b not in U]:
             U |= _annealed(batch, new)
 
@@ -68,6 +72,33 @@ class Crossover(Method):
             )
 
         return batch.each(one, which)
+
+
+def _assigned_pairs(cost: Cost) -> int:
+    """Return how many pairs a matrix has from which an assignment starts; 0 if there is none."""
+    pairs = cost.shape[0] * cost.shape[1]
+    in_range = _ASSIGNED[0] < pairs <= _ASSIGNED[1]
+    return pairs if in_range and cost.shape[0] == cost.shape[1] and cost.work > 0.2 * pairs else 0
+
+
+def _assigned(batch: Batch, b: int) -> Array | None:
+    """Return potentials of an assignment at least cost, from costs in single precision; None if that is not possible.
+
+    All weights are equal on both sides. The potentials choose arcs; their costs in double precision decide.
+    """
+    p, q = batch.weights(b)
+    cost, pairs = batch.cost, _assigned_pairs(batch.cost)
+    if not pairs or p.min() < p.max() or q.min() < q.max() or 4.1 * pairs > batch.budget.max_memory:
+        return None
+    C, step = np.empty(cost.shape, np.float32), max(1, _BLOCK // cost.shape[1])
+    for start in range(0, len(C), step):
+        rows = np.arange(start, min(start + step, len(C)))
+        C[rows] = cost.matrix(rows)
+        if batch.budget.spent:
+            return None
+    batch.budget.report("assignment of %d points in single precision", len(C))
+    found = backend().assign(C, batch.budget.seconds, batch.budget.flag)
+    return None if found is None else found[0]
 
 
 def _annealed(batch: Batch, which: list[int]) -> dict[int, Array]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ Indices = NDArray[np.int64]
 # Pairs of points of the largest problem: `methods.choose` takes the simplex on all arcs for costs up to this size, and
 # the matrix stays in a processor's cache.
 MOST_PAIRS = 65_536
+_NO_ARCS = np.empty((2, 0), np.int32)
 _VALUE, _LOWER, _UPPER, _SCALE, _LOWER_OF_MASS, _UPPER_OF_MASS, _P, _Q, _ENTRIES, _STATE = range(10)
 
 
@@ -159,6 +160,32 @@ def places_of(rows: Indices, columns: Indices, entries: bool = False) -> Indices
     return np.stack([starts(rows), rows, starts(columns), columns, begin], axis=1)
 
 
+def arcs_of(arcs: NDArray[np.int32], problems: Indices, room: Indices) -> NDArray[np.int32]:
+    """Return arcs as packed problems have them: one problem behind the other, each with room for some, and -1 behind.
+
+    Parameters
+    ----------
+    arcs : array of int32, shape (2, k)
+        Rows and columns, numbered in each problem; negative ones are left out.
+    problems : array of int, shape (k,)
+        To which problems they belong, in ascending order.
+    room : array of int, shape (n,)
+        How many arcs each problem has room for: its rows and columns.
+
+    Examples
+    --------
+    >>> arcs_of(np.array([[0, -1, 1], [2, -1, 0]], np.int32), np.array([0, 0, 1]), np.array([2, 3]))
+    array([[ 0, -1,  1, -1, -1],
+           [ 2, -1,  0, -1, -1]], dtype=int32)
+    """
+    own = (arcs >= 0).all(axis=0)
+    arcs, problems = arcs[:, own], problems[own]
+    place = starts(room)[problems] + np.arange(len(problems)) - np.searchsorted(problems, problems)
+    found = np.full((2, int(room.sum())), -1, np.int32)
+    found[:, place] = arcs
+    return found
+
+
 class PackedSolutions(Sequence[Solution]):
     """What is known of packed problems.
 
@@ -224,7 +251,13 @@ class PackedSolutions(Sequence[Solution]):
         return starts(self.packed.places[:, 1] + self.packed.places[:, 3])
 
 
-def solve_packed(packed: Packed, threads: int = 1, budget: Budget | None = None, keep: bool = True) -> PackedSolutions:
+def solve_packed(
+    packed: Packed,
+    threads: int = 1,
+    budget: Budget | None = None,
+    keep: bool = True,
+    near: NDArray[np.int32] | None = None,
+) -> PackedSolutions:
     """Solve packed problems exactly, with compiled kernels.
 
     Parameters
@@ -237,6 +270,8 @@ def solve_packed(packed: Packed, threads: int = 1, budget: Budget | None = None,
         Its time, after which problems stop that are not solved.
     keep : bool
         Whether solutions have plans and potentials, and not only values and bounds.
+    near : array of int32, shape (2, arcs), optional
+        Rows and columns of arcs from which problems between points in more than one dimension start: see `arcs_of`.
 
     Returns
     -------
@@ -266,7 +301,72 @@ def solve_packed(packed: Packed, threads: int = 1, budget: Budget | None = None,
         places = np.ascontiguousarray(packed.places)
         given = {"p": packed.p, "q": packed.q, "places": places, "numbers": numbers, "kept": kept, "arcs": arcs}
         if isinstance(costs, PackedPoints):
+            given |= {"near": _NO_ARCS if near is None else near, "sent": np.empty((0, costs.X.shape[1]))}
             backend().solve_points(costs.X, costs.Y, costs.metric, accuracy=costs.accuracy, **given, **common)
         else:
             backend().solve_matrices(costs.entries, **given, **common)
     return PackedSolutions(packed, numbers, kept, arcs)
+
+
+class SentPlans(NamedTuple):
+    """Optimal plans from the same points to several clouds, for squared distances.
+
+    Attributes
+    ----------
+    value : array of shape (n,)
+        The costs of the plans, without the squares of all points.
+    f : array of shape (n, K)
+        Potentials of the points, without their squares; those without weight included.
+    sent : array of shape (n, K, d)
+        The masses that leave each point times the points of the cloud that they reach, summed.
+    arcs : array of int32, shape (2, arcs)
+        The arcs of the bases, as `arcs_of` has them.
+    solved : array of bool, shape (n,)
+        Which problems were solved; nothing is known of the others.
+    """
+
+    value: Array
+    f: Array
+    sent: Array
+    arcs: NDArray[np.int32]
+    solved: NDArray[np.bool_]
+
+
+def send_packed(
+    one: tuple[Array, Array],
+    clouds: tuple[Array, Array],
+    places: tuple[Indices, Indices],
+    near: NDArray[np.int32] | None = None,
+    threads: int = 1,
+) -> SentPlans:
+    """Return optimal plans from weighted points to clouds by squared distances, with compiled kernels.
+
+    Parameters
+    ----------
+    one, clouds : pairs of arrays of shape (K, d) and (K,), or (M, d) and (M,)
+        Points and weights; those of clouds, which are positive, one cloud behind the other.
+    places : pair of arrays of int64, shape (n,)
+        Where the points of each cloud begin, and how many they are.
+    near : array of int32, shape (2, arcs), optional
+        The arcs of earlier plans.
+    threads : int
+        Threads over the clouds.
+
+    Examples
+    --------
+    >>> X, Y = np.array([[0.0], [4.0]]), np.array([[1.0], [3.0], [4.0]])
+    >>> found = send_packed((X, np.ones(2)), (Y, np.ones(3)), (np.array([0]), np.array([3])))
+    >>> found.sent.round(9).tolist(), found.value.round(9).tolist()
+    ([[[0.833333333], [1.833333333]]], [-14.666666667])
+    """
+    (X, p), (Y, q), (columns, sizes), n = one, clouds, places, len(places[0])
+    m, d = X.shape
+    where = np.stack([np.zeros(n, np.int64), np.full(n, m), columns, sizes, np.zeros(n, np.int64)], axis=1)
+    numbers, size, budget = np.empty((n, 10)), int(sizes.sum()) + n * m, Budget()
+    kept, arcs, sent = np.empty((2, size)), np.empty((2, size), np.int32), np.empty((n * m, d))
+    backend().solve_points(
+        X, Y, "inner", p=p, q=q, places=where, accuracy=0.0, unit=True, near=_NO_ARCS if near is None else near,
+        n_threads=threads, seconds=budget.seconds, stop=budget.flag, numbers=numbers, kept=kept, arcs=arcs, sent=sent,
+    )  # fmt: skip
+    f = kept[0, starts(sizes + m)[:, None] + np.arange(m)]
+    return SentPlans(numbers[:, _VALUE], f, sent.reshape(n, m, d), arcs, numbers[:, _STATE] == 0)

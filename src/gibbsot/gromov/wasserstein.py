@@ -110,7 +110,7 @@ def gromov_wasserstein(
     third_bound: bool = False,
     max_steps: int = 1000,
     max_seconds: float | None = None,
-    rng: int | np.random.Generator = 0,
+    rng: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> GromovResult:
@@ -149,8 +149,8 @@ def gromov_wasserstein(
         The most steps from a start.
     max_seconds : float, optional
         The time after which the search ends with the best plan so far and the status "budget spent".
-    rng : int or numpy.random.Generator
-        The seed of random rotations.
+    rng : int or numpy.random.Generator, optional
+        The key of random rotations, 0 by default; a generator draws one.
     n_jobs : int, optional
         Threads over the starts, as in scikit-learn: None for one, -1 for all cores. Results do not depend on it.
     verbose : bool
@@ -204,7 +204,7 @@ def gromov_wasserstein(
     limits: dict[str, Any] = {}
     if max_seconds is not None:
         limits["max_seconds"] = validation.positive(max_seconds, "max_seconds")
-    threads, noise = native.threads(n_jobs), _generator(rng)
+    threads, noise = native.threads(n_jobs), np.random.default_rng(validation.noise_key(rng))
 
     with reported_budget("Gromov-Wasserstein", verbose, True, **limits) as budget:
         starts = search.starts(n_starts, noise, budget) if plans is None else [search.started(one) for one in plans]
@@ -219,15 +219,6 @@ def gromov_wasserstein(
         tried = in_threads(one, range(len(starts)), None if threads == 1 else threads, budget)
         lower = search.lower_bound(third_bound, budget)
     return _result(search, [found for found in tried if found is not None], len(tried), lower, begun)
-
-
-def _generator(rng: Any) -> np.random.Generator:
-    """Return the generator of random rotations."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    if not 0 <= validation.integer(rng, "rng") < 2**64:
-        raise ValueError(f"rng: expected an integer from 0 to 2**64 - 1 or a numpy.random.Generator, got {rng!r}")
-    return np.random.default_rng(int(rng))
 
 
 def _result(search: Search, found: list[Found], wanted: int, lower: float, begun: float) -> GromovResult:

@@ -40,10 +40,13 @@ class Table(NamedTuple):
         The numbers.
     columns : tuple of str
         The names of the columns of a table, empty where it has none.
+    names : tuple of str
+        The names of the rows, which a first column of text has, empty where there is none.
     """
 
     values: NDArray[Any]
     columns: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def array(path: Source, key: str | None = None) -> Array:
@@ -80,7 +83,9 @@ def array(path: Source, key: str | None = None) -> Array:
     return table(path, key).values
 
 
-def table(path: Source, key: str | None = None, columns: Sequence[str] | None = None) -> Table:
+def table(
+    path: Source, key: str | None = None, columns: Sequence[str] | None = None, header: bool | None = None
+) -> Table:
     r"""Read an array of numbers as `array` does, with the names of its columns.
 
     Parameters
@@ -91,6 +96,9 @@ def table(path: Source, key: str | None = None, columns: Sequence[str] | None = 
         As for `array`.
     columns : sequence of str, optional
         The columns to keep, by name or by number from 1.
+    header : bool, optional
+        Whether the first line of a text file has the names of the columns; by default its fields tell. A first column
+        of text has the names of the rows.
 
     Returns
     -------
@@ -103,13 +111,13 @@ def table(path: Source, key: str | None = None, columns: Sequence[str] | None = 
     ...     file = Path(folder, "a.csv")
     ...     _ = file.write_text("x;y\n0,5;1\n")
     ...     table(file, columns=["y", "1"])
-    Table(values=array([[1. , 0.5]]), columns=('y', 'x'))
+    Table(values=array([[1. , 0.5]]), columns=('y', 'x'), names=())
     """
     where = Path(path)
     check_file(where)
     suffix = where.suffix.lower()
     if where == STDIN or suffix in TABLES:
-        found = _text(where, columns)
+        found = _text(where, columns, header)
     elif suffix in PARQUET:
         found = _parquet(where, columns)
     else:
@@ -122,7 +130,7 @@ def table(path: Source, key: str | None = None, columns: Sequence[str] | None = 
         values = np.asarray(validation.real(found.values, str(where)), np.float64)
     except TypeError as error:
         raise ValueError(str(error)) from None
-    return Table(values, found.columns)
+    return found._replace(values=values)
 
 
 def _chosen(columns: Sequence[str] | None, names: tuple[str, ...], n: int, path: Path) -> list[int] | None:
@@ -176,7 +184,7 @@ def _archive(path: Path, key: str | None) -> NDArray[Any]:
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
-def _text(path: Path, columns: Sequence[str] | None) -> Table:
+def _text(path: Path, columns: Sequence[str] | None, header: bool | None) -> Table:
     """Read a text file of numbers, with or without column names; with semicolons also with decimal commas."""
     numbered = [(k, line) for k, line in enumerate(_decoded(path).splitlines(), 1) if line.strip()]
     if not numbered:
@@ -184,12 +192,18 @@ def _text(path: Path, columns: Sequence[str] | None) -> Table:
     mark = next((mark for mark in ";\t," if any(mark in line for _, line in numbered)), None)
     commas = mark == ";" and any("," in line for _, line in numbered[1:] or numbered)
     names: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
     which = None
     try:
         first = _fields(numbered[0][1], mark)
-        if not _is_row(first, columns, commas):
+        if header or (header is None and not _is_row(first, columns, commas) and not _is_named(numbered, mark, commas)):
             names, numbered = tuple(name.strip() for name in first), numbered[1:]
         which = _chosen(columns, names, len(first), path)
+        if which is None and _is_named(numbered, mark, commas):
+            rows = tuple(_fields(line, mark)[0].strip() for _, line in numbered)
+            which = list(range(1, len(_fields(numbered[0][1], mark))))
+            if len(names) == len(which):
+                names = ("", *names)  # the column of names has none, as row.names of R
         if not numbered:
             raise ValueError("it has the names of columns, but no rows")
         if commas and any("." in line for _, line in numbered):
@@ -200,11 +214,11 @@ def _text(path: Path, columns: Sequence[str] | None) -> Table:
     except (ValueError, csv.Error) as error:  # csv.Error: a field that is too long
         if str(error).startswith(f"{path}:"):
             raise
-        reason = _reason(numbered, mark, commas, which) or str(error).partition(";")[0]
+        reason = _reason(numbered, mark, commas, which, names) or str(error).partition(";")[0]
         raise ValueError(f"{path}: expected a table of numbers ({reason})") from None
     if which is not None:
-        names = tuple(names[k] for k in which) if names else ()
-    return Table(values, names if len(names) == values.shape[1] else ())
+        names = tuple(names[k] for k in which) if len(names) > max(which) else ()
+    return Table(values, names if len(names) == values.shape[1] else (), rows)
 
 
 def _decoded(path: Path) -> str:
@@ -246,7 +260,26 @@ def _is_row(first: list[str], columns: Sequence[str] | None, commas: bool) -> bo
     return _are_numbers(first, commas) or all(re.fullmatch(r"\s*[+-]?\d[\d.,' ]*", word) for word in first)
 
 
-def _reason(numbered: list[tuple[int, str]], mark: str | None, commas: bool, which: list[int] | None) -> str:
+def _is_named(numbered: list[tuple[int, str]], mark: str | None, commas: bool) -> bool:
+    """Return whether the first column has names of rows: text throughout, and numbers beside it."""
+    if not numbered or mark is None:
+        return False
+    try:
+        lines = [_fields(line, mark) for _, line in numbered]
+    except csv.Error:
+        return False
+    return all(
+        len(line) > 1
+        and line[0].strip()
+        and not re.match(r"\s*[+-]?[.,]?\d", line[0])
+        and not _are_numbers(line[:1], commas)
+        for line in lines
+    ) and _are_numbers(lines[0][1:], commas)
+
+
+def _reason(
+    numbered: list[tuple[int, str]], mark: str | None, commas: bool, which: list[int] | None, names: Sequence[str]
+) -> str:
     """Return what is wrong with the first bad line of a table, "" if no line is bad."""
     try:
         width = len(_fields(numbered[0][1], mark)) if numbered else 0
@@ -254,13 +287,15 @@ def _reason(numbered: list[tuple[int, str]], mark: str | None, commas: bool, whi
             words = _fields(line, mark)
             if len(words) != width:
                 return f"line {k} has {len(words)} fields, line {numbered[0][0]} has {width}"
-            for word in words if which is None else [words[k] for k in which]:
+            for column in range(width) if which is None else which:
+                word = words[column]
                 if not _are_numbers([word], commas):
                     hint = "; decimal commas need semicolons between the columns" if re.search(r"\d,\d", word) else ""
                     if mark == ";" and hint:
                         hint = "; expected numbers without thousands separators"
                     what = f"{word.strip()[:40]!r}, which is no number" if word.strip() else "an empty field"
-                    return f"line {k} has {what}{hint}"
+                    where = f" in column {names[column]!r}" if len(names) == width and names[column] else ""
+                    return f"line {k} has {what}{where}{hint}"
     except csv.Error:
         pass
     return ""

@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,10 +63,13 @@ class Collection(NamedTuple):
         The weights, not normalised.
     shape : (height, width) or None
         The shape of images.
+    names : tuple of str
+        What the measures are called: files of a folder, or a first column of text; empty where they have no names.
     """
 
     rows: Any
     shape: tuple[int, int] | None
+    names: tuple[str, ...] = ()
 
 
 def measure(
@@ -78,6 +82,7 @@ def measure(
     size: tuple[int, int] | None = None,
     columns: Sequence[str] | None = None,
     row: int | None = None,
+    header: bool | None = None,
 ) -> Measure:
     r"""Read one measure: weights on a line, an image or a volume, or points.
 
@@ -100,6 +105,8 @@ def measure(
         The columns of a table to read, by name or by number from 1.
     row : int, optional
         Take this image of a stack, or this row of a matrix, from 0.
+    header : bool, optional
+        Whether the first line of a text file has the names of the columns; by default its fields tell.
 
     Returns
     -------
@@ -134,11 +141,12 @@ def measure(
             raise ValueError(f"{where}: is an image; expected a table of points")
         values = image(where, invert=invert, size=size)
     else:
-        values, names = table(where, key, columns)
+        values, names, _ = table(where, key, columns, header)
         if not points and row is None and (found := _COORDINATES.fullmatch(" ".join(names))):
             points, weighted = True, found["weight"] is not None
         if columns is None:
-            _warn_of_index(Table(values, names), where, values.shape[-1] - weighted if points else None)
+            own = values.shape[-1] - weighted if points else None
+            _warn_of_index(Table(values, names), where, own, header=header)
     if row is not None:
         values = _one_of(values, row, where)
     if points:
@@ -169,6 +177,7 @@ def collection(
     limit: int | None = None,
     invert: bool = False,
     size: tuple[int, int] | None = None,
+    header: bool | None = None,
 ) -> Collection:
     """Read many measures: a folder of images, or a matrix with one measure per row.
 
@@ -191,6 +200,8 @@ def collection(
         Dark pixels of image files have the weight instead of light ones.
     size : (height, width), optional
         Shrink images to this size.
+    header : bool, optional
+        Whether the first line of a text file has the names of the columns; by default its fields tell.
 
     Returns
     -------
@@ -209,8 +220,8 @@ def collection(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(folder + "/a.npy", np.ones((5, 4, 3)))
-    ...     rows, shape = collection(folder + "/a.npy", limit=2)
-    >>> rows.shape, shape
+    ...     found = collection(folder + "/a.npy", limit=2)
+    >>> found.rows.shape, found.shape
     ((2, 12), (4, 3))
     """
     where = Path(path)
@@ -222,14 +233,15 @@ def collection(
     if where.is_dir():
         if labels is not None:
             raise ValueError(f"{where}: is a folder; labels need a file of measures")
-        values = _folder(where, invert, size, limit)
+        values, names = _folder(where, invert, size, limit)
     else:
         if is_image(where) and where.exists():
             raise ValueError(f"{where}: is one image; expected a folder of them")
-        values = _file_of_measures(where, key, shape)
+        values, names = _file_of_measures(where, key, shape, header)
         if labels is not None:
-            values = values[_with_label(labels, label, values.shape[0], where)]
-        values = _as_images(values[:limit], shape, where)
+            kept = _with_label(labels, label, values.shape[0], where)
+            values, names = values[kept], tuple(compress(names, kept))
+        values, names = _as_images(values[:limit], shape, where), names[:limit]
         if size is not None:
             if values.ndim != 3:
                 hint = "only images can be resized; give a shape"
@@ -239,22 +251,27 @@ def collection(
     if not validation.check_weights(rows, str(where), empty_rows=True).any():
         raise ValueError(f"{where}: has no mass in any measure")
     sides = None if values.ndim == 2 else (values.shape[1], values.shape[2])
-    return Collection(rows, sides)
+    return Collection(rows, sides, names)
 
 
-def _file_of_measures(path: Path, key: str | None, shape: tuple[int, int] | None) -> Any:
+def _file_of_measures(
+    path: Path, key: str | None, shape: tuple[int, int] | None, header: bool | None
+) -> tuple[Any, tuple[str, ...]]:
     """Read the measures of a file: a sparse matrix, unless its rows are images, or an array of two or three axes."""
     matrix = _sparse(path) if key is None else None
     if matrix is not None:
         if shape is None or matrix.shape[1] != math.prod(shape):
-            return matrix
+            return matrix, ()
         limits.check(8 * math.prod(matrix.shape), path.stat().st_size, path)
-        return matrix.toarray()
-    found = table(path, key)
-    _warn_of_index(found, path, hint="leave it out of the file if it is one")
+        return matrix.toarray(), ()
+    found = table(path, key, header=header)
+    if _COORDINATES.fullmatch(" ".join(found.columns)):
+        hint = "expected one measure per row (gibbsot ot compares two clouds)"
+        raise ValueError(f"{path}: has the columns {', '.join(found.columns)}, so its rows are points; {hint}")
+    _warn_of_index(found, path, hint="leave it out of the file if it is one", header=header)
     if found.values.size == 0 or found.values.ndim not in (2, 3):
         raise ValueError(f"{path}: expected shape (n, height, width) or (n, m), got {found.values.shape}")
-    return found.values
+    return found.values, found.names
 
 
 def _with_label(labels: Source, label: int | None, n: int, path: Path) -> NDArray[np.bool_]:
@@ -350,8 +367,8 @@ def matrices(path: Source) -> list[Path]:
     return _find(where, lambda name: name.suffix.lower() in (".npy", ".npz", *PARQUET, *TABLES))
 
 
-def _folder(path: Path, invert: bool, size: tuple[int, int] | None, limit: int | None) -> Array:
-    """Read the images of a folder."""
+def _folder(path: Path, invert: bool, size: tuple[int, int] | None, limit: int | None) -> tuple[Array, tuple[str, ...]]:
+    """Read the images of a folder, and the names of the files."""
     names = _find(path, is_image)[:limit]
     if not names:
         raise ValueError(f"{path}: has no images; expected files such as {' '.join(IMAGES[:3])}")
@@ -363,7 +380,7 @@ def _folder(path: Path, invert: bool, size: tuple[int, int] | None, limit: int |
             sizes = f"is {other}, {names[0].name} is {first}"
             raise ValueError(f"{name}: {sizes}; expected one size, or a size to shrink to (--size)")
         images.append(picture)
-    return np.stack(images)
+    return np.stack(images), tuple(name.relative_to(path).as_posix() for name in names)
 
 
 def _one_of(values: Array, row: int, path: Path) -> Array:
@@ -417,13 +434,17 @@ def _point_measure(values: Array, path: Path, weighted: bool, names: tuple[str, 
 
 
 def _warn_of_index(
-    found: Table, path: Path, coordinates: int | None = None, hint: str = "--columns chooses columns"
+    found: Table,
+    path: Path,
+    coordinates: int | None = None,
+    hint: str = "--columns chooses columns",
+    header: bool | None = None,
 ) -> None:
     """Warn of a first column, or a first line, that looks like an index and is taken as data.
 
     Names tell, or numbers that count in a table without names, unless they are the only coordinate of points.
     """
-    values, names = found
+    values, names, _ = found
     if values.ndim != 2 or len(values) < 3 or values.shape[1] < 2 or path.suffix.lower() not in (*TABLES, *PARQUET):
         return
     first, n = values[:, 0], len(values)
@@ -433,8 +454,8 @@ def _warn_of_index(
             f"its name is {names[0]!r}" if names and names[0] else "it has no name" if names else "it counts the rows"
         )
         warn(f"{path}: the first column looks like an index ({what}), but is taken as data; {hint}")
-    if not names and coordinates != 1 and np.array_equal(values[0], np.arange(values.shape[1])):
-        hint = "if they are the names of columns, remove the line"
+    if header is None and not names and coordinates != 1 and np.array_equal(values[0], np.arange(values.shape[1])):
+        hint = "if they are the names of columns: --header"
         warn(f"{path}: the first line, 0, 1, ..., is taken as data; {hint}")
 
 

@@ -78,7 +78,11 @@ class ClientEstimator(MeasuresEstimator):
     def __sklearn_clone__(self) -> Any:
         parameters = self.get_params(deep=False)
         client = parameters.pop("client")
-        return type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
+        copy = type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
+        output = "_sklearn_output_config"  # of set_output, which scikit-learn's own clone keeps
+        if output in self.__dict__:
+            copy.__dict__[output] = dict(self.__dict__[output])
+        return copy
 
 
 def measures(estimator: Any, X: Any, reset: bool = False) -> Any:
@@ -102,13 +106,18 @@ def measures(estimator: Any, X: Any, reset: bool = False) -> Any:
     if isinstance(X, np.ndarray) and X.ndim > 2:
         raise ValueError(
             f"X: has shape {X.shape}; expected measures as rows, shape (n, m): images are to be flattened with "
-            "X.reshape(len(X), -1)"
+            f"X.reshape(len(X), -1){_hint(estimator)}"
         )
     X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
     check_non_negative(X, f"{type(estimator).__name__} (X)")  # check_estimator expects the words of scikit-learn
     empty = validation.check_weights(X, "X", empty_rows=True) == 0
     validation.warn_of_empty(int(empty.sum()), int(empty.argmax()), len(empty))
     return X
+
+
+def _hint(estimator: Any) -> str:
+    """Return what an estimator has for a stack of clouds, for a message."""
+    return ", and clouds need support='free'" if getattr(estimator, "support", "") == "fixed" else ""
 
 
 def check_parameters(estimator: Any, **resolved: Any) -> None:
@@ -120,6 +129,24 @@ def check_parameters(estimator: Any, **resolved: Any) -> None:
         elif name in ("feature_vectors", "label_vectors"):
             _costs.check(parameters["cost"], value, name)
     validation.callbacks(estimator.callbacks)
+
+
+def cost_of(estimator: Any, data: Any) -> Cost:
+    """Return the cost that the parameters ``cost`` and ``feature_vectors`` of an estimator stand for, for checked data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator, which knows the number and perhaps the names of its features.
+    data : array or sparse matrix of shape (n, m), or list of shards
+        The data.
+
+    Returns
+    -------
+    Cost
+    """
+    size, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
+    return _costs.feature_cost(estimator.cost, size, estimator.feature_vectors, data, names)
 
 
 def seed(random_state: Any) -> int:

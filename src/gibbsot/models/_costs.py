@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ..core import validation
+from ..core import labels, validation
 from ..core.warn import warn
 from ..costs import Cost, DenseCost, GridCost, PointCost, as_cost
 from ..distributed import sources
@@ -51,7 +51,7 @@ def check(cost: Any, vectors: Any, name: str = "feature_vectors") -> None:
 
 
 def feature_cost(
-    cost: Cost | ArrayLike | str | Metric | None, size: int, vectors: Any = None, data: Any = None
+    cost: Cost | ArrayLike | str | Metric | None, size: int, vectors: Any = None, data: Any = None, names: Any = None
 ) -> Cost:
     """Return the cost between bins, which are the features of the data.
 
@@ -65,26 +65,31 @@ def feature_cost(
         An embedding of each bin, for a metric.
     data : array or sparse matrix of shape (n, m), optional
         The data, whose columns are the vectors if none are given; in shards, they cannot be read whole.
+    names : array of shape (m,), optional
+        The labels of the columns, by default those of the data if these are a DataFrame.
 
     Returns
     -------
     Cost
     """
     check(cost, vectors)
+    names = labels.of_columns(data) if names is None else names
     if cost is None:
         warn(_NO_COST)
     if cost is None or (isinstance(cost, str) and cost == _LINE):
         return GridCost(size)
     if not is_metric(cost):
-        return square(as_cost(cost), size)  # type: ignore[arg-type]
+        found = as_cost(cost)  # type: ignore[arg-type]
+        return by_names(square(found, size), names)
     if vectors is not None:
-        return square(metric_cost(cost, vectors, size, "feature_vectors"), size)
+        found = square(metric_cost(cost, vectors, size, "feature_vectors"), size)
+        return by_names(found, names)
     if data is None or sources.split(data) is not None:
         raise ValueError(
             f"feature_vectors: expected an embedding of each feature for cost={cost!r}, as the data come in parts and "
             "their columns are not read whole"
         )
-    return square(metric_cost(cost, validation.rows(data, "X").T, size, "X"), size)
+    return square(metric_cost(cost, validation.rows(data, "X").T, size, "X", labels.of_columns(data)), size)
 
 
 def square(cost: Cost, size: int) -> Cost:
@@ -100,8 +105,28 @@ def square(cost: Cost, size: int) -> Cost:
     return cost
 
 
-def metric_cost(metric: Any, vectors: Any, size: int, name: str) -> Cost:
+def by_names(cost: Cost, names: Any) -> Cost:
+    """Return a cost between the columns of data, rows and columns in the order of their names if it has labels."""
+    if cost.labels is None:
+        return cost
+    rows, columns = cost.labels
+    if names is None or labels.order(rows, names) is None:
+        names = rows  # unknown, other labels, or in this order
+    places = [labels.order(own, names) for own in (rows, columns)]
+    if all(x is None for x in places):
+        return cost
+    every = np.arange(cost.shape[0])
+    return cost.subset(*(every if x is None else x for x in places))._labelled((names, names))
+
+
+def metric_cost(metric: Any, vectors: Any, size: int, name: str, names: Any = None) -> Cost:
     """Return the cost by a metric between vectors as rows, of shape (size, d); a matrix if they are those of X."""
+    names = labels.of_rows(vectors) if names is None else names
+    return _metric_cost(metric, vectors, size, name)._labelled((names, names))
+
+
+def _metric_cost(metric: Any, vectors: Any, size: int, name: str) -> Cost:
+    """Return the cost of `metric_cost` without labels."""
     points: Any = (
         validation.sparse_rows(vectors, name) if sparse.issparse(vectors) else validation.points(vectors, name)
     )

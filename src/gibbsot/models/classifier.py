@@ -221,7 +221,7 @@ class WassersteinClassifier(ClassifierMixin, _base.Estimator):  # type: ignore[m
             )
         seed, Y = _base.seed(self.random_state), self._histograms(y)
         units = costs.in_units(self.cost_).single()
-        oracle = TargetChains(units.cost, Y, tau=self.tau, seed=seed, n_jobs=self.n_jobs)
+        oracle = TargetChains(units.cost, Y, tau=self.tau, rng=seed, n_jobs=self.n_jobs)
         model, rng = _Linear(X, len(self.classes_), weights), np.random.default_rng(seed)
         with threadpool_limits(1):  # small products are slower in threads
             self._pretrain(model, Y, rng)

@@ -16,7 +16,7 @@ from scipy.optimize import nnls
 from sklearn.exceptions import ConvergenceWarning
 
 from .. import costs
-from ..core import validation
+from ..core import labels, validation
 from ..core.warn import warn
 from ..costs import Cost
 from ..costs.problems import Problem
@@ -54,10 +54,10 @@ def mixture_coordinates(
     step_size: float = STEP,
     tau: int = 50,
     batch_size: int = 500,
-    random_state: Any = 0,
+    rng: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
     feature_vectors: Any = None,
-) -> NDArray[np.floating]:
+) -> Any:
     r"""Return the memberships of measures in given components.
 
     For each measure x it solves the convex problem
@@ -86,9 +86,9 @@ def mixture_coordinates(
     max_seconds, max_memory : float, optional
         The time of the call, and the bytes that the linear programme of a measure may take, after which memberships
         are the best so far, and a `ConvergenceWarning` states the gap. With ``gap``.
-    step_size, tau, random_state : float, int, and int, RandomState or None
+    step_size, tau, rng : float, int, and int or numpy.random.Generator, optional
         Of the descent: the step, relative to the cost of a measure at the start, the lag of the chains' mixing test and
-        the seed. Results are bit-identical for the same integer.
+        the key of the noise, 0 by default; a generator draws one. Results are bit-identical for the same key.
     batch_size : int
         The number of measures that are computed together; results are bit-identical for every number.
     n_jobs : int, optional
@@ -99,7 +99,8 @@ def mixture_coordinates(
     Returns
     -------
     array of shape (n, K)
-        The memberships, of the type of X; rows have sum one.
+        The memberships, of the type of X; rows have sum one. A DataFrame with the labels of measures and components if
+        one of X and the components is a DataFrame.
 
     Raises
     ------
@@ -117,6 +118,7 @@ def mixture_coordinates(
     >>> mixture_coordinates([[4.0, 0.0, 1.0]], np.eye(3), "line").round(1)
     array([[0.8, 0. , 0.2]])
     """
+    given, names = (X, components), labels.of_columns(X)
     X = validation.rows(X, "X")
     D = validation.weights(components, "components", X.shape[1])
     validation.positive(step_size, "step_size")
@@ -129,8 +131,12 @@ def mixture_coordinates(
     limits = {name: validation.positive(x, name) for name, x in budget.items() if x is not None}
     for name, value in (("tau", tau), ("batch_size", batch_size)):
         validation.count(value, name)
-    cost, seed = feature_cost(cost, X.shape[1], feature_vectors, X), _base.seed(random_state)
-    return MembershipSolver(D, cost, batch_size, step_size, gap, limits, tau=tau, seed=seed, n_jobs=n_jobs)(X)
+    between, key = feature_cost(cost, X.shape[1], feature_vectors, X, names), validation.noise_key(rng)
+    if names is not None:
+        both = labels.aligned(*given, between.labels, between.spacing is not None, ("X", "components"))
+        X, D = validation.rows(both[0], "X"), validation.weights(both[1], "components", X.shape[1])
+    solver = MembershipSolver(D, between, batch_size, step_size, gap, limits, tau=tau, rng=key, n_jobs=n_jobs)
+    return labels.table(solver(X), *(labels.of_measures(x, y.shape[0]) for x, y in zip(given, (X, D), strict=True)))
 
 
 class Factors(NamedTuple):
@@ -157,7 +163,7 @@ class MembershipSolver:
     limits : dict
         Those of ``max_seconds`` and ``max_memory`` that are given.
     **options
-        ``tau``, ``seed`` and ``n_jobs`` of the oracle.
+        ``tau``, ``rng`` and ``n_jobs`` of the oracle.
     """
 
     def __init__(

@@ -78,10 +78,10 @@ class TargetChains:
         The lag of the mixing test in sweeps (see ``gibbsot.sampler.mixed``); larger follows the model more closely.
     max_sweeps : int, optional
         The largest number of sweeps of a chain in one call; ten times tau by default.
-    seed : int
-        From 0 to 2**64 - 1. Results are deterministic for a given seed.
+    rng : int or numpy.random.Generator, optional
+        The key of the noise, 0 by default; a generator draws one. Results are deterministic for a given key.
     ids : array of int, shape (n,), optional
-        The ids of the targets, which with the seed determine their noise; by default 0 to n - 1.
+        The ids of the targets, which with the key determine their noise; by default 0 to n - 1.
     n_jobs : int, optional
         Threads over the problems; results are bit-identical for every number.
     penalty : float or pair, optional
@@ -96,8 +96,10 @@ class TargetChains:
         The cost.
     targets : scipy.sparse.csr_array of shape (n, m2)
         The targets, normalised unless there is a penalty.
-    tau, max_sweeps, seed, n_jobs, penalty, stride
+    tau, max_sweeps, n_jobs, penalty, stride
         The parameters.
+    key : int
+        The key of the noise.
     ids : array of uint64, shape (n,)
         The ids of the targets.
     sweep : array of int64, shape (n,)
@@ -120,7 +122,7 @@ class TargetChains:
         *,
         tau: int = 20,
         max_sweeps: int | None = None,
-        seed: int = 0,
+        rng: int | np.random.Generator | None = None,
         ids: ArrayLike | None = None,
         n_jobs: int | None = None,
         penalty: Penalty | None = None,
@@ -135,7 +137,7 @@ class TargetChains:
             raise ValueError(f"max_sweeps: expected at most {_MOST_SWEEPS:,}, got {self.max_sweeps}")
         self.n_jobs = n_jobs
         self.targets = target_rows(targets, self.cost, self._marginals.fixed)
-        self.seed, self.ids = validation.seed(seed), validation.ids(ids, len(self))
+        self.key, self.ids = validation.noise_key(rng), validation.ids(ids, len(self))
         self._points = self._marginals.chain_points(self.targets)  # with weight, of the chains
         sizes = np.diff(self._points.indptr).astype(np.intp)
         self._store = Store({"h": Field(self.cost.dtype, sizes), "sweep": Field(np.int64)}, len(self), fixed=True)
@@ -232,7 +234,7 @@ class TargetChains:
         targets = starts - starts[0], self.targets.indices[entries], self.targets.data[entries]
         h, sweep = self._store.read("h", rows), self._store.read("sweep", rows)
         options: dict[str, Any] = {"tau": tau, "stride": self.stride, "max_sweeps": self.max_sweeps}
-        options |= {"seed": self.seed, "ids": self.ids[rows], "n_jobs": self.n_jobs}
+        options |= {"seed": self.key, "ids": self.ids[rows], "n_jobs": self.n_jobs}
         found = mixtures.run(models, targets, self.cost, h, sweep, T, **options)
         if found is not None:
             self._store.write(rows, h=h, sweep=sweep)
@@ -308,7 +310,7 @@ class TargetChains:
             raise ValueError(f"L: expected shape {(len(rows), self.cost.shape[1])}, got {potentials.shape}")
         h = np.where(self._points[rows].toarray() > 0, self._marginals.chain_potentials(potentials), np.inf)
         with self._alone:
-            self._set_state(rows, sampler.State(h, self._store.read("sweep", rows), self.seed, self.ids[rows]))
+            self._set_state(rows, sampler.State(h, self._store.read("sweep", rows), self.key, self.ids[rows]))
 
     def snapshot(self) -> Snapshot:
         """Return a copy of the states of all chains.
@@ -362,7 +364,7 @@ class TargetChains:
             "starts": self.targets.indptr,
             **self._store.arrays(),
             "ids": self.ids,
-            "seed": np.uint64(self.seed),
+            "seed": np.uint64(self.key),
             "tau": self.tau,
             "max_sweeps": self.max_sweeps,
             **penalty_arrays(self.penalty),
@@ -386,12 +388,12 @@ class TargetChains:
         """
         cost = costs.from_arrays(npz.with_prefix(arrays, "cost_"))
         targets = saved_targets(arrays, cost.shape[1])
-        tau, max_sweeps, seed = (int(arrays[name].item()) for name in ("tau", "max_sweeps", "seed"))
+        tau, max_sweeps, key = (int(arrays[name].item()) for name in ("tau", "max_sweeps", "seed"))
         penalty = penalty_of(arrays)
         options: dict[str, Any] = {
             "tau": tau,
             "max_sweeps": max_sweeps,
-            "seed": seed,
+            "rng": key,
             "n_jobs": n_jobs,
             "penalty": penalty,
             "stride": int(arrays["stride"].item()) if "stride" in arrays else 1,
@@ -431,7 +433,7 @@ class TargetChains:
         h = np.full((len(rows), self._points.shape[1]), np.inf, self.cost.dtype)
         h.ravel()[_entries(self._points, rows)[0]] = self._store.read("h", rows)
         h[pair.q == 0] = np.inf
-        return sampler.State(h, self._store.read("sweep", rows), self.seed, self.ids[rows])
+        return sampler.State(h, self._store.read("sweep", rows), self.key, self.ids[rows])
 
     def _set_state(self, rows: NDArray[np.intp], state: sampler.State) -> None:
         """Replace the states of some chains."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from ..core.backend import backend
@@ -18,8 +17,6 @@ from .gradients import weight_gradients
 
 Array = NDArray[np.float64]
 Arcs = tuple[NDArray[np.int64], NDArray[np.int64], Array]
-
-_ASSIGNMENT = 96  # points up to which SciPy's assignment solver is faster: python benchmarks/couplings.py
 
 
 def coupling(x: Array, y: Array, p: Array | None, q: Array | None, metric: str) -> Arcs:
@@ -44,15 +41,10 @@ def coupling(x: Array, y: Array, p: Array | None, q: Array | None, metric: str) 
     >>> coupling(np.array([[0.0], [1.0]]), np.array([[1.1], [0.1]]), None, None, "sqeuclidean")
     (array([0, 1]), array([1, 0]), array([0.5, 0.5]))
     """
-    uniform = p is None and q is None and len(x) == len(y)
-    pairs = len(x) * len(y)
     most = CoarseToFine.least if x.shape[1] <= 3 else AllArcs.most
-    if not (uniform and len(x) <= _ASSIGNMENT) and (pairs > most or not backend().has_simplex):
+    if len(x) * len(y) > most or not backend().has_simplex:
         return _plan(x, y, p, q, metric)
     C = _costs(x, y) if metric == "sqeuclidean" else cdist(x, y, metric)
-    if uniform and len(x) <= _ASSIGNMENT:
-        i, j = linear_sum_assignment(C)
-        return i, j, np.full(len(i), 1 / len(i))
     found = solve_dense(C, np.ones(len(x)) if p is None else p, np.ones(len(y)) if q is None else q)
     if found.status[0] == "gap open":
         solution = proved(found, 0, DenseCost(C))

@@ -54,7 +54,7 @@ def initial_temperatures(oracle: TargetChains, P: Any, indices: ArrayLike | None
     """Return estimates of models' costs, and the temperatures at which mixed chains have the initial relative bias."""
     pair, state = oracle.problem(P, indices)
     n_jobs = oracle.n_jobs
-    method = Gibbs(n_sweeps=_ANNEALING, schedule=schedules.Adaptive(0.3), rng=state.seed)
+    method = Gibbs(n_sweeps=_ANNEALING, schedule=schedules.Adaptive(0.3), rng=state.key)
     cold = method.sample(pair, ids=state.ids, n_jobs=n_jobs)
     value, least = cold.info.value, oracle.least  # the bias is relative to what exceeds it
     target = least + (1 + INITIAL_BIAS) * (value - least)

@@ -348,13 +348,15 @@ class ChainOracle(PairOracle):
         each chain is dropped before its example returns.
     temperature : "auto", float or AdaptiveCooling
         As for `Oracle`.
-    max_sweeps, seed
+    max_sweeps, rng
         As for `Oracle`.
 
     Attributes
     ----------
-    max_sweeps, seed
-        The parameters.
+    max_sweeps
+        The parameter.
+    key : int
+        The key of the noise.
     policy : AdaptiveCooling
         The annealer.
     control : ModelState or None
@@ -372,7 +374,7 @@ class ChainOracle(PairOracle):
         max_sweeps: int = MAX_SWEEPS,
         capacity: int = 50_000,
         by_position: bool = False,
-        seed: int = 0,
+        rng: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
     ) -> None:
         size = marginals(cost, penalty).chain_cost.shape[1]
@@ -386,7 +388,7 @@ class ChainOracle(PairOracle):
         self.control: ModelState | None = None
         self._least, self._T_min = self.marginals.least, temperatures.minimum(self.marginals.chain_cost)
         self.max_sweeps = validation.count(max_sweeps, "max_sweeps", _MOST_SWEEPS)
-        self.seed, self._fresh = validation.seed(seed), NEW
+        self.key, self._fresh = validation.noise_key(rng), NEW
         self._passes, self._sum, self._count = 0.0, 0.0, 0  # over the examples; V(z) since the last exact evaluation
 
     @property
@@ -484,7 +486,7 @@ class ChainOracle(PairOracle):
         -------
         State
         """
-        state, places = sampler.init(pair, self.seed, np.asarray(ids)), self.store.find(ids)
+        state, places = sampler.init(pair, self.key, np.asarray(ids)), self.store.find(ids)
         known = np.flatnonzero(places >= 0)
         if len(known):
             h, q = self.store.read("h", places[known]), pair.q[known]
@@ -499,7 +501,7 @@ class ChainOracle(PairOracle):
     def _first(self, pair: Problem) -> tuple[float, ModelState]:
         """Return the first temperature, and the annealer's first state."""
         p, q = self.marginals.measures(pair[evaluation.sample(len(pair))])
-        chains = TargetChains(self.cost, q, seed=self.seed, n_jobs=self.n_jobs, penalty=self.penalty)
+        chains = TargetChains(self.cost, q, rng=self.key, n_jobs=self.n_jobs, penalty=self.penalty)
         value, T = evaluation.initial_temperatures(chains, p)
         first = max(float(T.mean()), self._T_min)
         return first, self.policy.init(max(float(value.mean()) - self._least, 0.0), first, self._T_min)
@@ -577,7 +579,7 @@ class AutoOracle(PairOracle):
         As for `PairOracle`; the default of each.
     drift
         As for `DualOracle`.
-    temperature, max_sweeps, seed
+    temperature, max_sweeps, rng
         As for `ChainOracle`.
 
     Attributes
@@ -598,13 +600,13 @@ class AutoOracle(PairOracle):
         max_sweeps: int = MAX_SWEEPS,
         capacity: int | None = None,
         by_position: bool = False,
-        seed: int = 0,
+        rng: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
     ) -> None:
         common: dict[str, Any] = {"by_position": by_position, "n_jobs": n_jobs}
         common |= {} if capacity is None else {"capacity": capacity}
         self.duals = DualOracle(cost, penalty, drift=drift, **common)
-        self.chains = ChainOracle(cost, penalty, temperature=temperature, max_sweeps=max_sweeps, seed=seed, **common)
+        self.chains = ChainOracle(cost, penalty, temperature=temperature, max_sweeps=max_sweeps, rng=rng, **common)
         kept = {"p": Field(np.float32, cost.shape[0])}
         super().__init__(cost, penalty, kept, self.chains.store.capacity, by_position, n_jobs)
         self._uses_chains: bool | None = None  # None before the first call
@@ -694,7 +696,7 @@ def pair_oracle(
         if method == "gibbs":
             raise ValueError("kl: the sampler solves balanced and partial problems; expected another method with it")
         method, options = "kept" if method == "auto" else method, options | {"kl": kl}
-    for name in ("temperature", "max_sweeps", "seed"):
+    for name in ("temperature", "max_sweeps", "rng"):
         if name in options and method in ("kept", "exact"):
             raise ValueError(f"{name}: is an option of the sampler; expected method='gibbs' or 'auto' with it")
     if "drift" in options and method in ("gibbs", "exact"):

@@ -3,6 +3,7 @@
 from .fits import components, convergence, profiles, reconstruction
 from .geometry import cluster_order, geodesics, heat_map, plane, thumbnails
 from .plans import displacements, plan, projections
+from .results import principal_plane, transport
 from .runs import diagnostics
 from .style import DARK_GREY, GREEN, GREY, PALE_GREEN, PALE_GREY, PALE_PINK, PINK, hide_spines, legend_below, new_figure
 
@@ -26,8 +27,10 @@ __all__ = [
     "new_figure",
     "plan",
     "plane",
+    "principal_plane",
     "profiles",
     "projections",
     "reconstruction",
     "thumbnails",
+    "transport",
 ]

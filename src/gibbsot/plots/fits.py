@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +14,6 @@ from .style import DARK_GREY, GREEN, GREY, PALE_GREY, PALE_PINK, PINK
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from ..models._loop import Epoch
 
 _GAP = 2  # pixels between images
 
@@ -143,7 +141,7 @@ def reconstruction(
     ax.tick_params(length=0)
 
 
-def convergence(ax: Axes, history: Sequence[Epoch]) -> None:
+def convergence(ax: Axes, history: Sequence[Any]) -> None:
     """Draw the convergence of a fit: the estimate V(z), the exact evaluations and the temperature over the epochs.
 
     Parameters

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from ..core import validation
+from ..core import labels, validation
+from . import style
 from .fits import _GAP, _mosaic, _tiles
 from .style import DARK_GREY, PALE_GREY, PINK
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _THUMBNAIL = 0.055  # of the wider side of the axes
+_NAMES = 40  # of measures beside a heat map
 _DOTS = 2000  # that are drawn one by one, at most, as vectors
 
 Array = NDArray[np.float64]
@@ -83,7 +85,14 @@ def plane(squared: ArrayLike) -> Array:
     return found
 
 
-def heat_map(ax: Axes, D: ArrayLike, *, order: ArrayLike | None = None, label: str = "transport cost") -> None:
+def heat_map(
+    ax: Axes,
+    D: ArrayLike,
+    *,
+    order: ArrayLike | None = None,
+    label: str = "transport cost",
+    names: Sequence[str] | None = None,
+) -> None:
     """Draw a matrix of distances, sorted so that near measures are neighbours.
 
     Parameters
@@ -96,10 +105,12 @@ def heat_map(ax: Axes, D: ArrayLike, *, order: ArrayLike | None = None, label: s
         The order of the measures, by default that of `cluster_order`.
     label : str
         What the colours show.
+    names : sequence of str, optional
+        The names of the measures, by default the labels of a DataFrame; up to 40 are shown.
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> from gibbsot.plots import heat_map, new_figure
     >>> heat_map(new_figure(4, 3).subplots(), [[0, 9, 1], [9, 0, 8], [1, 8, 0]])
     """
     distances = _distances(D)
@@ -109,6 +120,11 @@ def heat_map(ax: Axes, D: ArrayLike, *, order: ArrayLike | None = None, label: s
     bar.outline.set_visible(False)
     bar.ax.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
     ax.set(xticks=[], yticks=[], xlabel=f"{len(distances):,} measures, sorted by average linkage")
+    given = labels.of_rows(D) if names is None else names
+    if given is not None and len(given) == len(distances) <= _NAMES:
+        texts = [style.label(str(given[k])) for k in chosen]
+        ax.set_yticks(range(len(texts)), texts, fontsize=float(np.clip(200 / len(texts), 5, 10)))
+        ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 
 
@@ -133,7 +149,7 @@ def thumbnails(
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> from gibbsot.plots import heat_map, new_figure
     >>> thumbnails(new_figure(4, 3).subplots(), np.eye(6)[:, :2], np.eye(6), (2, 3))
     """
     import matplotlib as mpl
@@ -183,7 +199,7 @@ def geodesics(
 
     Examples
     --------
-    >>> from gibbsot.plots import new_figure
+    >>> from gibbsot.plots import heat_map, new_figure
     >>> geodesics(new_figure(4, 3), np.eye(6).reshape(2, 3, 6), (2, 3), times=[-1, 0, 1], labels=["first", "second"])
     """
     given = validation.real(paths, "paths")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .style import DARK_GREY, GREEN, PALE_GREEN, PINK, label
+from .style import DARK_GREY, GREEN, PALE_GREEN, PALE_PINK, PINK, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _MAX_ARCS = 300  # that are drawn one by one
 _MAX_DOTS = 5000  # of a matrix that are drawn one by one
 _BINS = 200  # on either axis of a matrix with more dots
+_SIDE = 280.0  # of a matrix in points, about
+_MAX_LABELS, _MAX_LETTERS = 30, 50  # of an axis, and of an axis whose labels are not turned
 _CELLS, _FEW_CELLS = 14, 7  # of the displacement field along the longer side, and where arrows are long
 
 Points = NDArray[np.float64]
@@ -31,10 +34,12 @@ def plan(
     title: str = "",
     names: tuple[str, str] = ("source", "target"),
     points: tuple[ArrayLike, ArrayLike] | None = None,
+    labels: tuple[Sequence[Any] | None, Sequence[Any] | None] = (None, None),
+    weights: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> None:
-    """Draw a plan between measures on a line as a matrix, with the measures at its sides.
+    """Draw a plan as a matrix, with the measures at its sides.
 
-    A larger dot moves more mass. Beyond 5,000 entries, darker pixels have more mass.
+    A larger square moves more mass. Beyond 5,000 entries, darker pixels have more mass.
 
     Parameters
     ----------
@@ -49,7 +54,11 @@ def plan(
     names : pair of str
         What the axes are called.
     points : pair of arrays of shape (m1,) and (m2,), optional
-        The points of both measures, by default equally spaced on [0, 1].
+        The points of both measures on the line, by default their indices.
+    labels : pair of sequences or None
+        Labels of both axes in the place of indices, which are shown if they are at most 30.
+    weights : pair of arrays of shape (m1,) and (m2,), optional
+        The measures, where the plan does not have all of their mass; what is left over is pale.
 
     Examples
     --------
@@ -58,24 +67,42 @@ def plan(
     >>> plan(figure.subplots(), [[0.5, 0.0], [0.0, 0.5]])
     """
     entries = sparse.coo_array(Z)
-    given = [(np.arange(m) + 0.5) / m for m in entries.shape] if points is None else [np.ravel(x) for x in points]
-    limits = [(0.0, 1.0) if points is None else (float(x.min()), float(x.max())) for x in given]
+    given = [np.arange(m) for m in entries.shape] if points is None else [np.ravel(x) for x in points]
+    margin = 0.5 if points is None else 0.0
+    limits = [(float(x.min()) - margin, float(x.max()) + margin) for x in given]
     limits = [(low, high) if high > low else (low - 0.5, low + 0.5) for low, high in limits]
-    for matrix, colour, area, text in ((exact, PALE_GREEN, 90, "exact"), (entries, PINK, 14, "Gibbs-OT")):
+    area = 14.0 if points is not None else float(np.clip((_SIDE / max(entries.shape)) ** 2, 14, 900))
+    for matrix, colour, size, text in ((exact, PALE_GREEN, 6.4 * area, "exact"), (entries, PINK, area, "Gibbs-OT")):
         if matrix is not None:
-            _dots(ax, sparse.coo_array(matrix), given, limits, colour, area, text)
+            _dots(ax, sparse.coo_array(matrix), given, limits, colour, size, text)
     ax.set(xlabel=label(names[0]), ylabel=label(names[1]), xlim=limits[0], ylim=limits[1], box_aspect=1)
     if points is None:
-        ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+        _ticks(ax, labels)
     top, right = ax.inset_axes((0, 1.02, 1, 0.15), sharex=ax), ax.inset_axes((1.02, 0, 0.15, 1), sharey=ax)
-    for k, (side, colour) in enumerate(((top, GREEN), (right, PINK))):
+    for k, (side, colours) in enumerate(((top, (PALE_GREEN, GREEN)), (right, (PALE_PINK, PINK)))):
         bins = min(_BINS, len(given[k])) if points is None else 50
-        weights, edges = np.histogram(given[k], bins, limits[k], weights=entries.sum(axis=1 - k))
-        side.stairs(weights, edges, fill=True, color=colour, orientation="horizontal" if k else "vertical")
+        whole = None if weights is None else np.asarray(weights[k])
+        for mass, colour in zip((whole, entries.sum(axis=1 - k)), colours, strict=True):
+            if mass is not None:
+                heights, edges = np.histogram(given[k], bins, limits[k], weights=mass)
+                side.stairs(heights, edges, fill=True, color=colour, orientation="horizontal" if k else "vertical")
         side.axis("off")
     top.set_title(title)
     if exact is not None:
         ax.legend(frameon=False, markerscale=1.5)
+
+
+def _ticks(ax: Axes, labels: tuple[Sequence[Any] | None, Sequence[Any] | None]) -> None:
+    """Put labels at both axes, or indices, which are integers."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis, names in zip((ax.xaxis, ax.yaxis), labels, strict=True):
+        axis.set_major_locator(MaxNLocator(integer=True))
+        if names is not None and len(names) <= _MAX_LABELS:
+            turned = axis is ax.xaxis and max(len(str(name)) for name in names) * len(names) > _MAX_LETTERS
+            axis.set_ticks(range(len(names)), [label(str(name)) for name in names])
+            if turned:
+                ax.tick_params(axis="x", labelrotation=45)
 
 
 def _dots(ax: Axes, entries: Any, points: Any, limits: Any, colour: str, area: float, text: str) -> None:
@@ -98,7 +125,14 @@ def _dots(ax: Axes, entries: Any, points: Any, limits: Any, colour: str, area: f
 
 
 def displacements(
-    ax: Axes, Z: Any, X: Points, Y: Points, names: tuple[str, str], *, shape: tuple[int, int] | None = None
+    ax: Axes,
+    Z: Any,
+    X: Points,
+    Y: Points,
+    names: tuple[str, str],
+    *,
+    shape: tuple[int, int] | None = None,
+    weights: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> None:
     """Draw a plan in the plane: both measures, and what moves where.
 
@@ -118,6 +152,8 @@ def displacements(
         The names of both measures in the legend.
     shape : (height, width), optional
         The points are pixels of images of this shape; y increases downwards.
+    weights : pair of arrays of shape (m1,) and (m2,), optional
+        The measures, where the plan does not have all of their mass: points of which mass is left over are rings.
 
     Examples
     --------
@@ -127,18 +163,26 @@ def displacements(
     >>> displacements(new_figure(4, 4).subplots(), [[0.5, 0.0], [0.0, 0.5]], X, X + 1, ("a", "b"))
     """
     entries = sparse.coo_array(Z)
-    sides = ((X, entries.sum(axis=1), GREEN, names[0]), (Y, entries.sum(axis=0), PINK, names[1]))
+    moved = [np.asarray(entries.sum(axis=axis)).ravel() for axis in (1, 0)]
+    mass = moved if weights is None else [np.asarray(x, np.float64) for x in weights]
+    sides = ((X, mass[0], GREEN, names[0]), (Y, mass[1], PINK, names[1]))
     if shape is None:
-        for points, weights, colour, name in sides:
-            support = weights > 0
-            size = np.maximum(30 * weights[support] / weights.max() * min(1, 150 / support.sum()), 0.5)
+        for k, (points, weight, colour, name) in enumerate(sides):
+            support = weight > 0
+            size = np.maximum(30 * weight[support] / weight.max() * min(1, 150 / support.sum()), 0.5)
             x, y = points[support].T
-            ax.scatter(x, y, s=size, c=colour, linewidths=0, label=label(name))
+            kept = moved[k][support] > 0.5 * weight[support]
+            ax.scatter(x[kept], y[kept], s=size[kept], c=colour, linewidths=0, label=label(name))
+            if not kept.all():
+                over = ax.scatter(
+                    x[~kept], y[~kept], s=size[~kept], facecolors="none", edgecolors=colour, linewidths=0.7
+                )
+                over.set_label(f"{label(name)}, left over")
     else:
         _overlay(ax, sides, shape)
     _arcs(ax, X[entries.row], Y[entries.col], entries.data)
     ax.set_aspect("equal")
-    _same_size(ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2))
+    _same_size(ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4))
 
 
 def _same_size(legend: Legend) -> None:
@@ -204,6 +248,8 @@ def projections(
     names: tuple[str, str],
     *,
     shape: tuple[int, int, int] | None = None,
+    panels: Any = None,
+    weights: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> None:
     """Draw a plan in space as three projections, each along one axis, as `displacements` does.
 
@@ -219,6 +265,10 @@ def projections(
         The names of both measures in the legend.
     shape : (depth, height, width), optional
         The points are voxels of volumes of this shape.
+    panels : three matplotlib Axes, optional
+        Where to draw, by default in new ones.
+    weights : pair of arrays, optional
+        As for `displacements`.
 
     Examples
     --------
@@ -227,11 +277,11 @@ def projections(
     >>> X = np.eye(3)
     >>> projections(new_figure(9, 3), X / 3, X, X + 1, ("a", "b"))
     """
-    panels = figure.subplots(1, 3)
+    panels = figure.subplots(1, 3) if panels is None else panels
     for ax, (first, second) in zip(panels, combinations(range(3), 2), strict=True):
         axes = [first, second]
         side = None if shape is None else (shape[2 - second], shape[2 - first])
-        displacements(ax, Z, X[:, axes], Y[:, axes], names, shape=side)
+        displacements(ax, Z, X[:, axes], Y[:, axes], names, shape=side, weights=weights)
         ax.set(xlabel="xyz"[first], ylabel="xyz"[second])
         ax.get_legend().remove()
     handles, texts = panels[0].get_legend_handles_labels()

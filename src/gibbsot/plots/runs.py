@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..solvers.result import OTResult
 
-
-def diagnostics(figure: Figure, result: OTResult, probability: float = 0.05) -> None:
+def diagnostics(figure: Figure, result: Any, probability: float = 0.05) -> None:
     """Draw a run of the sampler with the quantities of the paper's appendix, in four panels over the half steps.
 
     The panels show V(z); the expected increments O(z, T); the temperature T and the bound calT(z) below which V(z)

@@ -92,7 +92,7 @@ class Gibbs:
         Evaluate every half step of the run as the paper's appendix does: ``diagnostics`` of the result is then a
         `theory.Trace`. Every half step costs O(m1 m2 log(m1 m2)): for small problems.
     rng : int or numpy.random.Generator, optional
-        The seed of the noise, 0 by default; of a generator each solve draws one. A warm start keeps the seed of its
+        The key of the noise, 0 by default; a generator draws one for each solve. A warm start keeps the key of its
         result.
 
     Raises
@@ -125,13 +125,7 @@ class Gibbs:
             validation.count(getattr(self, name), name, MOST_LAG)
         if self.diagnostics and self.pinned:
             raise ValueError("diagnostics: the theory is about chains that are not pinned; expected pinned=False")
-        if (
-            not isinstance(self.rng, np.random.Generator | None)
-            and not 0 <= validation.integer(self.rng, "rng") < 2**64
-        ):
-            raise ValueError(
-                f"rng: expected an integer from 0 to 2**64 - 1 or a numpy.random.Generator, got {self.rng!r}"
-            )
+        validation.check_rng(self.rng)
 
     @property
     def most_sweeps(self) -> int:
@@ -156,7 +150,7 @@ class Gibbs:
         start : Sampled, optional
             The chains to continue.
         ids : array of int, optional
-            Numbers of the problems, which determine their noise together with the seed; by default their indices.
+            Numbers of the problems, which determine their noise together with the key; by default their indices.
         n_jobs : int, optional
             Threads over the problems.
         budget : Budget, optional
@@ -166,7 +160,7 @@ class Gibbs:
         -------
         Sampled
         """
-        first = sampler.init(problem, self._seed(), ids) if start is None else _warm_state(start, problem)
+        first = sampler.init(problem, self.rng, ids) if start is None else _warm_state(start, problem)
         chains = _Chains(first, problem, self, n_jobs, budget or Budget())
         T = self._run(chains, None if start is None else start.temperature)
         state, done = chains.state, chains.state.sweep - first.sweep
@@ -176,12 +170,6 @@ class Gibbs:
         mixed = sampler.mixed(np.take_along_axis(info.history, recent, axis=1), T, self.tau)
         seen = theory.trace(first, problem, np.concatenate(chains.T, axis=1))[1] if self.diagnostics else None
         return Sampled(state, info, T, done, (done > self.tau) & mixed, seen)
-
-    def _seed(self) -> int:
-        """Return the seed of one solve."""
-        if isinstance(self.rng, np.random.Generator):
-            return int(self.rng.integers(2**64, dtype=np.uint64))
-        return 0 if self.rng is None else int(self.rng)
 
     def _run(self, chains: _Chains, warm: Array | None) -> Array:
         """Run the chains through their temperatures, from those of a warm start; return the last ones."""
@@ -230,7 +218,7 @@ def sample_of(problem: Problem, f: Array, g: Array, value: Array) -> Sampled:
     shift = inner(problem.p, U)[:, None]  # U of a chain is centred
     U, L = ((x - shift).astype(problem.cost.dtype) for x in (U, L))
     start, none = sampler.init(problem), np.zeros(len(problem), np.int64)
-    state = State(np.where(problem.q > 0, L, np.inf), start.sweep, start.seed, start.ids)
+    state = State(np.where(problem.q > 0, L, np.inf), start.sweep, start.key, start.ids)
     points = np.count_nonzero(problem.p, axis=1) + np.count_nonzero(problem.q, axis=1)
     # V(z) exceeds V(g, h) by this share of the value, or of the potentials if that is larger
     size = np.maximum(np.abs(value), _EXACT_BIAS * (np.ptp(U, axis=1) + np.ptp(L, axis=1)))
@@ -313,7 +301,7 @@ def _warm_state(sample: Sampled, problem: Problem) -> State:
     L = np.where(np.isfinite(sample.info.L), sample.info.L, 0)
     h = np.where(np.isfinite(state.h), state.h, L)
     h = np.where(problem.q > 0, h, np.inf).astype(problem.cost.dtype)
-    return State(h, state.sweep, state.seed, state.ids)
+    return State(h, state.sweep, state.key, state.ids)
 
 
 def sparse_plans(problem: Problem, U: NDArray[np.floating], L: NDArray[np.floating]) -> list[sparse.csr_array]:

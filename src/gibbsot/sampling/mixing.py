@@ -175,7 +175,7 @@ def run_until_settled(
     info = None
     active = np.arange(n)
     for before, after in _tests(max_sweeps):
-        chains = State(h[active], sweep[active], state.seed, state.ids[active])
+        chains = State(h[active], sweep[active], state.key, state.ids[active])
         temperatures = np.repeat(T[active, None], after - before, axis=1)
         chains, own = sampler.run(chains, problem if len(active) == n else problem[active], temperatures, n_jobs=n_jobs)
         h[active], sweep[active], history[active, before:after] = chains.h, chains.sweep, own.history

@@ -41,19 +41,19 @@ class State:
         The sample of h; ``inf`` where q has no weight.
     sweep : array of int64, shape (n,)
         The number of sweeps done.
-    seed : int
-        The run's seed, below 2**64.
+    key : int
+        The run's key, below 2**64.
     ids : array of uint64, shape (n,)
-        The problems' ids. Seed, id and sweep are the key of the noise.
+        The problems' ids. Key, id and sweep determine the noise.
     """
 
     h: Array
     sweep: NDArray[np.int64]
-    seed: int
+    key: int
     ids: NDArray[np.uint64]
 
     def __getitem__(self, rows: slice) -> State:
-        return State(self.h[rows], self.sweep[rows], self.seed, self.ids[rows])
+        return State(self.h[rows], self.sweep[rows], self.key, self.ids[rows])
 
 
 class Info(NamedTuple):
@@ -80,17 +80,17 @@ class Info(NamedTuple):
     history: NDArray[np.float64]
 
 
-def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State:
+def init(problem: Problem, rng: int | np.random.Generator | None = None, ids: ArrayLike | None = None) -> State:
     """Return the initial state of chains: h is zero on the support of q.
 
     Parameters
     ----------
     problem : Problem
         The problems.
-    seed : int
-        From 0 to 2**64 - 1.
+    rng : int or numpy.random.Generator, optional
+        The key of the noise, 0 by default; a generator draws one.
     ids : array of int, shape (n,), optional
-        The problems' ids, by default their indices in the batch. A problem's result depends on the seed and on its id,
+        The problems' ids, by default their indices in the batch. A problem's result depends on the key and on its id,
         not on the batch that it is in.
 
     Returns
@@ -104,9 +104,9 @@ def init(problem: Problem, seed: int = 0, ids: ArrayLike | None = None) -> State
     >>> init(Problem([0.5, 0.5], [0.25, 0.75, 0.0], [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0]])).h
     array([[ 0.,  0., inf]])
     """
-    seed, n = validation.seed(seed), len(problem)
+    n = len(problem)
     h = np.where(problem.q > 0, 0.0, np.inf).astype(problem.cost.dtype)
-    return State(h, np.zeros(n, np.int64), seed, validation.ids(ids, n))
+    return State(h, np.zeros(n, np.int64), validation.noise_key(rng), validation.ids(ids, n))
 
 
 def draw(state: State, problem: Problem) -> tuple[Array, Array]:
@@ -128,12 +128,12 @@ def draw(state: State, problem: Problem) -> tuple[Array, Array]:
     >>> from gibbsot import Problem
     >>> from gibbsot.sampler import draw, init
     >>> two = Problem([0.5, 0.5], [0.25, 0.75], [[0.0, 1.0], [1.0, 0.0]])
-    >>> for theta in draw(init(two, seed=1), two):
+    >>> for theta in draw(init(two, rng=1), two):
     ...     print(theta.round(4))
     [[0.0475 0.7572]]
     [[4.1931 0.1143]]
     """
-    keys = [(state.seed, int(i), int(s)) for i, s in zip(state.ids, state.sweep, strict=True)]
+    keys = [(state.key, int(i), int(s)) for i, s in zip(state.ids, state.sweep, strict=True)]
     theta_g, theta_h = (
         np.stack([philox.exponentials(*key, side, size, problem.cost.dtype) for key in keys])
         for side, size in enumerate(problem.cost.shape)
@@ -377,7 +377,7 @@ def _sweeps(
         "stride": stride,
         "mixing_slope": MIXING_SLOPE,
         "pinned": pinned,
-        "seed": state.seed,
+        "seed": state.key,
         "n_threads": threads,
     }
     written = {"h": h, "sweep": sweep, "U": U, "L": L, "g": g, "values": history, "energy": energy}
@@ -414,7 +414,7 @@ def _join(states: list[State], infos: list[Info]) -> tuple[State, Info]:
     if len(states) == 1:
         return states[0], infos[0]
     h, sweep, ids = (np.concatenate([getattr(s, name) for s in states]) for name in ("h", "sweep", "ids"))
-    return State(h, sweep, states[0].seed, ids), Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
+    return State(h, sweep, states[0].key, ids), Info._make(np.concatenate(field) for field in zip(*infos, strict=True))
 
 
 def _check_state(state: State, problem: Problem) -> None:

@@ -110,3 +110,36 @@ def interpolated(plan: Any, cost: Cost, t: float, on_grid: bool) -> Cloud | Arra
     if cost.spacing is None:
         raise ValueError(f"on_grid: {cost!r} has no grid; expected a GridCost, or on_grid=False")
     return rasterize(*cloud, cost.row_shape, cost.spacing).reshape(cost.row_shape)
+
+
+def barycentric_images(plan: Any, cost: Cost, Y: ArrayLike | None = None) -> Array:
+    """Return the mean of what the mass of each point of p goes to; NaN where a point has none.
+
+    Parameters
+    ----------
+    plan : sparse matrix of shape (m1, m2)
+        The plan.
+    cost : Cost
+        Whose second points are averaged, if Y is not given.
+    Y : array of shape (m2, d) or (m2,), optional
+        What to average.
+
+    Returns
+    -------
+    array of shape (m1, d) or (m1,)
+    """
+    if Y is None:
+        if cost.positions() is None:
+            raise ValueError(f"Y: expected an array with one row for each point of q, as {cost!r} has no points")
+        places = points_of(cost)[1]
+    else:
+        places = validation.real(Y, "Y").astype(np.float64)
+        if places.ndim not in (1, 2) or len(places) != plan.shape[1]:
+            raise ValueError(f"Y: expected one row for each of the {plan.shape[1]} points of q, got {places.shape}")
+    mass = np.asarray(plan.sum(axis=1)).ravel()
+    images = np.full((len(mass), *places.shape[1:]), np.nan)
+    full = mass > 0
+    images[full] = ((plan[full] @ places).T / mass[full]).T
+    alone = full & (np.diff(plan.indptr) == 1)  # the image is a point, which is not to be rounded
+    images[alone] = places[plan.indices[plan.indptr[:-1][alone]]]
+    return images

@@ -38,11 +38,13 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import splu
 
 from ..core import native, validation
+from ..core.backend import backend
 from ..costs import Cost
 from ..costs.problems import Problem
 from ..exact.arcs import union
 from ..exact.certificate import OPTIMAL_GAP, ROUNDS, Certificate, Enclosure, below, concluded, enclose, plan_bounds
 from ..exact.method import in_threads
+from ..exact.programme.linear_programme import ONE_THREAD
 from ..exact.solution import Solution
 from ..io.budget import Budget
 from .relaxed import LeftOver, Marginals, Measures, marginals
@@ -54,7 +56,7 @@ KL_GAP = 1e-4  # of a result unless another one is asked for: the problem is no 
 
 _GRADIENT_GAP = 1e-6  # of losses: the error of potentials is about the root of that of the value
 _UNIT = 2.0**-53
-_BYTES = 4500.0  # of a point: arcs, factors of Newton systems, plans; the allocator keeps a part of what was freed
+_BYTES = 2300.0  # of a point: arcs, factors of Newton systems, plans; the allocator keeps a part of what was freed
 _STEPS = 300  # conditional gradients; if they run out, the bounds show what is left open
 _FEW = 160_000  # pairs of points, up to which no coarser problem comes first
 _COARSEST = 256  # points per side that are not joined any more
@@ -294,7 +296,8 @@ def unbalanced_optima(
             f = np.asarray(last.f, np.float64)
         return _Steps(_Side(p, problem.kl[0]), _Side(q, problem.kl[1]), cost, gap, budget).solve(f, last)
 
-    return in_threads(work, range(len(problem)), n_jobs, budget)
+    with ONE_THREAD():  # of the BLAS: more would change last digits, and wait for each other on a busy machine
+        return in_threads(work, range(len(problem)), n_jobs, budget)
 
 
 class _Side:
@@ -686,13 +689,10 @@ class _ArcDual:
         # points of the arcs, so that the matrix has no empty rows
         nodes, ends = np.unique(np.concatenate([i, self._m1 + j]), return_inverse=True)
         self._nodes, self._i, self._j = nodes, ends[: len(i)], ends[len(i) :]
-        n, number = len(nodes), np.arange(1.0, len(i) + 1)
-        upper = sparse.coo_array((number, (self._i, self._j)), shape=(n, n))
-        self._matrix = (upper + upper.T + sparse.diags_array(np.full(n, 0.5))).tocsc()
-        self._diagonal = self._matrix.data == 0.5
-        self._arc = self._matrix.data.astype(np.int64) - 1
-        rows = int(np.searchsorted(nodes, self._m1))
-        self._pairs = _Eliminated(self._i, self._j - rows, rows, n - rows) if n - rows <= _FEW_COLUMNS else None
+        n, rows = len(nodes), int(np.searchsorted(nodes, self._m1))
+        self._systems: list[_Eliminated | _Factored] = [_Factored(self._i, self._j, n)]
+        if n - rows <= _FEW_COLUMNS:
+            self._systems.insert(0, _Eliminated(self._i, self._j - rows, rows, n - rows))
 
     def solve(self, start: _Start, left: float, tolerance: float, budget: Budget) -> None:
         """Find potentials from some whose dual value is this much below the optimum, to a relative tolerance.
@@ -755,21 +755,10 @@ class _ArcDual:
         n = len(self._nodes)
         return np.asarray(np.bincount(self._i, z, n) + np.bincount(self._j, z, n), np.float64)
 
-    def _newton(self, curvature: Array, weight: Array) -> Any:
+    def _newton(self, curvature: Array, weight: Array) -> _Eliminated | _Factored | None:
         """Return the factors of the Newton system, None if it is singular in double precision."""
         diagonal = curvature + self._marginals(weight)
-        if self._pairs is not None:
-            found = self._pairs.factorised(diagonal, weight)
-            if found is not None:
-                return found
-        self._matrix.data = weight[self._arc]
-        self._matrix.data[self._diagonal] = diagonal
-        try:
-            return splu(
-                self._matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-            )
-        except RuntimeError:
-            return None
+        return next((one for one in self._systems if one.factorised(diagonal, weight)), None)
 
 
 class _Eliminated:
@@ -796,15 +785,15 @@ class _Eliminated:
         self._first, self._second = first, order[starts[i[first]] + inside]
         self._entry = j[self._first] * columns + j[self._second]
 
-    def factorised(self, diagonal: Array, weight: Array) -> _Eliminated | None:
-        """Return the factors for a diagonal and weights of the arcs, None if they are no longer definite."""
+    def factorised(self, diagonal: Array, weight: Array) -> bool:
+        """Factorise for a diagonal and weights of the arcs; tell whether the matrix is definite."""
         rows, columns = self._shape
         self._own, self._share = diagonal[:rows], weight / diagonal[self._i]
         products = -self._share[self._first] * weight[self._second]
         matrix = np.asarray(np.bincount(self._entry, products, columns**2), np.float64)
         matrix[:: columns + 1] += diagonal[rows:]
         self._factor, info = dpotrf(matrix.reshape(columns, columns), overwrite_a=True)
-        return self if info == 0 else None
+        return bool(info == 0)
 
     def solve(self, x: Array) -> Array:
         """Return the solution of the system."""
@@ -813,6 +802,50 @@ class _Eliminated:
         other = dpotrs(self._factor, second - np.bincount(self._j, self._share * first[self._i], columns))[0]
         own = first / self._own - np.bincount(self._i, self._share * other[self._j], rows)
         return np.concatenate([own, other])
+
+
+class _Factored:
+    """Newton systems by sparse factors.
+
+    The order of elimination depends on the arcs alone and takes longer than the factors: it is found once.
+
+    Parameters
+    ----------
+    i, j : arrays of int
+        The ends of the arcs.
+    n : int
+        The number of points.
+    """
+
+    def __init__(self, i: Indices, j: Indices, n: int) -> None:
+        self._i, self._j, self._n = i, j, n
+        self._factors: Any = None
+
+    def factorised(self, diagonal: Array, weight: Array) -> bool:
+        """Factorise for a diagonal and weights of the arcs; tell whether the matrix is definite."""
+        if self._factors is None:
+            self._arrange()
+        return bool(self._factors.factorise(weight[self._entry], diagonal[self._order]))
+
+    def _arrange(self) -> None:
+        """Find the order of elimination, by SuperLU's multiple minimum degrees, and the pattern in this order."""
+        upper = sparse.coo_array((np.ones(len(self._i)), (self._i, self._j)), shape=(self._n, self._n))
+        degree = np.bincount(self._i, minlength=self._n) + np.bincount(self._j, minlength=self._n)
+        matrix = (upper + upper.T + sparse.diags_array(degree + 1.0)).tocsc()
+        place = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).perm_c
+        self._order = np.argsort(place)
+        i, j = place[self._i], place[self._j]
+        rows, columns = np.minimum(i, j), np.maximum(i, j)
+        self._entry = np.lexsort((rows, columns))
+        begin = np.searchsorted(columns[self._entry], np.arange(self._n + 1)).astype(np.int64)
+        self._factors = backend().sparse_factors(begin, rows[self._entry].astype(np.int32))
+
+    def solve(self, x: Array) -> Array:
+        """Return the solution of the system."""
+        found, ordered = np.empty_like(x), x[self._order]
+        self._factors.solve(ordered)
+        found[self._order] = ordered
+        return found
 
 
 def _reach(x: Array, dx: Array) -> float:

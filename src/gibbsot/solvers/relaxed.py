@@ -50,11 +50,20 @@ class PartialProblem(Problem):
     ----------
     p, q, cost, given, mass
         As of `Problem`, with the additional points.
+    between : Cost
+        The cost without them.
     size : pair of int
         The numbers of points without them.
     """
 
     _size: tuple[int, int]
+    _inner: Cost | None
+
+    @property
+    def between(self) -> Cost:
+        """The cost between the points of the measures, without the additional ones."""
+        m1, m2 = self._size
+        return self.cost.subset(np.arange(m1), np.arange(m2)) if self._inner is None else self._inner
 
     @property
     def size(self) -> tuple[int, int]:
@@ -62,19 +71,22 @@ class PartialProblem(Problem):
         return self._size
 
     @classmethod
-    def of(cls, p: Weights, q: Weights, cost: Cost, size: tuple[int, int]) -> PartialProblem:
-        """Return problems of weights that include those of the additional points."""
+    def of(cls, p: Weights, q: Weights, cost: Cost, size: tuple[int, int], inner: Cost | None) -> PartialProblem:
+        """Return problems of weights that include those of the additional points.
+
+        The inner cost is that without them, None where it is a matrix: that is part of the matrix of the cost.
+        """
         made = cls.checked(p, q, cost, np.array([_total(row, "p, q") for row in p.tolist()]))
         assert isinstance(made, PartialProblem)
-        made._size = size
+        made._size, made._inner = size, inner
         return made
 
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> PartialProblem:
         p, q = self.given
-        return PartialProblem.of(p[rows], q[rows], self.cost, self.size)
+        return PartialProblem.of(p[rows], q[rows], self.cost, self.size, self._inner)
 
     def with_cost(self, cost: Cost) -> PartialProblem:
-        return PartialProblem.of(*self.given, cost, self.size)
+        return PartialProblem.of(*self.given, cost, self.size, self._inner)
 
 
 class PartialSolution(Solution):
@@ -337,7 +349,8 @@ class LeftOver(Marginals):
         extra, cost = (rows.shape[1], columns.shape[1]), self.cost.astype(np.float64) if exact else self.cost
         bordered = self._borders(exact)
         more = BorderedCost(cost, self._outer, self._corner, extra) if bordered else self._matrix(cost, extra)
-        return PartialProblem.of(np.column_stack([p[0], rows]), np.column_stack([q[0], columns]), more, cost.shape)
+        p_all, q_all = np.column_stack([p[0], rows]), np.column_stack([q[0], columns])
+        return PartialProblem.of(p_all, q_all, more, cost.shape, None if cost.has_matrix else self.cost)
 
     def chains(self, p: Measures, q: Measures, tolerance: float = 1e-6, names: tuple[str, str] = ("p", "q")) -> Problem:
         """Return problems of chains: both sides have one additional point, whose weight is rounded."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..costs.problems import Problem
 from ..exact.annealed import feasible
@@ -22,11 +22,12 @@ from ..sampling.gibbs import Sampled, sparse_plans
 from ..sampling.sampler import Info, State
 from ..sampling.theory import Trace
 from . import masses
-from .displacement import interpolated
-from .relaxed import flows, multipliers, potentials_without_points, transported_plans, without_points
+from .displacement import barycentric_images, interpolated
+from .relaxed import PartialProblem, flows, multipliers, potentials_without_points, transported_plans, without_points
 
 Array = NDArray[np.float64]
 
+_OF_CHAINS = {"diagnostics", "g", "h", "history", "info", "mixed", "n_sweeps", "state", "temperature"}
 _WHEN_READ = "computed when read"  # the bounds of an estimate take time, and nothing is computed to show a result
 
 
@@ -172,6 +173,18 @@ class Part:
     def transported(self) -> list[float]:
         """The masses of the plans."""
         return [math.fsum(plan.data.tolist()) for plan in self.plan]
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether the marginals of plans may differ from the measures."""
+        return isinstance(self.problem, PartialProblem) or not self.problem.averages
+
+    @property
+    def measures(self) -> tuple[Array, Array]:
+        """The weights given, of the first problem."""
+        p, q = self.problem.given
+        m1, m2 = self.problem.size
+        return p[0, :m1], q[0, :m2]
 
     @property
     def marginals(self) -> tuple[Array, Array]:
@@ -379,8 +392,25 @@ class OTResult:
                 time,
             ]
         bounds = f"{self.lower_bound:.6g} <= W <= {self.upper_bound:.6g}" if known else _WHEN_READ
-        shown = f"{self.value:.6g} ({self.status})"
-        return [("value", shown), ("bounds", bounds), ("size", f"{m1} x {m2} points"), time]
+        rows = [
+            ("value", f"{self.value:.6g} ({self.status})"),
+            ("bounds", bounds),
+            ("size", f"{m1} x {m2} points"),
+            time,
+        ]
+        if known and self.parts[0].relaxed:
+            p, q = (f"{x.sum():.6g}" for x in self.parts[0].measures)
+            rows.insert(2, ("transported", f"{self.transported:.6g} of {p if p == q else f'{p} and {q}'}"))
+        return rows
+
+    def __dir__(self) -> list[str]:
+        """Return the names that this result has: not those of chains and flows where there are none."""
+        hidden = {"parts", "single"}
+        if isinstance(self.parts, NumberedParts) or all(part.sample is None for part in self.parts):
+            hidden |= _OF_CHAINS
+        if self._ragged or self.parts[0].problem.cost.network() is None:
+            hidden.add("flow")
+        return [name for name in super().__dir__() if name not in hidden and (name[0] != "_" or name[:2] == "__")]
 
     def __repr__(self) -> str:
         return f"<OTResult {', '.join(f'{name} {text}' for name, text in self._rows())}>"
@@ -455,7 +485,8 @@ class OTResult:
         .. math:: \mu_t = \sum_{ij} Z_{ij} \, \delta_{(1 - t) x_i + t y_j}
 
         All mass moves on straight lines at constant speed (displacement interpolation, [1]_): for an optimal plan and
-        squared distances ``W(mu_s, mu_t) = (t - s)^2 W(p, q)``.
+        squared distances ``W(mu_s, mu_t) = (t - s)^2 W(p, q)``. With ``penalty``, ``mass`` or ``kl`` it is the measure
+        of what is transported; what is left over is not in it.
 
         Parameters
         ----------
@@ -489,8 +520,93 @@ class OTResult:
         >>> result.interpolate(0.25, on_grid=True)
         array([0.5, 1. , 0.5, 0. ])
         """
-        found = [interpolated(plan, part.problem.cost, t, on_grid) for part in self.parts for plan in part.plan]
+        found = [interpolated(plan, part.problem.between, t, on_grid) for part in self.parts for plan in part.plan]
         return found[0] if self.single else found
+
+    def map(self, Y: ArrayLike | None = None) -> Any:
+        r"""Return where the plan Z moves each point of p: the mean of the points of q that its mass goes to.
+
+        .. math:: T(x_i) = \sum_j Z_{ij} \, y_j \Big/ \sum_j Z_{ij}
+
+        This is the barycentric projection of the plan. Where all mass of a point goes to one point it is that point.
+        `TransportMap` extends it to new points.
+
+        Parameters
+        ----------
+        Y : array of shape (m2, d) or (m2,), optional
+            What each point of q is, by default its place: the points of a `PointCost`, or those of a grid in units of
+            its spacing. Other costs need it, and it may be anything that has a mean, such as colours or spectra.
+
+        Returns
+        -------
+        array of shape (m1, d) or (m1,)
+            NaN where a point of p has no weight, or all of its mass is left over. A list for a batch.
+
+        Raises
+        ------
+        ValueError
+            If Y is not given and the cost has no points, or Y has not one row for each point of q.
+
+        Examples
+        --------
+        >>> import gibbsot
+        >>> cost = gibbsot.PointCost([[0.0, 0.0], [4.0, 0.0]], [[0.0, 1.0], [4.0, 1.0], [4.0, 3.0]])
+        >>> gibbsot.solve([2, 2], [2, 1, 1], cost).map()
+        array([[0., 1.],
+               [4., 2.]])
+        >>> gibbsot.solve([1, 1], [1, 1], [[0, 2], [1, 0]]).map(["red", "blue"])
+        Traceback (most recent call last):
+            ...
+        TypeError: Y: expected real numbers, got an array of <U4
+        """
+        found = [barycentric_images(plan, part.problem.between, Y) for part in self.parts for plan in part.plan]
+        return found[0] if self.single else found
+
+    def plot(self, ax: Any = None, *, names: tuple[str, str] = ("p", "q"), positions: ArrayLike | None = None) -> Any:
+        """Draw the plan, in the way that suits the cost.
+
+        Points in the plane and images: both measures and what moves where; in space, three projections; in more
+        dimensions, the plane in which the points vary most. Histograms and points on the line: the plan as a matrix,
+        with the measures at its sides. Matrices: the same, and the axes are indices, or the labels of a DataFrame.
+        Graphs: the flow along the edges. Where mass is left over, it is pale.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw, by default in a new figure of pyplot. Three of them for points in space.
+        names : pair of str
+            What the measures are called.
+        positions : array of shape (nodes, 2), optional
+            Of a graph: where its nodes are. By default places whose distances are about the shortest paths, for at
+            most 2,000 nodes.
+
+        Returns
+        -------
+        matplotlib Axes
+            An array of three for points in space.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If this is the result of a batch, nothing is transported, or positions are missing or not those of a graph.
+
+        Examples
+        --------
+        >>> import gibbsot
+        >>> result = gibbsot.solve([1, 1, 0], [0, 1, 1], gibbsot.GridCost(3))
+        >>> result.plot(gibbsot.plots.new_figure(4, 4).subplots()).get_xlabel()
+        'p'
+        """
+        if not self.single:
+            raise ValueError("plot: this is the result of a batch; expected one of its problems, result[0].plot()")
+        from ..plots import transport  # takes long to import
+
+        part = self.parts[0]
+        cost, sides = part.problem.between, part.measures if part.relaxed else self.marginals
+        flow = self.flow if cost.positions() is None and cost.network() is not None else None
+        return transport(ax, self.plan, cost, sides, names=names, flow=flow, positions=positions)
 
     @property
     def marginals(self) -> tuple[Any, Any]:

@@ -47,7 +47,10 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     p, q : arrays, lists or sparse matrices of m1 and m2 weights, or None
         The measures, of equal sums. None for uniform weights, of the mass of the other measure, or of mass one if both
         are None. On a grid they may have the grid's shape. Sums agree to 1e-6, or to ``4 eps m`` for m weights of a
-        coarser precision; a difference is spread proportionally.
+        coarser precision; a difference is spread proportionally. Weights with labels, a Series of pandas, go to the
+        points of these labels where the cost has them: a DataFrame, or the points of a `PointCost` that were one. On a
+        grid, two measures with the same labels are brought to one order, in which the labels increase or that of p.
+        Labels that are different go by position.
     cost : Cost or array of shape (m1, m2)
         The cost. Infinite costs forbid pairs.
     method : {"exact", "gibbs"} or Gibbs
@@ -91,7 +94,7 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     ------
     ValueError
         If measures, cost and options are inconsistent, infinite costs forbid every plan, or the problem needs more than
-        ``max_memory``.
+        ``max_memory``; and if two measures have the same labels in different orders, and the cost has none.
 
     Warns
     -----
@@ -140,7 +143,7 @@ def solve_batch(P: Any, Q: Any, cost: Cost | ArrayLike | Sequence[Any], options:
         and clouds and matrices take less time than as objects.
     **options
         As for `solve`. The time and the memory are those of all problems, and threads run over the problems. With
-        "gibbs", ``ids`` are numbers of the problems, which determine their noise together with the seed; by default
+        "gibbs", ``ids`` are numbers of the problems, which determine their noise together with the key; by default
         their indices in the batch.
 
     Returns

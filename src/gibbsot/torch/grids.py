@@ -57,6 +57,12 @@ class _GridLoss(WassersteinLoss):
         self._number = next(_numbers)
         _losses[self._number] = self
 
+    def extra_repr(self) -> str:
+        if self._default and not self._seen:
+            what = f"squared distance on the grid of the first {'images' if self._axes == 2 else 'volumes'}"
+            return f"{what}, method={self.method!r}, reduction={self.reduction!r}"
+        return f"{self.cost!r}, {super().extra_repr()}"
+
     def forward(self, p: Tensor, q: Tensor, index: Tensor | None = None) -> Tensor:
         """Return W of each pair of images or volumes, or their mean or sum over examples and channels.
 
@@ -116,7 +122,7 @@ class ImagesLoss(_GridLoss):
         Images keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
         ``method``, ``from_logits``, ``kl``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and,
-        with ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``seed``, as for `WassersteinLoss`.
+        with ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``rng``, as for `WassersteinLoss`.
 
     Attributes
     ----------

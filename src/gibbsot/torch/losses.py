@@ -74,8 +74,8 @@ class WassersteinLoss(torch.nn.Module):
     max_sweeps : int, optional
         Of chains: the largest number of sweeps in one call, 400 by default. A chain ends earlier when V(z) has not
         risen over a tenth of them: with a larger number chains follow the model more closely.
-    seed : int, optional
-        Of chains: the seed of their noise, 0 by default.
+    rng : int or numpy.random.Generator, optional
+        Of chains: the key of their noise, 0 by default; a generator draws one.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class WassersteinLoss(torch.nn.Module):
     solved from its last basis. Chains cost a few dozen sweeps whatever the measures do. Their gradients are off by a
     quarter or more at the automatic temperature (``python benchmarks/losses.py``), and yet a training with large steps
     comes down faster with them than with exact duals. Use them first, and a second loss with "kept" for the last
-    epochs, which end where exact duals alone do, whatever the seed (``python benchmarks/torch_loss.py``). A larger
+    epochs, which end where exact duals alone do, whatever the noise (``python benchmarks/torch_loss.py``). A larger
     ``drift`` saves little time: outdated duals mislead more than noise does.
 
     With "gibbs", value and gradient are V(z), U and -L of the paper. The chain of every example continues from its
@@ -142,7 +142,7 @@ class WassersteinLoss(torch.nn.Module):
         n_jobs: int | None = None,
         temperature: float | str | AdaptiveCooling | None = None,
         max_sweeps: int | None = None,
-        seed: int | None = None,
+        rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
         self.method = validation.choice(method, "method", METHODS)
@@ -151,7 +151,8 @@ class WassersteinLoss(torch.nn.Module):
         self.normalize = validation.flag(normalize, "normalize")
         check_normalize(normalize, penalty, kl)
         self.kl = divergence_weights(kl, penalty)
-        options: dict[str, Any] = {"temperature": temperature, "max_sweeps": max_sweeps, "seed": seed, "drift": drift}
+        key = None if rng is None else validation.noise_key(rng)
+        options: dict[str, Any] = {"temperature": temperature, "max_sweeps": max_sweeps, "rng": key, "drift": drift}
         options["capacity"] = capacity
         self._options = {name: x for name, x in options.items() if x is not None}
         self._options |= {"by_position": by_position, "n_jobs": n_jobs}

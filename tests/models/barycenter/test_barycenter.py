@@ -44,7 +44,7 @@ def best(X: np.ndarray, weights: np.ndarray | None = None, cost: np.ndarray = M)
 def bound(X: np.ndarray, share: np.ndarray, U: np.ndarray, cost: GridCost, rounds: int = 50) -> float:
     """The lower bound of potentials, of measures in two shards."""
     shards = LocalShards([BarycenterShard(X[:1], 0), BarycenterShard(X[1:], 1)])
-    shards.initialise(cost, tau=1, seed=0, n_jobs=1)
+    shards.initialise(cost, tau=1, key=0, n_jobs=1)
     shards.reduce(BarycenterShard.set_weights, shards.split(share / share.max()))
     shards.reduce(BarycenterShard.set_cost, cost)
     for shard, potentials in zip(shards.shards, (U[:1], U[1:]), strict=True):
@@ -451,3 +451,16 @@ def test_data_of_single_precision(cost):
     assert model.barycenter_.dtype == np.float64
     assert model.objective_ == pytest.approx(objective(model.barycenter_, counts), rel=1e-6)
     assert model.gap_ <= 1e-9
+
+
+@pytest.mark.parametrize("cost", [None, "sqeuclidean"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_clouds_name_the_free_support(cost, weighted):
+    clouds = [np.random.default_rng(0).random((n, 2)) for n in (5, 6)]
+    if cost is None and not weighted:
+        given, message = np.stack([clouds[0], clouds[0]]), "clouds need support='free'"
+    else:
+        given, message = [(x, np.ones(len(x))) for x in clouds] if weighted else clouds, "support='free'"
+    with pytest.raises(ValueError, match=message):
+        WassersteinBarycenter(cost).fit(given)
+    assert WassersteinBarycenter(cost, support="free").fit(list(clouds)).support_.shape[1] == 2

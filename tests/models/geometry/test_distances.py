@@ -26,9 +26,11 @@ from gibbsot import (
     barycentric_coordinates,
     coulomb,
     distances,
+    solve,
 )
 from gibbsot.core import native
 from gibbsot.exact import methods as exact
+from gibbsot.exact.packed import solve_packed
 from gibbsot.io.budget import Budget
 from gibbsot.models.geometry import sets as _sets
 
@@ -255,17 +257,25 @@ def interrupted_after(monkeypatch, calls: int) -> list[int]:
     monkeypatch.setattr(_sets, "_CHUNK_PAIRS", 7)
     sizes: list[int] = []
 
-    def optima(problem, **options):
-        if len(sizes) == calls:
-            raise KeyboardInterrupt
-        sizes.append(len(problem))
-        return exact.optima(problem, **options)
+    def counted(solver):
+        def solve(problem, *args, **options):
+            if len(sizes) == calls:
+                raise KeyboardInterrupt
+            sizes.append(len(problem))
+            return solver(problem, *args, **options)
 
-    monkeypatch.setattr(_sets, "optima", optima)
+        return solve
+
+    monkeypatch.setattr(_sets, "optima", counted(exact.optima))
+    monkeypatch.setattr(_sets, "solve_packed", counted(solve_packed))
     return sizes
 
 
-@pytest.mark.parametrize("cost", [GridCost((4, 4)), np.random.default_rng(3).random((16, 16))], ids=["grid", "matrix"])
+@pytest.mark.parametrize(
+    "cost",
+    [GridCost((4, 4)), *(DenseCost(np.random.default_rng(3).random((16, 16)), dtype) for dtype in (float, np.float32))],
+    ids=["grid", "packed matrix", "matrix"],
+)
 @pytest.mark.parametrize("as_sparse", [False, True])
 def test_a_checkpoint_continues_after_an_interrupt(cost, as_sparse, tmp_path, monkeypatch):
     X, file = measures(9, 16), tmp_path / "partial.npz"
@@ -280,6 +290,17 @@ def test_a_checkpoint_continues_after_an_interrupt(cost, as_sparse, tmp_path, mo
     sizes.clear()
     np.testing.assert_array_equal(distances(X, cost=cost, root=True, checkpoint=file), np.sqrt(expected))
     assert not sizes  # the file has all values
+
+
+def test_rows_with_few_points_are_packed(monkeypatch):
+    """Pairs on a stored matrix are solved in one call, with the values that each has alone."""
+    M, X = np.random.default_rng(5).random((40, 40)), measures(12, 40, empty=0.7)
+    expected = [[solve(p, q, M, normalize=True).value for q in X] for p in X]
+    monkeypatch.setattr(_sets, "optima", None)  # nothing is left for it
+    np.testing.assert_allclose(distances(sparse.csr_array(X), cost=M), expected, rtol=1e-12, atol=1e-15)
+    found, order = WassersteinNeighbors(3, cost=M).fit(X).kneighbors(X[:5])
+    np.testing.assert_array_equal(order, np.argsort(expected, axis=1, kind="stable")[:5, :3])
+    np.testing.assert_allclose(found, np.sort(expected, axis=1)[:5, :3], rtol=1e-12, atol=1e-15)
 
 
 def test_no_time_at_all():

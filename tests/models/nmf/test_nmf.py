@@ -384,7 +384,8 @@ def test_an_interrupt_before_an_epoch_is_recorded_or_in_a_roll_back(long, monkey
 
 def test_a_fit_says_whether_it_has_converged():
     X = counts()
-    with pytest.warns(ConvergenceWarning, match="max_epochs: the cost still fell at the end of 12 epochs"):
+    message = r"still fell at the end of 12 epochs; to go on: model.max_epochs = 60; model.resume\(X\)"
+    with pytest.warns(ConvergenceWarning, match=message):
         model = estimator(max_epochs=12, tau=10, random_state=1).fit(X)
     assert not model.converged_
     with warnings.catch_warnings():
@@ -795,7 +796,7 @@ def test_an_epoch_of_the_paper_is_what_is_printed(weights):
     model.fit(X, sample_weight=weights)
     share = weights if weights is None else weights / weights.max()
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X), share)
-    chains = TargetChains(cost, X, tau=5, stride=5, seed=model.seed_)
+    chains = TargetChains(cost, X, tau=5, stride=5, rng=model.seed_)
     gamma, quantum = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential
     descents = [AcceleratedMirrorDescent(row[None]) for row in W]
     for i, descent in enumerate(descents):
@@ -819,7 +820,7 @@ def test_an_epoch_of_the_authors_program():
     cost = GridCost(SIZE, dtype=np.float32)
     model = estimator(algorithm="d2suite", cost=cost, temperature=T, batch_size=2, max_epochs=1).fit(X)
     D, W = initial_factors(sparse.csr_array(X / X.sum(axis=1, keepdims=True)), K, "random", model.seed_, len(X))
-    chains = TargetChains(cost, X, tau=5, max_sweeps=5, seed=model.seed_)
+    chains = TargetChains(cost, X, tau=5, max_sweeps=5, rng=model.seed_)
     gamma, quantum, sweeps = 2 / M.mean(), fixed_point.Precision.of(cost, len(X)).potential, 0
     found = []
     for rows in ([0, 1], [2, 3]):

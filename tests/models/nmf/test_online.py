@@ -95,7 +95,7 @@ def test_a_weight_of_two_is_a_row_given_twice():
     units = costs.in_units(GridCost(SIZE)).single()
     found = []
     for rows, weights in ((np.arange(6), [1, 2, 1, 1, 1, 2]), (np.array([0, 1, 1, 2, 3, 4, 5, 5]), None)):
-        batch = Portion(X[rows], weights, units, 4, 0, tau=3, seed=0)
+        batch = Portion(X[rows], weights, units, 4, 0, tau=3, rng=0)
         for oracle, block in zip(batch._oracles, batch._blocks, strict=True):
             oracle.ids = rows[block].astype(np.uint64)
         batch.start(D)

@@ -37,7 +37,6 @@ from ...solvers.solve import solve as exact_solve
 
 _MIN_PAIRS = 90_000
 ITERATIONS = 100_000  # POT's default
-ORIGINAL = "pot_original"  # the attribute of a function that `install` has put in the place of POT's
 _KL_GAP = 1e-9  # of unbalanced problems: what POT's own iterations hardly reach
 
 Array = NDArray[np.float64]
@@ -162,9 +161,21 @@ def _substitute() -> type:
 
 
 try:
+    import ot as _ot
     from ot.utils import OTResult as _Base
 except ImportError:
-    _Base = _substitute()
+    _Base, ORIGINALS = _substitute(), {}
+else:
+    # POT's own, as they are when this module is imported: who puts ours in their place makes no loop
+    _names = (
+        _ot.emd,
+        _ot.emd2,
+        _ot.solve,
+        _ot.solve_sample,
+        _ot.unbalanced.mm_unbalanced,
+        _ot.unbalanced.lbfgsb_unbalanced,
+    )
+    ORIGINALS = {function.__name__: function for function in _names}
 
 
 class Result(_Base):  # type: ignore[misc]
@@ -293,7 +304,7 @@ def solve(
     if not reg and unbalanced is None:
         _check(a, b, M, True, potentials_init)
     options = method, n_threads, max_iter, plan_init, potentials_init, tol, verbose, grad
-    return _original(pot().solve)(M, a, b, reg, c, reg_type, unbalanced, unbalanced_type, *options)
+    return _original("solve")(M, a, b, reg, c, reg_type, unbalanced, unbalanced_type, *options)
 
 
 def solve_sample(
@@ -353,6 +364,7 @@ def solve_sample(
     """
     plain = not reg and plan_init is None and potentials_init is None and isinstance(metric, str)
     default = method is None and max_iter is None and n_threads == 1 and not debias and scaler is None
+    default = default and not (lazy and unbalanced is not None)  # which POT refuses
     found = None
     if plain and default and _numbers(X_a, 2) and _numbers(X_b, 2):
         weights = _weights(a, b, (len(X_a), len(X_b)), X_a.dtype)
@@ -367,7 +379,7 @@ def solve_sample(
     options |= {"scaling": scaling, "potentials_init": potentials_init, "X_init": X_init, "tol": tol}
     options |= {"verbose": verbose, "grad": grad, "random_state": random_state, "debias": debias, "scaler": scaler}
     options |= {"n_projections": n_projections, "projections": projections, "lazy": lazy, "batch_size": batch_size}
-    original = _original(pot().solve_sample)
+    original = _original("solve_sample")
     return original(X_a, X_b, a, b, metric, reg, c, reg_type, unbalanced, unbalanced_type, **options)
 
 
@@ -474,7 +486,7 @@ def mm_unbalanced(
     """
     found = None if reg or div.lower() != "kl" else _unbalanced_plan(a, b, M, reg_m, log)
     if found is None:
-        original = _original(pot().unbalanced.mm_unbalanced)
+        original = _original("mm_unbalanced")
         return original(a, b, M, reg_m, c, reg, div, G0, numItermax, stopThr, verbose, log)
     return found
 
@@ -518,7 +530,7 @@ def lbfgsb_unbalanced(
     found = None if reg or regm_div.lower() != "kl" else _unbalanced_plan(a, b, M, reg_m, log)
     if found is None:
         options = c, reg_div, regm_div, G0, numItermax, stopThr, method, verbose, log
-        return _original(pot().unbalanced.lbfgsb_unbalanced)(a, b, M, reg, reg_m, *options)
+        return _original("lbfgsb_unbalanced")(a, b, M, reg, reg_m, *options)
     return found
 
 
@@ -547,7 +559,7 @@ def pot_emd(*args: Any) -> Any:
     -------
     array, or pair of array and dict
     """
-    return pot().emd(*args)
+    return _original("emd")(*args)
 
 
 def pot_emd2(*args: Any) -> Any:
@@ -562,7 +574,7 @@ def pot_emd2(*args: Any) -> Any:
     -------
     float or list
     """
-    return pot().emd2(*args)
+    return _original("emd2")(*args)
 
 
 def _check(a: Any, b: Any, M: Any, check_marginals: bool, start: Any) -> None:
@@ -629,9 +641,10 @@ def _real(x: Any) -> Array:
     return np.asarray(x.real if np.iscomplexobj(x) else x, np.float64)
 
 
-def _original(function: Callable[..., Any]) -> Callable[..., Any]:
+def _original(name: str) -> Callable[..., Any]:
     """Return POT's own function."""
-    return getattr(function, ORIGINAL, function)
+    pot()
+    return ORIGINALS[name]
 
 
 def pot() -> Any:

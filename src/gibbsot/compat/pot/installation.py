@@ -9,6 +9,7 @@ problems need another algorithm: for these, functions of POT are replaced wherev
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ class _State:
     @functools.cached_property
     def pairs(self) -> list[tuple[Any, Any]]:
         """What POT has, and what replaces it."""
-        ot = functions.pot()
+        functions.pot()
         compiled = import_module("ot.lp.emd_wrap")
 
         pairs = [
@@ -88,8 +89,9 @@ class _State:
             for name, own in (("emd_c", _dense), ("emd_c_sparse", _sparse), ("emd_c_lazy", _points))
             if hasattr(compiled, name)  # older versions have the first alone
         ]
-        for original in (ot.solve_sample, ot.unbalanced.mm_unbalanced, ot.unbalanced.lbfgsb_unbalanced):
-            pairs.append((original, _function(original, getattr(functions, original.__name__))))
+        for name in ("solve_sample", "mm_unbalanced", "lbfgsb_unbalanced"):
+            original = functions.ORIGINALS[name]
+            pairs.append((original, _function(original, getattr(functions, name))))
         return pairs
 
     def apply(self) -> None:
@@ -112,28 +114,30 @@ _state = _State()
 
 
 def _function(original: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
-    """Return our function in the place of POT's, which `functions` calls for what it hands back."""
+    """Return our function with the name, signature and docstring of POT's."""
 
     @functools.wraps(original)
     def function(*args: Any, **options: Any) -> Any:
         return own(*args, **options)
 
-    setattr(function, functions.ORIGINAL, original)
     return function
 
 
 def _kernel(original: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function with the arguments of POT's compiled one, which it calls where `own` has no optimum."""
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
     def kernel(*args: Any, **options: Any) -> Any:
-        found = own(*args, **options)
-        return original(*args, **options) if found is None else found
+        given = signature.bind(*args, **options)
+        given.apply_defaults()
+        found = own(*given.args)
+        return original(*given.args) if found is None else found
 
     return kernel
 
 
-def _dense(a: Any, b: Any, M: Any, max_iter: int, _: int = 1, *start: Any) -> tuple[Any, ...] | None:
+def _dense(a: Any, b: Any, M: Any, max_iter: int, _: int, *start: Any) -> tuple[Any, ...] | None:
     """Return POT's results for a matrix, or None."""
     found = _optimum(a, b, max_iter, lambda: DenseCost(M), *start)
     if found is None:

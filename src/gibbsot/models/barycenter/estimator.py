@@ -19,14 +19,15 @@ from ...costs import Cost
 from ...distributed import checkpoints
 from ...io import npz
 from .. import _base
-from .._costs import Metric, feature_cost
+from .._costs import Metric
 from .._loop import Checkpoints, run_epochs
+from ..geometry import sets as _sets
 from . import files
 from .fit import Fit
 from .free import fit_free
 from .shard import BarycenterShard
 
-_FIXED_ONLY = ("step_size", "temperature", "tau", "max_memory", "client", "checkpoint", "checkpoint_seconds")
+_FIXED_ONLY = ("step_size", "temperature", "tau", "max_memory", "client", "checkpoint", "checkpoint_seconds", "smooth")
 _FREE_ONLY = ("n_support", "init", "n_init", "max_pairs")
 
 
@@ -91,6 +92,10 @@ class WassersteinBarycenter(_base.ClientEstimator):
         The time between two checkpoints.
     feature_vectors : array of shape (m, d), optional
         An embedding of each bin, from which a metric builds the cost.
+    smooth : bool
+        Of all weights whose objective is certified within ``gap`` of the optimum, return those of the largest entropy:
+        a barycenter without the specks of an optimum, which is at a corner of the weights. ``gap`` is then a choice,
+        from 0 (excluded) to 1: 0.01 shows a clear picture. Nothing is blurred.
     support : {"fixed", "free"}
         Whether the barycenter has weights on the bins, or points of its own. Parameters that do not apply to a support
         must keep their defaults.
@@ -113,6 +118,9 @@ class WassersteinBarycenter(_base.ClientEstimator):
         gap of 1e-9. With free support those of ``support_``.
     support_ : array of shape (n_support, d)
         Free support: the points, at most as many as asked for.
+    entropy_gap_ : float
+        With ``smooth``: by how much the entropy of other weights within the gap may be larger, in nats, as computed in
+        double precision. The fit aims at 0.01.
     stationarity_ : float
         Free support: by what share the best points for the optimal plans would lower the objective.
     weights_gap_ : float
@@ -172,6 +180,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_seconds: float = 120.0,
         feature_vectors: Any = None,
+        smooth: bool = False,
         support: str = "fixed",
         n_support: int | None = None,
         init: Any = "k-means++",
@@ -195,6 +204,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_seconds = checkpoint_seconds
         self.feature_vectors = feature_vectors
+        self.smooth = smooth
         self.support = support
         self.n_support = n_support
         self.init = init
@@ -226,9 +236,10 @@ class WassersteinBarycenter(_base.ClientEstimator):
         if self.support == "free":
             fit_free(self, X, sample_weight, started)
             return self
+        self._refuse_clouds(X)
         fit_id = "" if self.checkpoint is None else checkpoints.prepare(self.checkpoint)
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
-            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+            self.cost_ = _base.cost_of(self, X)
             weights = _base.sample_weights(sample_weight, shards)
             # a power of two rounds nothing
             weights = None if weights is None else np.ldexp(weights, -int(np.frexp(weights.max())[1]))
@@ -239,6 +250,22 @@ class WassersteinBarycenter(_base.ClientEstimator):
             fit.fit_id = fit_id
             self._fit(fit, started)
         return self
+
+    def _refuse_clouds(self, X: Any) -> None:
+        """Refuse clouds, which a barycenter on common points does not take; a list of matrices may be one of shards."""
+        if self.feature_vectors is not None:
+            return
+        named = isinstance(self.cost, str) and _sets.are_clouds(X, self.cost)
+        pairs = isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(x, tuple) for x in X)
+        if pairs and _sets.are_clouds(X, "sqeuclidean"):
+            raise ValueError(
+                "X: is a list of clouds; expected measures on common points, or support='free' for such a list"
+            )
+        if named:
+            raise ValueError(
+                f"feature_vectors: expected an embedding of each feature for cost={self.cost!r}; for a barycenter of "
+                "clouds expected support='free'"
+            )
 
     def resume(self, X: Any) -> WassersteinBarycenter:
         """Continue a fit from its last checkpoint, after a crash or an interrupt or with a larger budget.
@@ -271,7 +298,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         with closing(saved.shards) as shards:
             cost = self.cost_
             if self.cost is not None:
-                cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+                cost = _base.cost_of(self, X)
             if cost != self.cost_:
                 raise ValueError("cost: differs from that of the fit, cost_; expected the same")
             _base.attach(self, shards, X)
@@ -304,6 +331,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
         _base.check_parameters(self)
         validation.positive(self.step_size, "step_size")
         validation.count(self.n_init, "n_init")
+        if validation.flag(self.smooth, "smooth") and not 0 < self.gap < 1:
+            raise ValueError(f"gap: expected a number between 0 and 1 with smooth=True, got {self.gap!r}")
         validation.nonnegative(0.0 if self.max_pairs == np.inf else self.max_pairs, "max_pairs")
         other = _FREE_ONLY if validation.choice(self.support, "support", ("fixed", "free")) == "fixed" else _FIXED_ONLY
         for name, parameter in signature(type(self)).parameters.items():
@@ -328,6 +357,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
         self._publish_bounds(fit)
         last = fit.history[-1]._replace(lower=self.lower_bound_, upper=self.objective_)
         self.history_ = [*fit.history[:-1], last]
+        if self.smooth:
+            self.entropy_gap_ = float(fit.entropy_gap)
         self.status_ = fit.status()
         if timed is not None:
             timed.attempt(self)

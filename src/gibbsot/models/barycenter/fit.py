@@ -17,7 +17,7 @@ from ...exact.programme.free_measure import FreeMeasure, Optimum, concluded
 from ...exact.programme.line_barycenter import line_barycenter
 from ...io import npz
 from ...io.budget import Budget
-from ...oracle.level_method import LevelMethod
+from ...oracle.level_method import LargestEntropy, LevelMethod
 from .._loop import Epoch
 from .descent import Descent
 from .shard import BarycenterShard, Objective
@@ -30,6 +30,7 @@ _LEAST = 1e-6  # the sum of the weights that the level method gives to all point
 _ROUNDS = 3, 50  # of the ascent of the lower bound, during the fit and at its end
 _ENOUGH = 30  # epochs after which potentials are good enough to choose the arcs of the linear programme
 _BYTES = 2e9  # of the linear programme, unless max_memory is given
+_ENDING = 0.1  # of the gap: at which a fit that is smoothed ends its search for the optimum
 _STALL = 50  # steps of the level method that must lower the gap by a tenth
 
 
@@ -65,6 +66,10 @@ class Fit:
         The sum of the absolute terms of the objective, or its absolute value if the former is not known.
     ended : str
         Why the stages ended.
+    target : float
+        The gap at which the search for the optimum ends.
+    entropy_gap : float
+        By how much the entropy of other weights within the gap may be larger, if it is looked for.
     """
 
     def __init__(
@@ -77,7 +82,8 @@ class Fit:
         saved: dict[str, Any] | None = None,
     ) -> None:
         self.model, self.weights, self.history, self.cost = model, weights, history, model.cost_.astype(np.float64)
-        self.units = units
+        self.units, self.entropy_gap = units, np.inf
+        self.target = model.gap * (_ENDING if model.smooth else 1.0)
         shards.reduce(BarycenterShard.set_cost, self.units.cost.astype(np.float64))
         self.objective = Objective(shards, self.units.single().cost)
         self.budget = Budget(model.max_seconds or np.inf, model.max_memory or _BYTES)
@@ -123,7 +129,28 @@ class Fit:
             vars(self.level).update(level | {"lower": float(level["lower"])})
 
     def stages(self) -> Iterator[tuple[Epoch, str]]:
-        """Run the stages until the gap is reached or the budget is spent."""
+        """Run the stages until the gap is reached or the budget is spent, and look for the largest entropy then."""
+        yield from self._optimal()
+        if self.model.smooth and self.gap <= self.model.gap:
+            yield from self._smoothed()
+
+    def _smoothed(self) -> Iterator[tuple[Epoch, str]]:
+        """Find the weights of largest entropy whose objective is within the gap."""
+        gap = self.model.gap
+        limit = self.lower / (1 - gap if self.lower > 0 else 1 + gap)
+        limit -= 1e-9 * abs(limit)  # bounds are rounded on the way to units and back
+        method = LargestEntropy(self.p / self.p.sum(), (limit - self.units.shift) / self.units.unit)
+        for best in method.steps(self.objective.exact):
+            self.entropy_gap = method.gap
+            if (upper := self.units.upper(best)) <= limit:
+                self.p, self.upper, self.scale = method.best, upper, scale_of(upper)
+            yield self._exact_record(f"entropy at most {method.gap:.1e} below the largest")
+            if self.budget.spent:
+                break
+        self.ended = "gap reached"
+
+    def _optimal(self) -> Iterator[tuple[Epoch, str]]:
+        """Run the stages that lower the objective."""
         if self.history and self._finished():
             return
         problem = self.problem = self._programme()
@@ -133,9 +160,9 @@ class Fit:
             yield self._record(best)
             self.ended = best.ended
             if not self._finished() and problem.small:  # levels have too few digits: a point is far away
-                yield from self._rounds(linear_programme.stages(problem, self.model.gap, budget=self.budget))
+                yield from self._rounds(linear_programme.stages(problem, self.target, budget=self.budget))
         elif problem is not None and problem.small:
-            yield from self._rounds(linear_programme.stages(problem, self.model.gap, budget=self.budget))
+            yield from self._rounds(linear_programme.stages(problem, self.target, budget=self.budget))
         else:
             yield from self._large(problem)
 
@@ -158,13 +185,13 @@ class Fit:
         if problem is None and not self.history:
             self.lower = self.units.lower(0.0)
             self._offer_input()
-            if self.gap <= self.model.gap:
+            if self.gap <= self.target:
                 yield self._exact_record("an input")
             else:
                 self.upper = self.scale = np.inf  # that of the descent is not known
         while not (self.history and self._finished()):
             if problem is not None and descent.done >= min(_ENOUGH, most):
-                yield from self._rounds(linear_programme.stages(problem, self.model.gap, *self._start(), self.budget))
+                yield from self._rounds(linear_programme.stages(problem, self.target, *self._start(), self.budget))
                 if self.ended != "memory":
                     return
                 problem, self.problem, self.too_large = None, None, True
@@ -189,9 +216,9 @@ class Fit:
         """Run an epoch of the descent, and compute its exact objective if the gap may be reached."""
         record, note = descent.epoch()
         self._follow(descent)
-        if record.estimate - record.lower <= self.model.gap * abs(record.estimate):
+        if record.estimate - record.lower <= self.target * abs(record.estimate):
             upper = self._upper(self.p)
-            if relative_gap(self.lower, upper, scale_of(upper)) <= self.model.gap:
+            if relative_gap(self.lower, upper, scale_of(upper)) <= self.target:
                 self.upper, self.scale = upper, scale_of(upper)
         return record, note
 
@@ -217,7 +244,7 @@ class Fit:
 
     def _finished(self) -> bool:
         """Return whether the gap is reached or time is over, and note it."""
-        if self.gap <= max(self.model.gap, PROGRAMME_GAP):
+        if self.gap <= max(self.target, PROGRAMME_GAP):
             self.ended = "gap reached"
         elif self.budget.spent:
             self.ended = "time"
@@ -274,7 +301,7 @@ class Fit:
         if self.upper == np.inf:
             self.upper = self._upper(self.p)
             self.scale = scale_of(self.upper)
-            if self.gap > self.model.gap:
+            if self.gap > self.target:
                 self.lower = max(self.lower, self.units.lower(self.objective.lower_bound(_ROUNDS[0])))
                 self._offer_input()
 

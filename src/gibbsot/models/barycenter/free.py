@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +15,21 @@ from scipy import sparse
 from sklearn.cluster import kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from ...core import native, validation
 from ...core.backend import backend
 from ...core.warn import warn
-from ...costs import Cost, PointCost
-from ...costs.problems import Problem
+from ...costs import Cost
 from ...distributed import fixed_point
 from ...distributed.fixed_point import Fixed
 from ...exact import certificate
 from ...exact.all_arcs import AllArcs
-from ...exact.methods import optima
+from ...exact.packed import SentPlans, arcs_of, send_packed
 from ...exact.solution import Solution
 from ...io.budget import Budget
 from ...oracle.level_method import LevelMethod
 from .. import _base
-from .._costs import feature_cost
 from .._loop import Epoch, run_epochs
 from ..geometry import sets as _sets
 
@@ -44,11 +43,15 @@ _PLAIN = 1  # first updates of the points, which change the plans too much for m
 _PATIENCE = 2  # updates whose gain decides whether they go on
 _WEIGHT_STEPS = 12  # of the level method at most in one update of the weights
 _SHORT = 0.1  # the first of these, in units of the potentials: weights that do not gain here are at a kink, and rest
-_LINE = 8  # doubles of a cache line, as the kernels have them
 _SUM_BITS = 52  # of sums of doubles that are to be exact
 _NEGLIGIBLE = 1e-6  # weight relative to the largest: such points are dropped
-_BLOCK_POINTS = 4000  # of the clouds whose problems are solved in one call
 _LEVELS = 1500  # atoms of a barycenter on the line up to which its best approximation by fewer is computed
+
+
+@functools.cache
+def thread_pools() -> ThreadpoolController:
+    """Return what limits the threads of products; it takes long to find the libraries."""
+    return ThreadpoolController()
 
 
 class Cloud(NamedTuple):
@@ -134,15 +137,15 @@ class CloudSet:
         self.points -= centre
         self.weights = np.concatenate([np.empty(0), *(c.weights for c in clouds)])
         ends = list(itertools.pairwise(self.starts.tolist()))
-        sizes = np.diff(self.starts)
-        offsets = np.cumsum([0, *(len(centre) * (sizes + -sizes % _LINE))]).tolist()
-        self._columns = np.zeros(offsets[-1])
-        for (a, b), (start, end) in zip(ends, itertools.pairwise(offsets), strict=True):
-            self._columns[start:end].reshape(len(centre), -1)[:, : b - a] = self.points[a:b].T
         norms = np.einsum("ij,ij->i", self.points, self.points)
         self.squares = np.array([w @ norms[a:b] / w.sum() for (_, w), (a, b) in zip(clouds, ends, strict=True)])
         self.reach = math.sqrt(norms.max(initial=0.0))
-        self._largest = int(np.diff(self.starts).max(initial=0))
+        self._sizes = np.diff(self.starts)
+        self._largest = int(self._sizes.max(initial=0))
+
+    def room(self, rows: int, which: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many arcs plans from some number of points to some clouds have room for: see `packed.arcs_of`."""
+        return self._sizes[which] + rows
 
     def sums(
         self, X: Array, p: Array, which: NDArray[np.int64], share: Array, basis: NDArray[np.int32] | None
@@ -159,51 +162,36 @@ class CloudSet:
             The clouds.
         share : array of shape (n,)
             Their weights, at most one in all.
-        basis : array of int32, shape (2, n, arcs), optional
-            The arcs of earlier plans.
+        basis : array of int32, shape (2, arcs), optional
+            The arcs of earlier plans, one cloud behind the other, with `room` for each.
         """
-        n, (rows, d) = len(which), X.shape
-        found = (
-            np.empty(n),
-            np.empty((n, rows)),
-            np.empty((n, rows, d)),
-            np.full((2, n, rows + self._largest), -1, np.int32),
-        )
-        if backend().has_simplex and rows * self._largest <= AllArcs.most:
-            start = np.empty((2, n, 0), np.int32) if basis is None else basis
-            own = self.points, self._columns, self.weights, self.starts
-            backend().cloud_plans(X, p, *own, which, start, native.threads(self.n_jobs), *found)
-        else:
-            self._by_optima(X, p, which, *found)
-        values, f, sent, arcs = found
+        found = None
+        if backend().has_simplex and len(X) * self._largest <= AllArcs.most:
+            places = self.starts[which], self._sizes[which]
+            found = send_packed((X, p), (self.points, self.weights), places, basis, native.threads(self.n_jobs))
+        if found is None or not found.solved.all():
+            found = self._by_optima(X, p, which)
         size = math.sqrt(float((X**2).sum(axis=1).max()))
-        values += self.squares[which]
         totals = (
-            _sum(share, values, self.reach * (self.reach + 2 * size)),
-            _sum(share, sent, self.reach),
-            _sum(share, f, 4 * self.reach * size),
+            _sum(share, found.value + self.squares[which], self.reach * (self.reach + 2 * size)),
+            _sum(share, found.sent, self.reach),
+            _sum(share, found.f, 4 * self.reach * size),
         )
-        return PlanSums(*totals), arcs
+        return PlanSums(*totals), found.arcs
 
-    def _by_optima(
-        self, X: Array, p: Array, which: Any, values: Array, f: Array, sent: Array, arcs: NDArray[np.int32]
-    ) -> None:
-        """Write what exact solutions of any kind show."""
+    def _by_optima(self, X: Array, p: Array, which: NDArray[np.int64]) -> SentPlans:
+        """Return what exact solutions of any kind show."""
         places = [slice(*self.starts[b : b + 2]) for b in which.tolist()]
         clouds = [Cloud(self.points[own], self.weights[own]) for own in places]
-        squares, columns = (X**2).sum(axis=1), np.concatenate([np.zeros(0, np.int64), *map(_columns, _blocks(clouds))])
-        for b, (one, own) in enumerate(zip(cloud_optima(Cloud(X, p), clouds, self.n_jobs), places, strict=True)):
-            plan = sparse.csr_array(one.plan)[:, columns[b] : columns[b] + own.stop - own.start]
-            values[b] = one.value - p @ squares / p.sum() - self.squares[which[b]]
+        squares = (X**2).sum(axis=1)
+        value, f, sent = np.empty(len(which)), np.empty((len(which), len(X))), np.empty((len(which), *X.shape))
+        for b, one in enumerate(cloud_optima(Cloud(X, p), clouds, self.n_jobs)):
+            value[b] = one.value - p @ squares / p.sum() - self.squares[which[b]]
             f[b] = one.f - squares
             f[b] -= np.median(f[b])
-            sent[b] = plan @ self.points[own]
-
-
-def _columns(block: Block) -> NDArray[np.int64]:
-    """Return the first column of each cloud of a block."""
-    sizes = np.count_nonzero(block.weights, axis=1)
-    return np.cumsum([0, *sizes[:-1]])
+            sent[b] = one.plan @ clouds[b].points
+        arcs = np.full((2, int(self.room(len(X), which).sum())), -1, np.int32)
+        return SentPlans(value, f, sent, arcs, np.ones(len(which), np.bool_))
 
 
 def _sum(share: Array, terms: Array, largest: float) -> Fixed:
@@ -211,22 +199,6 @@ def _sum(share: Array, terms: Array, largest: float) -> Fixed:
     quantum = fixed_point.quantum(1.001 * largest, _SUM_BITS)
     terms *= (share / quantum).reshape(-1, *[1] * (terms.ndim - 1))
     return Fixed(np.rint(terms, out=terms).sum(axis=0), quantum)
-
-
-class Block(NamedTuple):
-    """Clouds whose problems are solved together, on one matrix of costs.
-
-    Attributes
-    ----------
-    clouds, points : slice
-        Which of the clouds, and of all points.
-    weights : array of shape (clouds, points)
-        The weights of the clouds, zero at the points of the others.
-    """
-
-    clouds: slice
-    points: slice
-    weights: Array
 
 
 class Clouds:
@@ -272,10 +244,18 @@ class Clouds:
         sums, kept = self._set.sums(X, p, np.arange(len(self)), self.lambdas, bases)
         return sums.shown(X, p, kept)
 
+    def near(self, found: Alternation) -> NDArray[np.int32]:
+        """Return the arcs of the plans of the points with weight."""
+        own, every = found.p > 0, np.arange(len(self))
+        number = np.where(own, np.cumsum(own) - 1, -1)
+        i, j = found.now.bases
+        problems = np.repeat(every, self._set.room(len(own), every))
+        arcs = np.stack([np.where(i >= 0, number[i], -1), j]).astype(np.int32)
+        return arcs_of(arcs, problems, self._set.room(int(own.sum()), every))
+
     def objective(self, cloud: Cloud, near: NDArray[np.int32] | None = None) -> tuple[float, float]:
         """Return certified bounds of the objective of a cloud, as it is, from the arcs of plans that are near."""
-        found = cloud_optima(cloud, self.clouds, self.n_jobs, near)
-        below, above = (np.array(x) for x in zip(*((one.lower, one.upper) for one in found), strict=True))
+        _, below, above = _sets.numbers(cloud_optima(cloud, self.clouds, self.n_jobs, near, plans=False))
         return certificate.mean(self.given, below).lower, certificate.mean(self.given, above).upper
 
     def pairs_bound(self) -> float:
@@ -301,7 +281,7 @@ class Clouds:
             return _quantile_mean(self.clouds, self.lambdas)
         if len(self) == 2:
             (X, p), (Y, q) = self.clouds
-            arcs = cloud_optima(Cloud(X, p), [Cloud(Y, q)])[0].plan.tocoo()
+            arcs = sparse.coo_array(cloud_optima(Cloud(X, p), [Cloud(Y, q)])[0].plan)
             a, b = self.lambdas
             return Cloud(a * X[arcs.row] + b * Y[arcs.col], np.asarray(arcs.data, np.float64))
         return None
@@ -316,33 +296,16 @@ class Clouds:
         return Cloud(np.asarray(centres, np.float64), np.full(size, 1 / size))
 
 
-def _blocks(clouds: list[Cloud]) -> list[Block]:
-    """Return blocks of clouds with few points in all."""
-    starts, found, first = np.cumsum([0, *(len(c.weights) for c in clouds)]), list[Block](), 0
-    while first < len(clouds):
-        last = max(first + 1, int(np.searchsorted(starts, starts[first] + _BLOCK_POINTS, side="right")) - 1)
-        start, end = starts[[first, last]].tolist()
-        weights = np.zeros((last - first, end - start))
-        for i in range(first, last):
-            weights[i - first, starts[i] - start : starts[i + 1] - start] = clouds[i].weights
-        found.append(Block(slice(first, last), slice(start, end), weights))
-        first = last
-    return found
-
-
-class _Near(NamedTuple):
-    """Arcs to start from, as a `Solution` has them."""
-
-    basis: tuple[NDArray[np.int32], NDArray[np.int32]]
-
-
 def cloud_optima(
-    one: Cloud, clouds: list[Cloud], n_jobs: int | None = None, near: NDArray[np.int32] | None = None
-) -> list[Solution]:
+    one: Cloud,
+    clouds: list[Cloud],
+    n_jobs: int | None = None,
+    near: NDArray[np.int32] | None = None,
+    plans: bool = True,
+) -> Sequence[Solution]:
     """Return the exact solutions between a cloud and others, with squared Euclidean distances as the cost.
 
-    The columns of their plans are the points of some of the clouds, one after the other. They start from arcs of shape
-    (2, n, arcs), if these are given.
+    They start from arcs, one problem behind the other, if these are given. Without `plans` only numbers are known.
 
     Examples
     --------
@@ -351,16 +314,13 @@ def cloud_optima(
     >>> [round(solution.value, 9) for solution in found]
     [4.0, 0.0]
     """
-    found = list[Solution]()
-    for block in _blocks(clouds):
-        cost = PointCost(one.points, np.concatenate([c.points for c in clouds[block.clouds]]))
-        n, start = len(block.weights), None
-        if near is not None:
-            arcs = [x[:, (x >= 0).all(axis=0)] for x in near[:, block.clouds].swapaxes(0, 1)]
-            start = [_Near((i, j + at)) for (i, j), at in zip(arcs, _columns(block).astype(np.int32), strict=True)]
-        problem = Problem.checked(np.tile(one.weights, (n, 1)), block.weights, cost, np.ones(n))
-        found += optima(problem, n_jobs=n_jobs, warm_start=cast("list[Solution] | None", start))
-    return found
+    first, second = (
+        _sets.Clouds([c.points for c in some], [c.weights for c in some], "sqeuclidean") for some in ([one], clouds)
+    )
+    n = len(clouds)
+    return _sets.between_clouds(
+        first, second, np.zeros(n, np.intp), np.arange(n), n_jobs=n_jobs, plans=plans, near=near
+    )
 
 
 def _quantile_mean(clouds: list[Cloud], lambdas: Array) -> Cloud:
@@ -512,12 +472,6 @@ class Alternation:
         own = self.p > 0
         return Cloud(self.X[own] + self.clouds.mean, self.p[own] / self.p[own].sum())
 
-    def near(self) -> NDArray[np.int32] | None:
-        """Return the arcs of the plans of `cloud`."""
-        number = np.where(self.p > 0, np.cumsum(self.p > 0) - 1, -1)
-        i, j = self.now.bases
-        return np.stack([np.where(i >= 0, number[i], -1), j]).astype(np.int32)
-
 
 def squared_positions(cost: Cost) -> Array:
     """Return the points between which a cost is the squared Euclidean distance.
@@ -558,7 +512,7 @@ def clouds_of(estimator: Any, X: Any, reset: bool = True) -> tuple[list[Array], 
         return found.points, found.weights
     batches = _base.batches(estimator, X, reset)
     if reset:
-        estimator.cost_ = feature_cost(cost, estimator.n_features_in_, estimator.feature_vectors, batches.data)
+        estimator.cost_ = _base.cost_of(estimator, batches.data)
     positions = squared_positions(estimator.cost_)
     points, weights = [], []
     for batch in batches:
@@ -606,7 +560,7 @@ def fit_free(model: WassersteinBarycenter, X: Any, sample_weight: Any, started: 
     start, exact = given_start(model.init, model.n_support, clouds.points.shape[1]), clouds.closed_form()
     random, budget = check_random_state(model.random_state), Budget(model.max_seconds or np.inf)
     model.history_, model.status_ = [], "running"
-    with threadpool_limits(1, "blas"):  # small products are slower in threads
+    with thread_pools().limit(limits=1, user_api="blas"):  # small products are slower in threads
         if exact is not None and len(exact.points) <= size:
             _publish(model, clouds, exact, 0.0, 0.0)
             ended, near = "closed form", None
@@ -645,7 +599,7 @@ def _best_start(
         run_epochs("Wasserstein barycenter", model, epochs(), history, publish, started)
         if found.now.value < best:
             best, ended = found.now.value, why
-            near = found.near() if clouds.points.shape[1] > 1 else None  # on the line points are sorted
+            near = clouds.near(found) if clouds.points.shape[1] > 1 else None  # on the line points are sorted
         if why == "stopped" or budget.spent:
             return why, near
     return ended, near

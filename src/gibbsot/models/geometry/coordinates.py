@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import svd
 from scipy.optimize import linprog, nnls
 
-from ...core import native, validation
+from ...core import labels, native, validation
 from ...core.warn import warn
 from ...costs import Cost
 from ...io import progress
@@ -91,7 +91,8 @@ def barycentric_coordinates(
     Returns
     -------
     weights : array of shape (n, K)
-        The coordinates; rows have sum one. Where they are not unique, those of least Euclidean norm.
+        The coordinates; rows have sum one. Where they are not unique, those of least Euclidean norm. A DataFrame with
+        the labels of measures and references if X or the references are one.
     info : CoordinateInfo
         Residuals, and where weights are not unique. Only with ``return_info``.
 
@@ -137,6 +138,7 @@ def barycentric_coordinates(
     native.threads(n_jobs)
     validation.flag(return_info, "return_info")
     solver, parts = _maps.MapSolver(maps, epsilon, n_jobs), validation.count(subpixels, "subpixels")
+    X, references = validation.from_dlpack(X), validation.from_dlpack(references)
     batches, second, between = _checked(X, references, cost, feature_vectors)
     on_grid = between is not None and between.spacing is not None
     grid = between if maps == "exact" and parts > 1 and on_grid else None
@@ -157,14 +159,15 @@ def barycentric_coordinates(
                     residual[b] = ((V @ weights[b]) ** 2).sum()
                     fields.clear()
             start += size
+    found = labels.table(weights, labels.of_measures(X, n), labels.of_measures(references, K))
     if return_info:
-        return weights, CoordinateInfo(residual, dimension)
+        return found, CoordinateInfo(residual, dimension)
     if open_ := np.count_nonzero(dimension):
         warn(
             f"references: the coordinates of {open_} of {n} measures are not unique, the first is row "
             f"{int((dimension > 0).argmax())}; those of least norm are returned"
         )
-    return weights
+    return found
 
 
 def _checked(X: Any, references: Any, cost: Any, vectors: Any) -> tuple[_sets.Batches, _sets.Measures, Cost | None]:
@@ -179,6 +182,7 @@ def _checked(X: Any, references: Any, cost: Any, vectors: Any) -> tuple[_sets.Ba
     between = _sets.cost_of(cost, X, "X", vectors)
     _maps.squared_points(between)
     m, shape = between.shape[0], between.row_shape
+    X, references = labels.aligned(X, references, between.labels, between.spacing is not None, ("X", "references"))
     return _sets.batches(X, "X", m, shape), _sets.rows(references, "references", m, shape), between
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ...core import native, validation
+from ...core import labels, native, validation
 from ...core.warn import warn
 from ...costs import Cost
 from ...io import progress
 from ...io.budget import Budget
-from .._costs import Metric
+from .._costs import Metric, by_names
 from . import sets as _sets
 from .pairs import Values, identity
 
@@ -35,7 +35,7 @@ def distances(
     verbose: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     max_seconds: float | None = None,
-) -> Array:
+) -> Any:
     r"""Return the exact transport costs of all pairs of measures, as for ``metric="precomputed"`` of scikit-learn.
 
     .. math:: D_{ij} = W(p_i, q_j) = \min_{Z \ge 0} \langle Z, M \rangle, \quad Z 1 = p_i, \; Z^T 1 = q_j
@@ -48,7 +48,7 @@ def distances(
     P : array, list or sparse matrix of shape (n, m), stack of images, or list of clouds
         Measures as rows, on common points; also in shards, as a list of matrices or files. With a metric as the cost,
         clouds: arrays of points of shape (m_k, d), all points of a cloud with the same weight, or pairs (points,
-        weights).
+        weights). The columns of a DataFrame of pandas are labels of the points, which are used as `solve` says.
     Q : the same, optional
         The other set; by default the pairs are those within P.
     cost : Cost, array of shape (m, m), str or callable
@@ -74,7 +74,8 @@ def distances(
     Returns
     -------
     array of shape (n, k)
-        Row i belongs to measure i of P, column j to measure j of Q, or of P.
+        Row i belongs to measure i of P, column j to measure j of Q, or of P. A DataFrame with the labels of the
+        measures if P or Q is one.
 
     Raises
     ------
@@ -103,6 +104,7 @@ def distances(
     native.threads(n_jobs)
     gap = 0.0 if gap is None else validation.nonnegative(gap, "gap")
     budget = Budget(np.inf if max_seconds is None else validation.positive(max_seconds, "max_seconds"))
+    P, Q = validation.from_dlpack(P), validation.from_dlpack(Q)
     first, second, between = _checked(P, Q, cost, feature_vectors)
     least = 0.0 if between is None else between.least()
     if root and least < 0:
@@ -135,7 +137,10 @@ def distances(
             D[j, i] = D[i, j]
     if least >= 0:
         np.maximum(D, 0, out=D)  # by rounding
-    return np.sqrt(D, out=D) if root else D
+    names = labels.of_measures(P, len(D))
+    return labels.table(
+        np.sqrt(D, out=D) if root else D, names, names if Q is None else labels.of_measures(Q, D.shape[1])
+    )
 
 
 def _checked(P: Any, Q: Any, cost: Any, vectors: Any) -> tuple[_sets.Measures, _sets.Measures, Cost | None]:
@@ -154,6 +159,10 @@ def _checked(P: Any, Q: Any, cost: Any, vectors: Any) -> tuple[_sets.Measures, _
     m1, m2 = between.shape
     if Q is None and m1 != m2:
         raise ValueError(f"cost: is for {m1} x {m2} points; expected as many on both sides for pairs within P")
+    if Q is None:
+        between = by_names(between, labels.of_weights(P))
+    else:
+        P, Q = labels.aligned(P, Q, between.labels, between.spacing is not None, ("P", "Q"))
     rows = _sets.rows(P, "P", m1, between.row_shape)
     return rows, rows if Q is None else _sets.rows(Q, "Q", m2, between.col_shape), between
 

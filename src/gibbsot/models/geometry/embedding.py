@@ -16,7 +16,7 @@ from ...distributed import sources
 from ...io import progress
 from ...solvers.displacement import Cloud, rasterize
 from .. import _base
-from .._costs import Metric, feature_cost
+from .._costs import Metric
 from . import maps as _maps
 from . import sets as _sets
 
@@ -167,7 +167,7 @@ class WassersteinEmbedding(_base.MeasuresTransformer):
             self._source: _sets.Measures = source
         else:
             found = _base.batches(self, X, reset=True)
-            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
+            self.cost_ = _base.cost_of(self, found.data)
             points = _maps.squared_points(self.cost_)
             weights = self._row_reference(found)
             self._source = _sets.Rows(weights[None])

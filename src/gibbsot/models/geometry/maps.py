@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 KINDS = ("exact", "debiased")
 _EPSILON = 2.0  # of debiased maps, in units of the squared distance of neighbouring points
 _TOLERANCE, _ITERATIONS = 1e-6, 2000  # of Sinkhorn's algorithm: the mass that is misplaced, and a budget
+SAMPLE_TOLERANCE = 1e-4  # of maps between samples, whose error is that of the samples
 _BYTES, _BLOCK_BYTES = 2e9, 2e6  # of all kernels that are stored at a time, and of rows of one that is not
 
 
@@ -159,14 +160,9 @@ class MapSolver:
     def _self_map(self, cloud: _Cloud) -> tuple[float, Array, float]:
         """Return the regularisation, the entropic map of a measure to itself, and the mass that its plan misplaces."""
         epsilon = self._epsilon or _EPSILON * neighbour_distance(cloud.points)
-        u = np.ones(len(cloud.points))
-        K = _Kernel(cloud.points, cloud.points, 0 * u, 0 * u, epsilon)
-        for _ in range(_ITERATIONS):
-            Ku = K @ u
-            misplaced = float(np.abs(u * Ku - cloud.weights).sum())
-            if misplaced <= _TOLERANCE:
-                break
-            u = np.sqrt(u * cloud.weights / Ku)
+        zero = np.zeros(len(cloud.points))
+        K = _Kernel(cloud.points, cloud.points, zero, zero, epsilon)
+        u, misplaced = _self_scaling(K, cloud.weights)
         return epsilon, K.projection(u), misplaced
 
 
@@ -241,10 +237,61 @@ class _Kernel:
         return self @ (v[:, None] * self.Y) / (self @ v)[:, None]
 
 
-def _sinkhorn(K: _Kernel, p: Array, q: Array, budget: Budget) -> tuple[Array, float]:
-    """Return the barycentric projection of the entropic plan ``diag(u) K diag(v)`` of p and q.
+class EntropicMap:
+    r"""The debiased entropic map of one cloud to another, which is defined at all points of the space.
 
-    With it comes the mass that the plan misplaces.
+    .. math:: x \mapsto x + T_\varepsilon^{p, q}(x) - T_\varepsilon^{p, p}(x), \qquad
+              T_\varepsilon^{p, q}(x) = \frac{\sum_j q_j y_j e^{(g_j - |x - y_j|^2) / \varepsilon}}
+              {\sum_j q_j e^{(g_j - |x - y_j|^2) / \varepsilon}}
+
+    Parameters
+    ----------
+    X, Y : arrays of shape (m1, d) and (m2, d)
+        The points, all of a cloud with the same weight.
+    f, g : arrays of shape (m1,) and (m2,)
+        Optimal potentials of the problem without regularisation, from which the iterations start.
+    epsilon : float or None
+        The regularisation, by default twice the squared distance of neighbouring points of X.
+    """
+
+    def __init__(self, X: Array, Y: Array, f: Array, g: Array, epsilon: float | None) -> None:
+        self.epsilon = epsilon or _EPSILON * neighbour_distance(X)
+        p, q = np.full(len(X), 1 / len(X)), np.full(len(Y), 1 / len(Y))
+        with ONE_THREAD():
+            u, self.misplaced = _self_scaling(_Kernel(X, X, 0 * p, 0 * p, self.epsilon), p, SAMPLE_TOLERANCE)
+            start = end = X, self.epsilon * np.log(u)
+            if Y is not X:
+                K = _Kernel(X, Y, f, g, self.epsilon)
+                v, misplaced = _scaling(K, p, q, Budget(), SAMPLE_TOLERANCE)
+                end, self.misplaced = (Y, g + self.epsilon * np.log(v)), max(misplaced, self.misplaced)
+        self._ends = end, start
+
+    def __call__(self, points: Array) -> Array:
+        """Return the images of points."""
+        end, start = (self._projected(points, *one) for one in self._ends)
+        return points + (end - start)
+
+    def _projected(self, points: Array, Y: Array, g: Array) -> Array:
+        """Return the entropic map to Y."""
+        found = np.empty_like(points)
+        step = max(1, int(_BLOCK_BYTES / (8 * len(Y))))
+        for start in range(0, len(points), step):
+            some = slice(start, start + step)
+            slack = g - cdist(points[some], Y, "sqeuclidean")
+            slack -= slack.max(axis=1, keepdims=True)
+            share = np.exp(slack / self.epsilon)
+            found[some] = share @ Y / share.sum(axis=1, keepdims=True)
+        return found
+
+
+def _sinkhorn(K: _Kernel, p: Array, q: Array, budget: Budget) -> tuple[Array, float]:
+    """Return the barycentric projection of the entropic plan of p and q, and the mass that the plan misplaces."""
+    v, misplaced = _scaling(K, p, q, budget)
+    return K.projection(v), misplaced
+
+
+def _scaling(K: _Kernel, p: Array, q: Array, budget: Budget, tolerance: float = _TOLERANCE) -> tuple[Array, float]:
+    """Return the scaling v of the entropic plan ``diag(u) K diag(v)`` of p and q, and the mass that it misplaces.
 
     K has the potentials of the exact problem in it: its entries are at most one, and there is a one in every row and
     column, so that scaling neither overflows nor divides by zero, whatever the regularisation is.
@@ -255,7 +302,19 @@ def _sinkhorn(K: _Kernel, p: Array, q: Array, budget: Budget) -> tuple[Array, fl
         for rows, block in K.blocks():
             Ku += p[rows] / (block @ v) @ block
         misplaced = float(np.abs(v * Ku - q).sum())
-        if misplaced <= _TOLERANCE or budget.spent:
+        if misplaced <= tolerance or budget.spent:
             break
         v = q / Ku
-    return K.projection(v), misplaced
+    return v, misplaced
+
+
+def _self_scaling(K: _Kernel, p: Array, tolerance: float = _TOLERANCE) -> tuple[Array, float]:
+    """Return the scaling u of the entropic plan ``diag(u) K diag(u)`` of p to itself, and the mass it misplaces."""
+    u = np.ones(len(p))
+    for _ in range(_ITERATIONS):
+        Ku = K @ u
+        misplaced = float(np.abs(u * Ku - p).sum())
+        if misplaced <= tolerance:
+            break
+        u = np.sqrt(u * p / Ku)
+    return u, misplaced

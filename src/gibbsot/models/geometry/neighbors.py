@@ -16,7 +16,7 @@ from ...costs import Cost
 from ...costs.problems import Problem
 from ...io import progress
 from .. import _base
-from .._costs import Metric, feature_cost
+from .._costs import Metric
 from . import sets as _sets
 from .bounds import CloudBounds, FirstBounds, Refinement, first_bounds
 
@@ -155,13 +155,13 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
         if _sets.are_clouds(X, self.cost) and self.feature_vectors is None:
             return self._fit_clouds(_sets.clouds(X, "X", str(self.cost)))
         found = _base.batches(self, X, reset=True)
-        cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, found.data)
+        cost = _base.cost_of(self, found.data)
         if self.root and cost.least() < 0:
             raise ValueError(f"root: the least cost is {cost.least():.3g}; expected costs >= 0 for square roots")
         self.cost_: Cost | str = cost
         self._first: FirstBounds = first_bounds(cost)
         self._refinement = Refinement(cost)
-        self._refines = self._refinement.useful
+        self._refines = self._refinement.useful and not _sets.packs(cost)  # a packed solution is cheaper than a bound
         kept, numbers, features, self.n_samples_fit_ = [], [], [], 0
         with progress.bar("lower bounds", self.verbose) as advance:
             for batch, size, reported in found.reported(advance):

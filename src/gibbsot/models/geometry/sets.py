@@ -22,7 +22,7 @@ from ...distributed import sources
 from ...exact.certificate import PROVED, warning
 from ...exact.method import in_threads
 from ...exact.methods import optima
-from ...exact.packed import MOST_PAIRS, Packed, PackedPoints, PackedSolutions, solve_packed, starts
+from ...exact.packed import MOST_PAIRS, Packed, PackedMatrices, PackedPoints, PackedSolutions, solve_packed, starts
 from ...exact.solution import Solution
 from ...io import progress
 from ...io.budget import Budget
@@ -432,11 +432,15 @@ def solutions(
         (i, j), n = every[which], which.stop - which.start
         found: Sequence[Solution]
         if isinstance(first, Rows) and isinstance(second, Rows) and cost is not None:
-            problem = Problem.checked(first[i], second[j], cost, np.ones(n))
-            own = Budget(budget.seconds, threads=max(1, native.threads(n_jobs) // n))
-            found = optima(problem, n_jobs=n_jobs, gap=gap, budget=own)
+            packed = None if plans else _between_rows(first, second, i, j, cost, budget, n_jobs)
+            if packed is None:
+                problem = Problem.checked(first[i], second[j], cost, np.ones(n))
+                own = Budget(budget.seconds, threads=max(1, native.threads(n_jobs) // n))
+                found = optima(problem, n_jobs=n_jobs, gap=gap, budget=own)
+            else:
+                found = packed
         else:
-            found = _between_clouds(first, second, i, j, gap, budget, n_jobs, plans)
+            found = between_clouds(first, second, i, j, gap=gap, budget=budget, n_jobs=n_jobs, plans=plans)
         looked_at = found.others if isinstance(found, _Answers) else dict(enumerate(found))
         done = min((k for k, one in looked_at.items() if one.status == "budget spent"), default=n)
         left = [one for k, one in looked_at.items() if k < done and one.status not in PROVED]
@@ -456,19 +460,20 @@ class _Answers(Sequence[Solution]):
 
     Attributes
     ----------
-    value : array of shape (n,)
-        The transport costs.
+    value, lower, upper : arrays of shape (n,)
+        The transport costs, and certified bounds.
     others : dict of int to Solution
         Those that were solved one by one.
     """
 
     def __init__(self, n: int, packed: PackedSolutions, which: NDArray[np.intp], others: dict[int, Solution]) -> None:
-        self.value, self.others, self._packed = np.empty(n), others, packed
-        self.value[which] = packed.value
+        self.value, self.lower, self.upper = np.empty((3, n))
+        self.others, self._packed = others, packed
+        self.value[which], self.lower[which], self.upper[which] = packed.value, packed.lower, packed.upper
         self._numbers = np.full(n, -1)
         self._numbers[which] = np.arange(len(which))
         for k, one in others.items():
-            self.value[k] = one.value
+            self.value[k], self.lower[k], self.upper[k] = one.value, one.lower, one.upper
 
     def __len__(self) -> int:
         return len(self.value)
@@ -487,14 +492,31 @@ class _Answers(Sequence[Solution]):
 
 def values(found: Sequence[Solution]) -> Array:
     """Return the transport costs of solutions."""
-    return found.value if isinstance(found, _Answers) else np.array([one.value for one in found])
+    return numbers(found)[0]
 
 
-def _between_clouds(
-    first: Any, second: Any, i: NDArray[np.intp], j: NDArray[np.intp], gap: float, budget: Budget, n_jobs: int | None,
-    plans: bool,
+def numbers(found: Sequence[Solution]) -> tuple[Array, Array, Array]:
+    """Return the transport costs of solutions, and their lower and upper bounds."""
+    if isinstance(found, _Answers):
+        return found.value, found.lower, found.upper
+    value, lower, upper = np.array([(one.value, one.lower, one.upper) for one in found]).reshape(-1, 3).T.copy()
+    return value, lower, upper
+
+
+def between_clouds(
+    first: Any, second: Any, i: NDArray[np.intp], j: NDArray[np.intp], *, gap: float = 0.0,
+    budget: Budget | None = None, n_jobs: int | None = None, plans: bool = True, near: NDArray[np.int32] | None = None,
 ) -> list[Solution] | _Answers:  # fmt: skip
-    """Return solutions of pairs of clouds: small ones, and those on the line, in one call of a kernel."""
+    """Return solutions of pairs of clouds: small ones, and those on the line, in one call of a kernel.
+
+    Parameters
+    ----------
+    first, second, i, j, gap, budget, n_jobs, plans
+        As for `solutions`.
+    near : array of int32, shape (2, arcs), optional
+        Arcs from which all problems that are solved in one call start, as `packed.arcs_of` has them.
+    """
+    budget = budget or Budget()
     solve = _cloud_solver(first, second, i, j, gap, budget)
     if first.metric not in NORMS or not backend().has_simplex:
         return in_threads(solve, range(len(i)), n_jobs)
@@ -505,7 +527,10 @@ def _between_clouds(
     which = np.flatnonzero(small)
     a, b = i[which], j[which]
     places = np.stack([rows[a], m1[a], columns[b], m2[b], np.zeros_like(a)], axis=1)
-    found = solve_packed(Packed(p, q, places, points, True), native.threads(n_jobs), Budget(budget.seconds), plans)
+    if near is not None:
+        near = np.ascontiguousarray(near[:, np.repeat(small, m1[i] + m2[j])])
+    packed = Packed(p, q, places, points, True)
+    found = solve_packed(packed, native.threads(n_jobs), Budget(budget.seconds), plans, near)
     open_ones = np.append(which[~found.proved], np.flatnonzero(~small)).tolist()
     others = dict(zip(open_ones, in_threads(solve, open_ones, n_jobs), strict=True))
     return _Answers(len(i), found, which, others)
@@ -524,3 +549,41 @@ def _cloud_solver(
         return optima(problem, gap=gap, budget=Budget(budget.seconds))[0]
 
     return solve
+
+
+def packs(cost: Cost) -> bool:
+    """Tell whether many pairs of rows with few points each are solved in one call of a kernel: by a stored matrix."""
+    return cost.has_matrix and cost.dtype == np.float64 and cost.finite and backend().has_simplex
+
+
+def _between_rows(
+    first: Rows, second: Rows, i: NDArray[np.intp], j: NDArray[np.intp], cost: Cost, budget: Budget, n_jobs: int | None
+) -> _Answers | None:
+    """Return the costs of pairs of rows with few points each, in one call of a kernel; None where it does not apply."""
+    if not packs(cost):
+        return None
+    C, used = cost.stored(), [np.unique(each, return_inverse=True) for each in (i, j)]
+    sides = [_supports(x[which]) for x, (which, _) in zip((first, second), used, strict=True)]
+    (points, p, rows, m1), (others, q, columns, m2) = sides
+    a, b = (back for _, back in used)
+    small = m1[a] * m2[b] <= MOST_PAIRS
+    if small.mean() < 0.5:
+        return None
+    which = np.flatnonzero(small)
+    parts = [C[np.ix_(points[s], others[t])].ravel() for s, t in zip(a[which].tolist(), b[which].tolist(), strict=True)]
+    sizes = m1[a[which]] * m2[b[which]]
+    places = np.stack([rows[a[which]], m1[a[which]], columns[b[which]], m2[b[which]], starts(sizes)], axis=1)
+    matrices = PackedMatrices(np.concatenate(parts))
+    packed = Packed(p, q, places, matrices, True)
+    found = solve_packed(packed, native.threads(n_jobs), Budget(budget.seconds), keep=False)
+    rest = np.append(which[~found.proved], np.flatnonzero(~small))
+    problem = Problem.checked(first[i[rest]], second[j[rest]], cost, np.ones(len(rest)))
+    solved = optima(problem, n_jobs=n_jobs, budget=Budget(budget.seconds)) if len(rest) else []
+    return _Answers(len(i), found, which, dict(zip(rest.tolist(), solved, strict=True)))
+
+
+def _supports(rows: Array) -> tuple[list[NDArray[np.intp]], Array, Indices, Indices]:
+    """Return the points with weight of each row, their weights one behind the other, and where these begin and end."""
+    k, point = np.nonzero(rows)
+    sizes = np.bincount(k, minlength=len(rows))
+    return np.split(point, np.cumsum(sizes)[:-1]), np.ascontiguousarray(rows[k, point]), starts(sizes), sizes

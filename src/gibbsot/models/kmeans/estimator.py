@@ -26,7 +26,7 @@ from ...distributed.worker import Split
 from ...exact.certificate import enclose
 from ...io import npz, progress
 from .. import _base
-from .._costs import Metric, feature_cost
+from .._costs import Metric
 from .._loop import Checkpoints
 from ..barycenter.free import Cloud, clouds_of
 from ..geometry import sets as _sets
@@ -520,7 +520,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
             raise ValueError("X: looks like clouds; expected support='free' for these, or measures as rows")
         batches = _base.batches(self, X, reset)
         if reset:
-            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, batches.data)
+            self.cost_ = _base.cost_of(self, batches.data)
         kept, full = [], np.zeros(len(batches), bool)
         at = 0
         for batch, size in zip(batches, batches.sizes, strict=True):
@@ -538,7 +538,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
         if self._known_full is None:
             try:
                 _base.check_shards(self, shards.metadata, reset=True)
-                self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+                self.cost_ = _base.cost_of(self, X)
             except BaseException:
                 shards.close()
                 raise

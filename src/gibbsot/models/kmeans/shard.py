@@ -9,7 +9,6 @@ exact: results are the same for every number of shards.
 from __future__ import annotations
 
 import copy
-import functools
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from ...core import validation
 from ...costs import Cost, from_arrays
@@ -28,9 +26,10 @@ from ...distributed.fixed_point import Fixed
 from ...distributed.shard import Metadata, Shard, command, is_command, query
 from ...exact import certificate
 from ...exact.methods import optima
+from ...exact.packed import arcs_of
 from ...exact.solution import Solution
 from ...io import npz, schemas
-from ..barycenter.free import Cloud, CloudSet, PlanSums, cloud_optima
+from ..barycenter.free import Cloud, CloudSet, PlanSums, cloud_optima, thread_pools
 from ..geometry import sets as _sets
 from ..geometry.bounds import Projections, first_bounds, principal, rotations
 from .smoothed import Scaling, Smoothing
@@ -48,12 +47,6 @@ _LEVELS = 64  # bins of quantile functions, as those of `Projections`
 _SHORTER = 1 - 2.0**-40  # directions that are orthonormal up to rounding: so short that their frame never lengthens
 
 
-@functools.cache
-def _controller() -> ThreadpoolController:
-    """Return what limits the threads of products; it takes long to find the libraries."""
-    return ThreadpoolController()
-
-
 class Costs(NamedTuple):
     """Exact costs of pairs: their values, and bounds that are rounded outwards."""
 
@@ -64,8 +57,7 @@ class Costs(NamedTuple):
     @classmethod
     def of(cls, found: Sequence[Solution]) -> Costs:
         """Return the numbers of solutions."""
-        rows = np.array([(one.value, one.lower, one.upper) for one in found]).reshape(-1, 3)
-        return cls(*rows.T.copy())
+        return cls(*_sets.numbers(found))
 
     @classmethod
     def joined(cls, parts: Sequence[Costs]) -> Costs:
@@ -256,7 +248,7 @@ class RowPart(Part):
     @command
     def smooth(self, log_p: Array | None, mean: Array | None = None) -> Fixed:
         """Take a step of all entropic barycenters, the first one from potentials less their means."""
-        with _controller().limit(limits=1, user_api="blas"):  # products in threads may be summed in another order
+        with thread_pools().limit(limits=1, user_api="blas"):  # products in threads may be summed in another order
             sums = []
             for a, scaling in enumerate(job.scaling for job in self._jobs if job.scaling is not None):
                 if mean is not None:
@@ -483,6 +475,7 @@ class CloudPart(Part):
         self._features = np.zeros(0) if self._first is None else self._first.of(clouds)
         self._bases = dict[int, NDArray[np.int32]]()  # of each cloud: the arcs of its plan from its centroid
         self._found, self._own, self._share = Costs.of([]), np.zeros(0, np.int64), np.zeros(0)
+        self._room = np.zeros(0, np.int64)  # of the members: how many arcs their plans may have
         self._near: tuple[NDArray[np.int32] | None, NDArray[np.int32] | None] = (None, None)  # best plans, last plans
 
     def __len__(self) -> int:
@@ -505,7 +498,7 @@ class CloudPart(Part):
         found = Costs(*np.empty((3, len(i))))
         for one in np.unique(k).tolist():
             own = np.flatnonzero(k == one)
-            part = Costs.of(cloud_optima(centres[one], [self.clouds[j] for j in i[own]], self.n_jobs))
+            part = Costs.of(cloud_optima(centres[one], [self.clouds[j] for j in i[own]], self.n_jobs, plans=False))
             for to, values in zip(found, part, strict=True):
                 to[own] = values
         self._found = found
@@ -519,9 +512,10 @@ class CloudPart(Part):
         """Begin the update of a centroid of some points with members, of given weights."""
         self._own, self._share = members.astype(np.int64), share
         arcs = [self._bases.get(i, np.zeros((2, 0), np.int32)) for i in members.tolist()]
-        start = np.full((2, len(arcs), max((x.shape[1] for x in arcs), default=0)), -1, np.int32)
-        for a, x in enumerate(arcs):
-            start[:, a, : x.shape[1]] = np.where((x[0] < size) & (x[0] >= 0), x, -1)
+        every = np.concatenate([np.zeros((2, 0), np.int32), *(np.where(x[0] < size, x, -1) for x in arcs)], axis=1)
+        problems = np.repeat(np.arange(len(arcs)), [x.shape[1] for x in arcs])
+        self._room = self._set.room(size, self._own)
+        start = arcs_of(every, problems, self._room)
         self._near = start, None
 
     @command
@@ -537,8 +531,10 @@ class CloudPart(Part):
         """End an update, and keep the arcs of the best plans."""
         best = self._near[1] if better else self._near[0]
         if best is not None:
-            for a, i in enumerate(self._own.tolist()):
-                self._bases[i] = best[:, a, (best[0, a] >= 0) & (best[1, a] >= 0)]
+            ends = np.cumsum(self._room)
+            for i, start, end in zip(self._own.tolist(), ends - self._room, ends, strict=True):
+                arcs = best[:, start:end]
+                self._bases[i] = arcs[:, (arcs >= 0).all(axis=0)]
         self._near = None, None
 
     def state(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from ...sampling.annealing import paper
 from ...sampling.annealing.adaptive import AdaptiveCooling, ModelCooling, newest_share
 from ...sampling.annealing.paper import ConditionalDecay, EpochDecay
 from .. import _base
-from .._costs import Metric, feature_cost
+from .._costs import Metric
 from .._loop import Checkpoints, run_epochs
 from ..mixtures import MembershipSolver
 from . import files as _nmf_files
@@ -261,7 +261,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
             n = sum(one.n_measures for one in shards.metadata)
             if self.n_components > n:
                 raise ValueError(f"n_components: {self.n_components} is more than the data has measures, n_samples={n}")
-            self.cost_ = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+            self.cost_ = _base.cost_of(self, X)
             self.seed_ = _base.seed(self.random_state)
             self._run = self._start(shards, _base.sample_weights(sample_weight, shards))
             self._run.fit_id = fit_id
@@ -306,7 +306,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         self._check_count()
         cost = self.cost_
         if self.cost is not None:
-            cost = feature_cost(self.cost, self.n_features_in_, self.feature_vectors, X)
+            cost = _base.cost_of(self, X)
         if cost != self.cost_:
             raise ValueError("cost: differs from that of the fit, cost_; expected the same")
         if self.checkpoint is not None:
@@ -350,11 +350,11 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         if not first:
             self._check_count()
         if first:
-            self.cost_ = feature_cost(self.cost, X.shape[1], self.feature_vectors)
+            self.cost_ = _base.cost_of(self, None)
             self.seed_, self.n_seen_, self._stream = _base.seed(self.random_state), 0, None
         units, options = costs.in_units(self.cost_).single(), {"tau": self._resolved("tau"), "n_jobs": self.n_jobs}
         size = self._resolved("batch_size")
-        batch = Portion(X, sample_weight, units, size, self.n_seen_, seed=self.seed_, **options)
+        batch = Portion(X, sample_weight, units, size, self.n_seen_, rng=self.seed_, **options)
         if first:
             sample, n = batch.targets(START_SAMPLE), len(batch)
             D, _ = initial_factors(sample, self.n_components, self._resolved("init"), self.seed_, n)
@@ -418,7 +418,7 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     def _membership_solver(self) -> MembershipSolver:
         budget = {name: getattr(self, name) for name in ("max_seconds", "max_memory")}
         limits = {name: validation.positive(x, name) for name, x in budget.items() if x is not None}
-        options = {"tau": self._resolved("tau"), "seed": self.seed_, "n_jobs": self.n_jobs}
+        options = {"tau": self._resolved("tau"), "rng": self.seed_, "n_jobs": self.n_jobs}
         return MembershipSolver(
             self.components_.astype(np.float64), self.cost_, self._resolved("batch_size"), limits=limits, **options
         )
@@ -598,7 +598,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
                 warn(f"max_epochs: {message}; try more epochs", ConvergenceWarning)
             elif best == evaluated[-1] < min(evaluated[:-1], default=np.inf):
                 message = f"the cost still fell at the end of {self.n_iter_} epochs"
-                warn(f"max_epochs: {message}; resume with more of them", ConvergenceWarning)
+                more = f"model.max_epochs = {5 * self.max_epochs}; model.resume(X)"
+                warn(f"max_epochs: {message}; to go on: {more}", ConvergenceWarning)
             elif evaluated[-1] > _WORSE * best:
                 epoch = 1 + next(k for k, epoch in enumerate(self.history_) if epoch.upper == best)
                 message = f"the cost was {best:.3g} after {epoch} epochs, whose model is returned, and rose to"

@@ -73,7 +73,7 @@ class Portion:
     first_id : int
         The id of the first measure's chain.
     **options
-        ``tau``, ``seed`` and ``n_jobs`` of the oracle.
+        ``tau``, ``rng`` and ``n_jobs`` of the oracle.
     """
 
     def __init__(
