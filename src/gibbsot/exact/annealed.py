@@ -17,6 +17,7 @@ from ..costs.problems import Problem
 from ..io.budget import Budget
 from ..sampling.gibbs import Gibbs
 from ..sampling.schedules import Adaptive
+from . import bids
 from .arcs import GrowingArcs
 from .certificate import (
     PROVED,
@@ -53,7 +54,8 @@ class Crossover(Method):
 
     def memory(self, cost: Cost) -> float:
         """Return the bytes of the points, and what the sampler or an assignment needs."""
-        return 1500.0 * sum(cost.shape) + max(cost.sweep_memory(), 4.1 * _assigned_pairs(cost))
+        start = bids.memory(cost) if cost.has_lists else 0.0
+        return 1500.0 * sum(cost.shape) + cost.search_memory() + max(cost.sweep_memory(), start, 4.1 * _assigned_pairs(cost))
 
     def seconds(self, points: float, pairs: float) -> float:
         """Return about how long a problem takes."""
@@ -62,7 +64,8 @@ class Crossover(Method):
     def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
         """Find potentials to start from, annealed ones for all problems together, and solve one by one."""
         U = {b: f for b in which if (f := batch.start(b)) is not None}
-        U |= {b: f for b in which if b not in U and (f := _assigned(batch, b)) is not None}
+        for start in (_assigned, _bid):
+            U |= {b: f for b in which if b not in U and (f := start(batch, b)) is not None}
         if new := [b for b in which if b not in U]:
             U |= _annealed(batch, new)
 
@@ -99,6 +102,13 @@ def _assigned(batch: Batch, b: int) -> Array | None:
     batch.budget.report("assignment of %d points in single precision", len(C))
     found = backend().assign(C, batch.budget.seconds, batch.budget.flag)
     return None if found is None else found[0]
+
+
+def _bid(batch: Batch, b: int) -> Array | None:
+    """Return potentials from bids, None where they are slow or not possible."""
+    if not (batch.cost.has_lists and backend().has_simplex) or batch.budget.spent:
+        return None
+    return bids.potentials(*batch.weights(b), batch.cost, batch.budget)
 
 
 def _annealed(batch: Batch, which: list[int]) -> dict[int, Array]:
