@@ -1,6 +1,6 @@
-"""Crossover: exact optima from annealed potentials.
+"""Crossover: exact optima from potentials that are nearly optimal: annealed ones, or those of bids or an assignment.
 
-The arcs of an optimal plan have small reduced costs ``M_ij - U_i + L_j`` under annealed potentials: from these
+The arcs of an optimal plan have small reduced costs ``M_ij - U_i + L_j`` under such potentials: from these
 `arcs.GrowingArcs` starts.
 """
 
@@ -42,10 +42,10 @@ _ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
 
 
 class Crossover(Method):
-    """Potentials of annealed chains, or of an assignment in single precision, choose the arcs."""
+    """Potentials of annealed chains, of bids, or of an assignment in single precision, choose the arcs."""
 
     name = "crossover"
-    about = "potentials choose arcs: for uniform weights those of an assignment in single precision, else annealed ones"
+    about = "potentials choose arcs: in many dimensions those of bids or of an assignment, else annealed ones"
     suits = "everything else that is large, and all problems without compiled kernels"
 
     def accepts(self, cost: Cost) -> bool:
@@ -54,8 +54,9 @@ class Crossover(Method):
 
     def memory(self, cost: Cost) -> float:
         """Return the bytes of the points, and what the sampler or an assignment needs."""
-        start = bids.memory(cost) if cost.has_lists else 0.0
-        return 1500.0 * sum(cost.shape) + cost.search_memory() + max(cost.sweep_memory(), start, 4.1 * _assigned_pairs(cost))
+        lists = bids.memory(cost) if cost.has_lists else 0.0
+        start = max(cost.sweep_memory(), lists, 4.1 * _assigned_pairs(cost))
+        return 1500.0 * sum(cost.shape) + cost.search_memory() + start
 
     def seconds(self, points: float, pairs: float) -> float:
         """Return about how long a problem takes."""

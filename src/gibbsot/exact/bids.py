@@ -18,11 +18,12 @@ Array = NDArray[np.float64]
 
 LISTED = 48  # arcs of a list
 _SAMPLE = 2_048  # rows whose nearest one gives a column its first price
-_EPSILON = 1e-3  # by which a bid is raised, relative to the mean distance of rows to their nearest column
+_EPSILON = 3e-3  # by which a bid is raised, relative to the mean distance of rows to their nearest column
+_UNITS = 2  # for each point of the larger side. Weights are rounded to units, or ever more rows would share a column
 _LEFT = 1e-3  # of all mass: if no more is left, prices are as good as they get
-# In few dimensions rows outbid each other in small steps: after so many bids per row at most a third of the mass may be
-# left, and a start takes no more than so many bids and lists.
-_FIRST, _MOST, _ROUNDS = 10, 300, 100
+# In few dimensions rows outbid each other in small steps: after so many bids per unit at most a third of the mass may
+# be left, and a start takes no more than so many bids and lists.
+_FIRST, _MOST, _ROUNDS = 30, 300, 100
 
 
 def memory(cost: Cost) -> float:
@@ -49,38 +50,49 @@ def potentials(p: Array, q: Array, cost: Cost, budget: Budget, share: float = _E
     -------
     array of shape (m1,), or None
     """
-    a, b = p / p.sum(), q / q.sum()
+    a, b = _in_units(p, q)
     rows, k = np.flatnonzero(a), min(LISTED, len(b))
     first = _first_prices(cost, rows)
     if budget.spent:
         return None
     auction = backend().auction(a, b, first, k)
-    current = first  # prices
-    waiting, bids, epsilon = rows, 0, 0.0
+    current, waiting, bids, epsilon = first, rows, 0, 0.0  # current: prices
+    units = int(a.sum())
+    enough = _LEFT * units
     for number in range(_ROUNDS):
-        x = np.where(b > 0, current, np.inf).astype(np.float32)
+        x = np.where(q > 0, current, np.inf).astype(np.float32)
         found, sums = cost.listed(waiting, x, k)
         if number == 0:
             own = found[:, 0]
             scale = float(np.abs(sums[:, 0] - x[own]).mean())
             epsilon = max(share * scale, 1e-9 * float(np.abs(first).max()), 1e-300)
         auction.give_lists(waiting, found, sums, np.where(np.isfinite(x), x, 0))
-        limit = (_FIRST if number == 0 else _MOST) * len(rows) - bids
-        bids += auction.run(epsilon, _LEFT, max(0, limit), budget.seconds, budget.flag)
-        if number == 0 and bids >= _FIRST * len(rows):
-            if auction.left > 1 / 3:
+        limit = (_FIRST if number == 0 else _MOST) * units - bids
+        bids += auction.run(epsilon, enough, max(0, limit), budget.seconds, budget.flag)
+        if number == 0 and bids >= _FIRST * units:
+            if auction.left > units / 3:
                 return None
-            bids += auction.run(epsilon, _LEFT, _MOST * len(rows) - bids, budget.seconds, budget.flag)
+            bids += auction.run(epsilon, enough, _MOST * units - bids, budget.seconds, budget.flag)
         waiting = auction.waiting()
         if budget.spent:
             return None
-        if auction.left <= _LEFT or bids >= _MOST * len(rows) or not len(waiting):
+        if auction.left <= enough or bids >= _MOST * units or not len(waiting):
             break
         auction.prices(current := np.empty(len(b)))
     auction.potentials(f := np.empty(len(a)))
-    budget.report("bids of %d rows leave %.1e of the mass, after %d rounds", len(rows), auction.left, number + 1)
-    known = np.isfinite(f)
-    return np.where(known, f, f[rows].min())
+    left = auction.left / units
+    budget.report("bids of %d rows leave %.1e of the mass, after %d rounds", len(rows), left, number + 1)
+    if len(others := np.flatnonzero((p > 0) & (a == 0))):
+        auction.prices(current := np.empty(len(b)))
+        f[others] = cost.listed(others, np.where(q > 0, current, np.inf).astype(np.float32), 1)[1][:, 0]
+    return np.where(p > 0, f, 0.0)
+
+
+def _in_units(p: Array, q: Array) -> tuple[Array, Array]:
+    """Return weights as multiples of a unit, so that cumulative sums are off by half a unit at most."""
+    n = _UNITS * max(len(p), len(q))
+    sums = [np.rint(np.cumsum(x) / x.sum() * n) for x in (p, q)]
+    return np.diff(sums[0], prepend=0), np.diff(sums[1], prepend=0)
 
 
 def _first_prices(cost: Cost, rows: NDArray[np.intp]) -> Array:
