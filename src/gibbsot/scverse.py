@@ -304,8 +304,10 @@ def plot_genes(adata: AnnData, key: str = "wnmf", n_genes: int = 10, *, ax: Any 
         chosen = np.argsort(-weights, kind="stable")[:count]
         ax.plot(places, weights[chosen], ".", color=PINK, markersize=3)
         for x, gene in zip(places, chosen, strict=True):
-            name = label(str(adata.var_names[gene]))
-            ax.annotate(name, (x, weights[gene]), (0, 3), textcoords="offset points", rotation=90, ha="center", fontsize=6)
+            text = ax.annotate(
+                label(str(adata.var_names[gene])), (x, weights[gene]), (0, 3), textcoords="offset points"
+            )
+            text.set(rotation=90, ha="center", fontsize=6)
     ax.set_xticks(range(D.shape[1]), range(D.shape[1]))
     hide_spines([ax])
     return ax

@@ -2,9 +2,9 @@
 
 POT's exact functions end in four compiled ones: for a matrix, for sparse costs, for points, and for points on the line.
 These are replaced, so that `ot.emd`, `ot.emd2`, `ot.emd_1d`, `ot.emd2_1d`, `ot.partial` and what is built on them keep
-their arguments, arrays, gradients, warnings and errors, in every module that has imported them. Points of few dimensions
-need no matrix, and unbalanced problems need other algorithms: for these, `ot.solve`, `ot.solve_sample` and functions of
-`ot.unbalanced` are replaced wherever they were imported.
+their arguments, arrays, gradients, warnings and errors, in every module that has imported them. Points of few
+dimensions need no matrix, and unbalanced problems need other algorithms: for these, `ot.solve`, `ot.solve_sample` and
+functions of `ot.unbalanced` are replaced wherever they were imported.
 """
 
 from __future__ import annotations
