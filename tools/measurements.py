@@ -246,7 +246,7 @@ def write_readme() -> None:
     rows = table_of((FOLDER / "solve.md").read_text(encoding="utf-8"), "emd2 / solve")
     sizes = (10, 100, 1024, 4096)
     lines = [
-        f"| points a side | {' | '.join(f'{n:,}' for n in sizes)} | `solve`, 4,096 | `ot.emd2`, 4,096 |",
+        f"| points per side | {' | '.join(f'{n:,}' for n in sizes)} | `solve`, 4,096 | `ot.emd2`, 4,096 |",
         "|---|" + "---|" * (len(sizes) + 2),
     ]
     for kind, label in kinds.items():
