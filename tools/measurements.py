@@ -254,7 +254,7 @@ def write_readme() -> None:
         # of grids, whose sizes are squares, the nearest
         chosen = [min((abs(_number(row["points"]) - n), k) for k, row in enumerate(of_kind))[1] for n in sizes]
         found = [of_kind[k] for k in chosen]
-        ratios = " | ".join(_two_digits(_number(row["emd2 / solve"])) for row in found)
+        ratios = " | ".join(f"{_two_digits(_number(row['emd2 / solve']))}\N{MULTIPLICATION SIGN}" for row in found)
         times = " | ".join(f"{_two_digits(_number(found[-1][key]) / 1000)} s" for key in ("solve ms", "emd2 ms"))
         lines.append(f"| {label} | {ratios} | {times} |")
     readme = ROOT / "README.md"
