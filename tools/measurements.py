@@ -3,7 +3,7 @@
 Each measurement is a command whose output is written to docs/_measurements/NAME.md, with the machine and the date;
 pages of the site include these files. The first table of README is made from that of `solve`, and the ratios of every
 version are kept in history.json, from which the table *By release* is made. Without names all are
-measured, which takes hours; `--list` prints the names and commands.
+measured, which takes hours; `--list` prints the names and commands, `--stale` those whose code has changed since.
 """
 
 from __future__ import annotations
@@ -25,11 +25,17 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "_measurements"
 
 
+ENGINE = ("native", *(f"src/gibbsot/{name}" for name in ("core", "costs", "exact", "solvers")))
+CHAINS = ("native", *(f"src/gibbsot/{name}" for name in ("core", "costs", "sampling", "oracle")))
+MODELS = tuple(dict.fromkeys([*ENGINE, *CHAINS]))
+
+
 class Measurement(NamedTuple):
-    """A command, and the pages that have its figures."""
+    """A command, the pages that have its figures, and the files and folders of the code that it measures."""
 
     command: str
     pages: tuple[str, ...]
+    code: tuple[str, ...] = ENGINE
 
 
 MEASUREMENTS = {
@@ -38,32 +44,50 @@ MEASUREMENTS = {
     "exact_engine": Measurement("benchmarks/exact_engine.py", ("benchmarks",)),
     "exact_engine_large": Measurement("benchmarks/exact_engine.py points grids --large", ("benchmarks",)),
     "scales": Measurement("benchmarks/scales.py", ("proved",)),
-    "engine": Measurement("benchmarks/engine.py", ("benchmarks",)),
-    "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",)),
-    "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",)),
-    "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",)),
-    "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
-    "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
-    "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),
-    "kmeans": Measurement("benchmarks/kmeans.py digits free", ("guides/clusters",)),
-    "kmeans_large": Measurement("benchmarks/kmeans.py large", ("guides/clusters",)),
+    "engine": Measurement("benchmarks/engine.py", ("benchmarks",), CHAINS),
+    "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",), CHAINS),
+    "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",), (*MODELS, "src/gibbsot/models/nmf")),
+    "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",), (*MODELS, "src/gibbsot/models/nmf")),
+    "demo": Measurement("examples/nmf.py", ("guides/nmf",), (*MODELS, "src/gibbsot/models/nmf")),
+    "barycenter": Measurement(
+        "benchmarks/barycenter.py", ("guides/barycenters",), (*MODELS, "src/gibbsot/models/barycenter")
+    ),
+    "clusters": Measurement(
+        "examples/clusters.py",
+        ("guides/clusters",),
+        (*MODELS, "src/gibbsot/models/kmeans", "src/gibbsot/models/barycenter"),
+    ),
+    "kmeans": Measurement(
+        "benchmarks/kmeans.py digits free",
+        ("guides/clusters",),
+        (*MODELS, "src/gibbsot/models/kmeans", "src/gibbsot/models/barycenter"),
+    ),
+    "kmeans_large": Measurement(
+        "benchmarks/kmeans.py large",
+        ("guides/clusters",),
+        (*MODELS, "src/gibbsot/models/kmeans", "src/gibbsot/models/barycenter"),
+    ),
     "graphs": Measurement("benchmarks/graphs.py", ("guides/graphs",)),
-    "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
+    "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",), (*ENGINE, "src/gibbsot/models/geometry")),
     "unbalanced": Measurement("benchmarks/unbalanced.py --peer-seconds 5", ("guides/unbalanced",)),
     "unbalanced_large": Measurement("benchmarks/unbalanced.py --large", ("guides/unbalanced",)),
-    "gromov": Measurement("benchmarks/gromov.py --sizes 1000", ("guides/gromov",)),
-    "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
-    "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
-    "mixing": Measurement("benchmarks/own_losses.py mixing", ("guides/oracle",)),
-    "lags": Measurement("benchmarks/lags.py", ("concepts",)),
-    "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),
-    "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",)),
-    "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",)),
-    "scaling": Measurement("benchmarks/scaling.py", ("scaling",)),
-    "stream": Measurement("benchmarks/stream.py", ("scaling",)),
-    "peers": Measurement("benchmarks/peers.py", ("use_with",)),
-    "topics": Measurement("examples/topics.py", ("guides/topics",)),
-    "single_cells": Measurement("examples/single_cells.py", ("guides/single_cells",)),
+    "gromov": Measurement("benchmarks/gromov.py --sizes 1000", ("guides/gromov",), (*ENGINE, "src/gibbsot/gromov")),
+    "labels": Measurement("benchmarks/labels.py", ("guides/labels",), (*MODELS, "src/gibbsot/models/classifier.py")),
+    "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",), MODELS),
+    "mixing": Measurement("benchmarks/own_losses.py mixing", ("guides/oracle",), CHAINS),
+    "lags": Measurement("benchmarks/lags.py", ("concepts",), CHAINS),
+    "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
+    "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
+    "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
+    "scaling": Measurement(
+        "benchmarks/scaling.py", ("scaling",), (*MODELS, "src/gibbsot/models/nmf", "src/gibbsot/distributed")
+    ),
+    "stream": Measurement("benchmarks/stream.py", ("scaling",), (*MODELS, "src/gibbsot/models/nmf")),
+    "peers": Measurement("benchmarks/peers.py", ("use_with",), (*ENGINE, "src/gibbsot/compat")),
+    "topics": Measurement("examples/topics.py", ("guides/topics",), (*MODELS, "src/gibbsot/models/nmf")),
+    "single_cells": Measurement(
+        "examples/single_cells.py", ("guides/single_cells",), (*MODELS, "src/gibbsot/models/nmf")
+    ),
     "regimes": Measurement("benchmarks/regimes.py --quick", ("README", "benchmarks")),
     "regimes_growth": Measurement("benchmarks/regimes.py --growth plane", ("benchmarks",)),
     "dotmark": Measurement("benchmarks/dotmark.py Dataset", ("dotmark",)),  # the last one: it needs a folder of images
@@ -180,7 +204,7 @@ def measure(name: str, note: str) -> None:
 def write_index() -> None:
     """Write the table of all measurements: command, machine, date and pages, from the heads of their files."""
     lines = ["| command | measured on | pages |", "|---|---|---|"]
-    for name, (command, pages) in MEASUREMENTS.items():
+    for name, (command, pages, _) in MEASUREMENTS.items():
         head = (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
         measured = head.strip("*:").removeprefix(f"`python {command}`, ")
         # README is no page of the site; the front page has the same links
@@ -200,6 +224,25 @@ def table_of(text: str, column: str) -> list[dict[str, str]]:
         if not set("".join(row)) <= {"-", ":", " "}:
             found.append(dict(zip(rows[start], row, strict=True)))
     return found
+
+
+def stale() -> dict[str, int]:
+    """Return the measurements whose code has changed after them, and in how many commits."""
+    found = {}
+    for name, (command, _, code) in MEASUREMENTS.items():
+        measured = _git("log", "-1", "--format=%H", "--", str(FOLDER / f"{name}.md"))
+        later = _git("rev-list", f"{measured}..HEAD", "--", command.split()[0], *code) if measured else ""
+        if later:
+            found[name] = len(later.splitlines())
+    return found
+
+
+def _git(*arguments: str) -> str:
+    """Return what git prints here; nothing where there is no history."""
+    try:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def write_history() -> None:
@@ -281,10 +324,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="measurements (default: all)")
     parser.add_argument("--list", action="store_true", help="print names and commands, and measure nothing")
+    parser.add_argument("--stale", action="store_true", help="print whose code has changed since, and measure nothing")
     parser.add_argument("--note", default="", help='after the machine, such as "beside other work"')
     args = parser.parse_args()
     if unknown := set(args.names) - set(MEASUREMENTS):
         parser.error(f"NAME: expected some of {', '.join(MEASUREMENTS)}; got {', '.join(sorted(unknown))}")
+    if args.stale:
+        for name, commits in stale().items():
+            print(f"{name}: its code has changed in {commits} commit{'s'[: commits > 1]} since it was measured")
+        return
     for name in args.names or MEASUREMENTS:
         if args.list:
             print(f"{name:14} python {MEASUREMENTS[name].command}")
