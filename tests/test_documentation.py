@@ -265,7 +265,7 @@ def test_every_measurement_has_its_file_and_is_on_its_pages():
     files = {path.stem for path in measurements.FOLDER.glob("*.md")} - {"index", "by_release"}
     assert files == set(measurements.MEASUREMENTS)
     index = (measurements.FOLDER / "index.md").read_text(encoding="utf-8")
-    for name, (command, pages) in measurements.MEASUREMENTS.items():
+    for name, (command, pages, _) in measurements.MEASUREMENTS.items():
         assert (ROOT / command.split()[0]).exists()
         assert f"`python {command}`" in index
         head = (measurements.FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]

@@ -27,7 +27,9 @@ FOLDER = ROOT / "docs" / "_measurements"
 
 ENGINE = ("native", *(f"src/gibbsot/{name}" for name in ("core", "costs", "exact", "solvers")))
 CHAINS = ("native", *(f"src/gibbsot/{name}" for name in ("core", "costs", "sampling", "oracle")))
-MODELS = tuple(dict.fromkeys([*ENGINE, *CHAINS]))
+MODELS = (*ENGINE, *CHAINS[-2:])
+NMF, MEANS = (*MODELS, "src/gibbsot/models/nmf"), (*MODELS, "src/gibbsot/models/barycenter")
+CLUSTERS = (*MEANS, "src/gibbsot/models/kmeans")
 
 
 class Measurement(NamedTuple):
@@ -46,26 +48,24 @@ MEASUREMENTS = {
     "scales": Measurement("benchmarks/scales.py", ("proved",)),
     "engine": Measurement("benchmarks/engine.py", ("benchmarks",), CHAINS),
     "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",), CHAINS),
-    "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",), (*MODELS, "src/gibbsot/models/nmf")),
-    "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",), (*MODELS, "src/gibbsot/models/nmf")),
-    "demo": Measurement("examples/nmf.py", ("guides/nmf",), (*MODELS, "src/gibbsot/models/nmf")),
-    "barycenter": Measurement(
-        "benchmarks/barycenter.py", ("guides/barycenters",), (*MODELS, "src/gibbsot/models/barycenter")
-    ),
+    "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",), NMF),
+    "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",), NMF),
+    "demo": Measurement("examples/nmf.py", ("guides/nmf",), NMF),
+    "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",), MEANS),
     "clusters": Measurement(
         "examples/clusters.py",
         ("guides/clusters",),
-        (*MODELS, "src/gibbsot/models/kmeans", "src/gibbsot/models/barycenter"),
+        CLUSTERS,
     ),
     "kmeans": Measurement(
         "benchmarks/kmeans.py digits free",
         ("guides/clusters",),
-        (*MODELS, "src/gibbsot/models/kmeans", "src/gibbsot/models/barycenter"),
+        CLUSTERS,
     ),
     "kmeans_large": Measurement(
         "benchmarks/kmeans.py large",
         ("guides/clusters",),
-        (*MODELS, "src/gibbsot/models/kmeans", "src/gibbsot/models/barycenter"),
+        CLUSTERS,
     ),
     "graphs": Measurement("benchmarks/graphs.py", ("guides/graphs",)),
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",), (*ENGINE, "src/gibbsot/models/geometry")),
@@ -79,15 +79,11 @@ MEASUREMENTS = {
     "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
     "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
     "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
-    "scaling": Measurement(
-        "benchmarks/scaling.py", ("scaling",), (*MODELS, "src/gibbsot/models/nmf", "src/gibbsot/distributed")
-    ),
-    "stream": Measurement("benchmarks/stream.py", ("scaling",), (*MODELS, "src/gibbsot/models/nmf")),
+    "scaling": Measurement("benchmarks/scaling.py", ("scaling",), (*NMF, "src/gibbsot/distributed")),
+    "stream": Measurement("benchmarks/stream.py", ("scaling",), NMF),
     "peers": Measurement("benchmarks/peers.py", ("use_with",), (*ENGINE, "src/gibbsot/compat")),
-    "topics": Measurement("examples/topics.py", ("guides/topics",), (*MODELS, "src/gibbsot/models/nmf")),
-    "single_cells": Measurement(
-        "examples/single_cells.py", ("guides/single_cells",), (*MODELS, "src/gibbsot/models/nmf")
-    ),
+    "topics": Measurement("examples/topics.py", ("guides/topics",), NMF),
+    "single_cells": Measurement("examples/single_cells.py", ("guides/single_cells",), NMF),
     "regimes": Measurement("benchmarks/regimes.py --quick", ("README", "benchmarks")),
     "regimes_growth": Measurement("benchmarks/regimes.py --growth plane", ("benchmarks",)),
     "dotmark": Measurement("benchmarks/dotmark.py Dataset", ("dotmark",)),  # the last one: it needs a folder of images
