@@ -107,7 +107,7 @@ def test_completion(shell, environment, monkeypatch, capfd):
         ("solve", "the command is gibbsot ot"),
         ("solve_batch", "the command is gibbsot ot"),
         ("pca", "the command is gibbsot geodesics"),
-        ("otter", "expected one of ot, morph, nmf, cluster, distances, geodesics, info"),
+        ("otter", "expected one of ot, morph, barycenter, nmf, transform, cluster, distances, geodesics, info"),
     ],
 )
 def test_an_unknown_command_gets_a_hint(capfd, word, hint):
