@@ -37,7 +37,11 @@ def test_a_smooth_one_on_a_line(tmp_path, capfd):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["--gap", 0, "--smooth"], "gap: expected"), (["--seed", -1], "--seed: expected"), (["--gap", -1], "gap: exp")],
+    [
+        (["--gap", 0, "--smooth"], "--gap: expected a positive"),
+        (["--gap", -1], "--gap: expected"),
+        (["--seed", -1], "--seed: expected"),
+    ],
 )
 def test_what_is_refused(blobs, tmp_path, capfd, words, message):
     assert message in fails(capfd, "barycenter", blobs, "--out", tmp_path / "out", *words)

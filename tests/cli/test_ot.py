@@ -198,4 +198,4 @@ def test_a_huge_problem_says_what_it_takes_and_what_would_be_faster(tmp_path, mo
 def test_rows_that_may_be_points_are_named(tmp_path, capfd):
     (tmp_path / "a.csv").write_text("".join(f"{k % 7},{k}\n" for k in range(1, 21)))
     report = succeeds(capfd, "ot", tmp_path / "a.csv", tmp_path / "a.csv")
-    assert report["read"] == ["an image of 20 x 2 pixels, 18 with weight; if the rows are points: --points"] * 2
+    assert report["read"] == ["an image of 20 x 2 pixels, 38 with weight; if the rows are points: --points"] * 2

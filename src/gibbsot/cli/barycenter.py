@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from .. import plots
-from ..core import native
+from ..core import native, validation
 from ..io import atomic, strict_json
 from . import _common, _inputs
 from ._common import (
@@ -85,6 +85,8 @@ def barycenter(
 
     _common.check_seed(seed)
     native.threads(jobs)
+    if gap is not None:
+        (validation.positive if smooth else validation.nonnegative)(gap, "--gap")
     _common.check_outside(data, "--out", out)
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
