@@ -121,7 +121,7 @@ class SearchedPoints:
         bound, order = np.empty(0) if below is None else below, of.order
         tree = self._tree  # once: another thread may build a second one at the same time
         with self._lock:  # a tree holds h while it answers
-            tree.set_h(np.ascontiguousarray(h, np.float64))
+            tree.set_h(np.ascontiguousarray(h, np.float64), threads)
             tree.nearest(
                 of.points, queries=order, bound=bound, metric=metric, n_threads=threads, indices=found, values=sums
             )
