@@ -78,7 +78,6 @@ void bind_arcs(nb::module_& m) {
                  self.start(f.data(), g.data(), artificial, greedy, edges, first);
              },
              "f"_a, "g"_a, "artificial"_a, "greedy"_a, "basis"_a, "tops"_a)
-        .def("reserve", &ArcSimplex::reserve, "arcs"_a)
         .def("start_in_blocks",
              [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, std::int32_t blocks,
                 double tolerance, double relative, std::size_t n_threads, double seconds, const StopFlag& stop) {

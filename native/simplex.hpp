@@ -376,8 +376,6 @@ public:
     double artificial_flow() const { return engine_->artificial_flow(weights_); }
     double value() const { return engine_->value(weights_); }
 
-    // Room for so many arcs.
-    void reserve(std::size_t arcs) { list_.arcs.reserve(arcs); }
     // Arcs from rows i to columns j.
     void add(const std::int64_t* i, const std::int64_t* j, const double* cost, std::size_t n) {
         list_.fresh = list_.size();
