@@ -114,8 +114,9 @@ sanitize: $(VENV)/test
 		tests/costs/test_graph.py tests/test_diagrams.py && \
 	$(RUN) -S tests/fuzz.py $(FUZZED) 0 dense crossed points line graph pairs
 
-# the site, in docs/_build/html, looked at in a browser where there is one
+# the site, in docs/_build/html, looked at in a browser where there is one; first the tables that are older than their code
 docs: $(VENV)/docs
+	@$(RUN) tools/measurements.py --stale
 	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html
 	$(RUN) -m pytest tests/test_site.py
 

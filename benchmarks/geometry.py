@@ -132,7 +132,7 @@ def pairs(everything: bool) -> Rows:
     if everything:
         D, wall = clocked(lambda: distances(X, cost=COST, n_jobs=2, verbose=True))
         n = len(X) * (len(X) - 1) // 2
-        yield f"all {n:,} pairs, two threads", f"{wall:.0f} s by the clock, {1e3 * wall / n:.2f} ms a pair"
+        yield f"all {n:,} pairs, two threads", f"{wall:.0f} s by the clock, {1e3 * wall / n:.2f} ms per pair"
 
 
 def neighbours() -> Rows:
@@ -230,7 +230,7 @@ def gaussian(mean: Array, covariance: Array) -> Array:
 def ellipse(mean: Array, covariance: Array) -> Array:
     """Return the uniform measure of an ellipse, of whole and partly covered pixels.
 
-    Areas are those of 16 x 16 points a pixel: with 8 x 8, coordinates change by up to 0.003.
+    Areas are those of 16 x 16 points per pixel: with 8 x 8, coordinates change by up to 0.003.
     """
     points = (np.indices((512, 512)).reshape(2, -1).T / 16 - 15 / 32) / 32
     inside = ((points - mean) @ np.linalg.inv(np.real(sqrtm(covariance))).T) ** 2
@@ -331,7 +331,7 @@ def coordinates() -> Rows:
         yield f"fives, 10 problems, {label}", f"mean error {np.mean(found):.4f}, worst {max(found):.4f}"
     for maps in ("exact", "debiased"):
         _, seconds = timed(lambda: barycentric_coordinates(X[50:54], X[:40], COST, maps=maps, return_info=True))  # noqa: B023
-        yield f"40 references 28 x 28, {maps} maps", f"{seconds / 4:.3f} s an image"
+        yield f"40 references 28 x 28, {maps} maps", f"{seconds / 4:.3f} s per image"
 
 
 def main() -> None:

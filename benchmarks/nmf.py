@@ -316,7 +316,7 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     done = dense(P, T)[2].sweeps.mean()
     native = seconds - in_chains + (Watch.in_chains - before) * sweeps / done
     plain = plain_epoch(data, P, T, round(sweeps)) * sweeps / round(sweeps)
-    report.row(f"{name}, an epoch, {sweeps:.1f} sweeps an image", f"{seconds:.3g} s")
+    report.row(f"{name}, an epoch, {sweeps:.1f} sweeps per image", f"{seconds:.3g} s")
     report.row("   with our kernels for a dense matrix", f"{native:.3g} s, {native / seconds:.3g}x")
     what = "   its sweeps in NumPy, float32, a matrix an image (8 images, scaled up)"
     report.row(what, f"{plain:.3g} s, {plain / seconds:.3g}x", f">= {least:g}x", plain >= least * seconds)

@@ -45,7 +45,7 @@ from gibbsot.models.nmf.shard import MixtureShard
 Array = NDArray[np.float64]
 
 K, SIDE, SHARDS = 40, 28, 10
-NETWORK, LATENCY = 1.25e9, 5e-4  # assumed of a cluster: bytes a second, and seconds a message between machines
+NETWORK, LATENCY = 1.25e9, 5e-4  # assumed of a cluster: bytes per second, and seconds per message between machines
 ARITY = 8
 console = Console(width=120)
 
@@ -162,7 +162,7 @@ def main() -> None:
     X /= X.sum(axis=1, keepdims=True)
     n = len(X)
     table = Table(title=f"{n:,} digits 28 x 28, K = {K}, {SHARDS} shards, kernels: {native.name()}")
-    for column in ("", "an epoch", "CPU time", "in relation", "bytes an epoch", "target", ""):
+    for column in ("", "an epoch", "CPU time", "in relation", "bytes per epoch", "target", ""):
         table.add_column(column, justify="left" if not column else "right")
 
     def row(name: str, timing: Timing, relation: str = "", target: str = "", good: bool | None = None) -> None:
@@ -208,10 +208,10 @@ def main() -> None:
     model = Model(alone.seconds / n, float(command), float(worker), K * SIDE**2 * (4 + 8))
     console.print(
         f"a measure {1e6 * model.work:.0f} us; the commands of an epoch {1e3 * model.command:.1f} ms, and "
-        f"{1e3 * model.worker:.2f} ms a worker (without measures on "
+        f"{1e3 * model.worker:.2f} ms per worker (without measures on "
         f"{', '.join(f'{w}: {1e3 * s:.1f} ms' for w, s in empty.items())} workers); components out "
         f"and gradient back {model.bytes / 1e3:.0f} kB between two processes; assumed: {NETWORK / 1e9:g} GB/s, "
-        f"{1e3 * LATENCY:g} ms a message",
+        f"{1e3 * LATENCY:g} ms per message",
         highlight=False,
     )
     ahead = Table(title="predicted epochs")

@@ -50,7 +50,7 @@ def cpu(work: Callable[[], Any], least: float = 0.3) -> tuple[float, Any]:
 
 
 def case(kind: str, n: int, seed: int = 0) -> Case:
-    """Return a problem of a kind with n points a side; the side of a grid is rounded down."""
+    """Return a problem of a kind with n points per side; the side of a grid is rounded down."""
     rng = np.random.default_rng([n, seed])
     cost: Callable[[], Cost]
     matrix: Callable[[], Array]

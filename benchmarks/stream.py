@@ -175,7 +175,7 @@ def long_stream(options: argparse.Namespace) -> None:
     """Stream photons from a file, and print speed, memory and held-out cost."""
     source, process = Photons(0, options.held_out), psutil.Process()
     table = Table(title=f"{options.measures:,} measures of {SIDE**2} bins, kernels: {native.name()}")
-    columns = ("measures", "minutes", "measures a CPU second", "memory", "exact cost of new ones x 1000")
+    columns = ("measures", "minutes", "measures per CPU second", "memory", "exact cost of new ones x 1000")
     for column in columns:
         table.add_column(column, justify="right")
     with tempfile.TemporaryDirectory() as folder:

@@ -110,7 +110,7 @@ def main() -> None:
             found.setdefault(name, []).append([*scores(data, network), time.perf_counter() - start])
     title = f"{len(data.X)} digits, {options.wrong:.0%} of the labels wrong, mean of {options.seeds} runs"
     table = Table(title=title)
-    for column in ("loss", "accuracy", "cost of the choice", "cost of the prediction", "time a run"):
+    for column in ("loss", "accuracy", "cost of the choice", "cost of the prediction", "time per run"):
         table.add_column(column, justify="left" if column == "loss" else "right")
     for name, rows in found.items():
         (accuracy, choice, prediction, seconds), spread = np.mean(rows, axis=0), np.std(rows, axis=0)

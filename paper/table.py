@@ -40,15 +40,15 @@ def run(run: Run) -> Outcome:
     try:
         measured[faces] = _timed(datasets.faces(), (32, 27), 16.8, epochs, run.seed)
     except datasets.UnavailableError as error:
-        claims.append(Claim(f"{faces}: 16.8 s an epoch", f"not run: {error}", None))
+        claims.append(Claim(f"{faces}: 16.8 s per epoch", f"not run: {error}", None))
     run.advance(0.7)
     for name, times in measured.items():
         ratio = times.exact / times.epoch
         claims += [
             Claim(
-                f"{name}: {times.paper} s an epoch on a 3.3 GHz Core i5, K = 40",
+                f"{name}: {times.paper} s per epoch on a 3.3 GHz Core i5, K = 40",
                 f"{times.epoch:.3g} s by the paper's algorithm in one thread of this machine, with {times.sweeps:.0f} "
-                f"sweeps an image; {times.default:.3g} s by our default, with more sweeps. The processors differ: the "
+                f"sweeps per image; {times.default:.3g} s by our default, with more sweeps. The processors differ: the "
                 "times are not comparable",
                 None,
             ),
@@ -65,7 +65,7 @@ def run(run: Run) -> Outcome:
         "the paper's, 3.3 GHz Core i5",
         "the paper's algorithm here",
         "our default",
-        "number of sweeps an image, paper's algorithm",
+        "number of sweeps per image, paper's algorithm",
         "POT's network simplex for every image",
         "our exact solver for every image",
     )

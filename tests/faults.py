@@ -44,7 +44,7 @@ OPTIONS: dict[str, Any] = {
 SILENCE = 10.0  # seconds without a word, at most, while the fit waits for workers
 STOPPED = 20.0  # seconds of SIGSTOP
 DEADLINE = 120.0  # seconds for a run with its faults on an idle machine, beside the time that processes are stopped
-MOST = 1000  # faults of a run; there is about one an epoch
+MOST = 1000  # faults of a run; there is about one per epoch
 COMMAND = (sys.executable, "-c", "import sys; from gibbsot.cli import main; sys.exit(main(sys.argv[1:]))")
 
 

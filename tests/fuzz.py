@@ -342,7 +342,7 @@ def products(rng: np.random.Generator) -> Case:
 
 
 def _crossed(p: Array, q: Array, C: Array, **options: Any) -> Answer:
-    """Cross over from poor potentials, with few arcs a point, so that there are several rounds."""
+    """Cross over from poor potentials, with few arcs per point, so that there are several rounds."""
     return of_solution(crossover(p, q, DenseCost(C), np.zeros(len(p)), neighbours=2, **options))
 
 

@@ -10,6 +10,7 @@ import inspect
 import json
 import pkgutil
 import re
+import subprocess
 import zlib
 from io import StringIO
 from pathlib import Path
@@ -264,7 +265,7 @@ def test_every_measurement_has_its_file_and_is_on_its_pages():
     files = {path.stem for path in measurements.FOLDER.glob("*.md")} - {"index", "by_release"}
     assert files == set(measurements.MEASUREMENTS)
     index = (measurements.FOLDER / "index.md").read_text(encoding="utf-8")
-    for name, (command, pages) in measurements.MEASUREMENTS.items():
+    for name, (command, pages, _) in measurements.MEASUREMENTS.items():
         assert (ROOT / command.split()[0]).exists()
         assert f"`python {command}`" in index
         head = (measurements.FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
@@ -328,6 +329,34 @@ def test_the_table_of_readme_is_that_of_the_measurement(monkeypatch, tmp_path):
     monkeypatch.setattr(measurements, "ROOT", tmp_path)
     measurements.write_readme()
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == before
+
+
+def test_tables_that_are_older_than_their_code_are_named(monkeypatch, tmp_path):
+    def commit(file, text):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+        for command in (["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "a change"]):
+            subprocess.run(["git", *command], cwd=tmp_path, check=True)
+
+    monkeypatch.setattr(measurements, "ROOT", tmp_path)
+    monkeypatch.setattr(measurements, "FOLDER", tmp_path / "tables")
+    one, other = (measurements.Measurement(f"{name}.py", (), (f"src/{name}",)) for name in ("one", "other"))
+    monkeypatch.setattr(measurements, "MEASUREMENTS", {"one": one, "other": other})
+    assert measurements.stale() == {}  # without history
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    for name in ("src/one/a.py", "one.py", "src/other/a.py", "tables/one.md", "tables/other.md"):
+        commit(name, "1")
+    assert measurements.stale() == {}
+    commit("src/one/a.py", "2")
+    commit("one.py", "2")
+    assert measurements.stale() == {"one": 2}
+    commit("tables/one.md", "2")
+    assert measurements.stale() == {}
+
+
+@pytest.mark.parametrize("name", measurements.MEASUREMENTS)
+def test_the_code_of_measurements_exists(name):
+    assert all((ROOT / path).exists() for path in measurements.MEASUREMENTS[name].code)
 
 
 def test_minimum_versions_are_those_of_the_project():

@@ -217,7 +217,62 @@ def test_the_metric_for_pertpy():
     assert metric(X, Y) == pytest.approx(expected, rel=1e-12)
     assert metric.from_precomputed(M, first) == pytest.approx(expected, rel=1e-12)
     assert metric(X, X) == 0
+    assert metric.from_precomputed(M[:20, :20], first[:20]) == 0  # of one group, as pertpy draws it from itself
     assert not metric.accepts_precomputed
-    assert not metric.supports_value_cache()
-    with pytest.raises(ValueError, match="idx: expected cells of two groups"):
-        metric.from_precomputed(M, np.ones(33, bool))
+    assert scverse.WassersteinMetric(precomputed=True).accepts_precomputed
+    with pytest.raises(ValueError, match="idx: expected one entry for each row"):
+        metric.from_precomputed(M, np.ones(32, bool))
+    with pytest.raises(TypeError, match="precomputed: expected True or False"):
+        scverse.WassersteinMetric(precomputed="yes")
+
+
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_pertpy_uses_the_metric(cells, precomputed):
+    """All of pertpy's ways to call a metric, against assignments."""
+    distance = pytest.importorskip("pertpy").tools.Distance("wasserstein", obsm_key="X_pca")
+    distance.metric_fct = scverse.WassersteinMetric(precomputed=precomputed)
+    cells = cells[:30].copy()
+    cells.obs["kind"] = pd.Categorical(["a"] * 15 + ["b"] * 15)
+    points = cells.obsm["X_pca"]
+    C = cdist(points[:15], points[15:], "euclidean" if precomputed else "sqeuclidean")
+    best = C[linear_sum_assignment(C)].mean()
+    found = distance.pairwise(cells, "kind", show_progressbar=False)
+    np.testing.assert_allclose(found.to_numpy(float), [[0, best], [best, 0]], rtol=1e-12)
+    sided = distance.onesided_distances(cells, "kind", selected_group="a", show_progressbar=False)
+    np.testing.assert_allclose(sided.to_numpy(float), [0, best], rtol=1e-12)
+    mean, variance = distance.pairwise(cells, "kind", bootstrap=True, n_bootstrap=5, show_progressbar=False)
+    assert np.isfinite(mean.to_numpy(float)).all()
+    assert variance.loc["a", "b"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [300, 2000])
+def test_groups_in_50_dimensions(n):
+    """Against SciPy's assignments; zero for a group against itself."""
+    rng = np.random.default_rng(n)
+    X, Y = rng.normal(size=(2, n, 50))
+    C = cdist(X, Y, "sqeuclidean")
+    metric = scverse.WassersteinMetric()
+    assert metric(X, Y) == pytest.approx(C[linear_sum_assignment(C)].mean(), rel=1e-12)
+    assert metric(X, X[::-1]) == 0
+
+
+def test_plots_show_names_and_numbers(cells):
+    plots = pytest.importorskip("gibbsot.plots")
+    pytest.importorskip("matplotlib")
+    scverse.wnmf(cells, 3, rng=3, **FAST)
+    ax = scverse.plot_memberships(cells, "kind", ax=plots.new_figure(4, 3).subplots())
+    W = cells.obsm["wnmf"]
+    np.testing.assert_allclose(ax.images[0].get_array(), [W[:25].mean(axis=0), W[25:].mean(axis=0)], rtol=1e-6)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
+    ax = scverse.plot_genes(cells, n_genes=2, ax=plots.new_figure(4, 3).subplots())
+    heaviest = np.argsort(-cells.varm["wnmf"], axis=0)[:2].T.ravel()
+    assert [text.get_text() for text in ax.texts] == [cells.var_names[k] for k in heaviest]
+    ax = scverse.plot_distances(cells, "kind", ax=plots.new_figure(4, 3).subplots())
+    D = scverse.distances(cells, "kind").to_numpy()
+    np.testing.assert_array_equal(np.sort(ax.images[0].get_array().ravel()), np.sort(D.ravel()))
+    assert {text.get_text() for text in ax.get_yticklabels()} == {"a", "b"}
+    with pytest.raises(ValueError, match="key: varm and uns have no result 'none'"):
+        scverse.plot_genes(cells, "none")
+    with pytest.raises(ValueError, match="groupby: obs has no column 'none'"):
+        scverse.plot_memberships(cells, "none")

@@ -3,7 +3,7 @@
 Each measurement is a command whose output is written to docs/_measurements/NAME.md, with the machine and the date;
 pages of the site include these files. The first table of README is made from that of `solve`, and the ratios of every
 version are kept in history.json, from which the table *By release* is made. Without names all are
-measured, which takes hours; `--list` prints the names and commands.
+measured, which takes hours; `--list` prints the names and commands, `--stale` those whose code has changed since.
 """
 
 from __future__ import annotations
@@ -25,11 +25,19 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "_measurements"
 
 
+ENGINE = ("native", *(f"src/gibbsot/{name}" for name in ("core", "costs", "exact", "solvers")))
+CHAINS = ("native", *(f"src/gibbsot/{name}" for name in ("core", "costs", "sampling", "oracle")))
+MODELS = (*ENGINE, *CHAINS[-2:])
+NMF, MEANS = (*MODELS, "src/gibbsot/models/nmf"), (*MODELS, "src/gibbsot/models/barycenter")
+CLUSTERS = (*MEANS, "src/gibbsot/models/kmeans")
+
+
 class Measurement(NamedTuple):
-    """A command, and the pages that have its figures."""
+    """A command, the pages that have its figures, and the files and folders of the code that it measures."""
 
     command: str
     pages: tuple[str, ...]
+    code: tuple[str, ...] = ENGINE
 
 
 MEASUREMENTS = {
@@ -38,32 +46,44 @@ MEASUREMENTS = {
     "exact_engine": Measurement("benchmarks/exact_engine.py", ("benchmarks",)),
     "exact_engine_large": Measurement("benchmarks/exact_engine.py points grids --large", ("benchmarks",)),
     "scales": Measurement("benchmarks/scales.py", ("proved",)),
-    "engine": Measurement("benchmarks/engine.py", ("benchmarks",)),
-    "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",)),
-    "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",)),
-    "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",)),
-    "demo": Measurement("examples/nmf.py", ("guides/nmf",)),
-    "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",)),
-    "clusters": Measurement("examples/clusters.py", ("guides/clusters",)),
-    "kmeans": Measurement("benchmarks/kmeans.py digits free", ("guides/clusters",)),
-    "kmeans_large": Measurement("benchmarks/kmeans.py large", ("guides/clusters",)),
+    "engine": Measurement("benchmarks/engine.py", ("benchmarks",), CHAINS),
+    "accuracy": Measurement("benchmarks/accuracy.py", ("accuracy",), CHAINS),
+    "nmf": Measurement("benchmarks/nmf.py --peer-seconds 100", ("guides/nmf",), NMF),
+    "oracles": Measurement("benchmarks/oracles.py --seconds 8", ("guides/nmf",), NMF),
+    "demo": Measurement("examples/nmf.py", ("guides/nmf",), NMF),
+    "barycenter": Measurement("benchmarks/barycenter.py", ("guides/barycenters",), MEANS),
+    "clusters": Measurement(
+        "examples/clusters.py",
+        ("guides/clusters",),
+        CLUSTERS,
+    ),
+    "kmeans": Measurement(
+        "benchmarks/kmeans.py digits free",
+        ("guides/clusters",),
+        CLUSTERS,
+    ),
+    "kmeans_large": Measurement(
+        "benchmarks/kmeans.py large",
+        ("guides/clusters",),
+        CLUSTERS,
+    ),
     "graphs": Measurement("benchmarks/graphs.py", ("guides/graphs",)),
-    "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",)),
+    "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",), (*ENGINE, "src/gibbsot/models/geometry")),
     "unbalanced": Measurement("benchmarks/unbalanced.py --peer-seconds 5", ("guides/unbalanced",)),
     "unbalanced_large": Measurement("benchmarks/unbalanced.py --large", ("guides/unbalanced",)),
-    "gromov": Measurement("benchmarks/gromov.py --sizes 1000", ("guides/gromov",)),
-    "labels": Measurement("benchmarks/labels.py", ("guides/labels",)),
-    "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",)),
-    "mixing": Measurement("benchmarks/own_losses.py mixing", ("guides/oracle",)),
-    "lags": Measurement("benchmarks/lags.py", ("concepts",)),
-    "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",)),
-    "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",)),
-    "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",)),
-    "scaling": Measurement("benchmarks/scaling.py", ("scaling",)),
-    "stream": Measurement("benchmarks/stream.py", ("scaling",)),
-    "peers": Measurement("benchmarks/peers.py", ("use_with",)),
-    "topics": Measurement("examples/topics.py", ("guides/topics",)),
-    "single_cells": Measurement("examples/single_cells.py", ("guides/single_cells",)),
+    "gromov": Measurement("benchmarks/gromov.py --sizes 1000", ("guides/gromov",), (*ENGINE, "src/gibbsot/gromov")),
+    "labels": Measurement("benchmarks/labels.py", ("guides/labels",), (*MODELS, "src/gibbsot/models/classifier.py")),
+    "own_losses": Measurement("benchmarks/own_losses.py", ("guides/oracle",), MODELS),
+    "mixing": Measurement("benchmarks/own_losses.py mixing", ("guides/oracle",), CHAINS),
+    "lags": Measurement("benchmarks/lags.py", ("concepts",), CHAINS),
+    "losses": Measurement("benchmarks/losses.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
+    "couplings": Measurement("benchmarks/couplings.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
+    "training": Measurement("benchmarks/torch_loss.py", ("guides/pytorch",), (*MODELS, "src/gibbsot/torch")),
+    "scaling": Measurement("benchmarks/scaling.py", ("scaling",), (*NMF, "src/gibbsot/distributed")),
+    "stream": Measurement("benchmarks/stream.py", ("scaling",), NMF),
+    "peers": Measurement("benchmarks/peers.py", ("use_with",), (*ENGINE, "src/gibbsot/compat")),
+    "topics": Measurement("examples/topics.py", ("guides/topics",), NMF),
+    "single_cells": Measurement("examples/single_cells.py", ("guides/single_cells",), NMF),
     "regimes": Measurement("benchmarks/regimes.py --quick", ("README", "benchmarks")),
     "regimes_growth": Measurement("benchmarks/regimes.py --growth plane", ("benchmarks",)),
     "dotmark": Measurement("benchmarks/dotmark.py Dataset", ("dotmark",)),  # the last one: it needs a folder of images
@@ -180,7 +200,7 @@ def measure(name: str, note: str) -> None:
 def write_index() -> None:
     """Write the table of all measurements: command, machine, date and pages, from the heads of their files."""
     lines = ["| command | measured on | pages |", "|---|---|---|"]
-    for name, (command, pages) in MEASUREMENTS.items():
+    for name, (command, pages, _) in MEASUREMENTS.items():
         head = (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
         measured = head.strip("*:").removeprefix(f"`python {command}`, ")
         # README is no page of the site; the front page has the same links
@@ -200,6 +220,25 @@ def table_of(text: str, column: str) -> list[dict[str, str]]:
         if not set("".join(row)) <= {"-", ":", " "}:
             found.append(dict(zip(rows[start], row, strict=True)))
     return found
+
+
+def stale() -> dict[str, int]:
+    """Return the measurements whose code has changed after them, and in how many commits."""
+    found = {}
+    for name, (command, _, code) in MEASUREMENTS.items():
+        measured = _git("log", "-1", "--format=%H", "--", str(FOLDER / f"{name}.md"))
+        later = _git("rev-list", f"{measured}..HEAD", "--", command.split()[0], *code) if measured else ""
+        if later:
+            found[name] = len(later.splitlines())
+    return found
+
+
+def _git(*arguments: str) -> str:
+    """Return what git prints here; nothing where there is no history."""
+    try:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def write_history() -> None:
@@ -246,7 +285,7 @@ def write_readme() -> None:
     rows = table_of((FOLDER / "solve.md").read_text(encoding="utf-8"), "emd2 / solve")
     sizes = (10, 100, 1024, 4096)
     lines = [
-        f"| points a side | {' | '.join(f'{n:,}' for n in sizes)} | `solve`, 4,096 | `ot.emd2`, 4,096 |",
+        f"| points per side | {' | '.join(f'{n:,}' for n in sizes)} | `solve`, 4,096 | `ot.emd2`, 4,096 |",
         "|---|" + "---|" * (len(sizes) + 2),
     ]
     for kind, label in kinds.items():
@@ -254,7 +293,7 @@ def write_readme() -> None:
         # of grids, whose sizes are squares, the nearest
         chosen = [min((abs(_number(row["points"]) - n), k) for k, row in enumerate(of_kind))[1] for n in sizes]
         found = [of_kind[k] for k in chosen]
-        ratios = " | ".join(_two_digits(_number(row["emd2 / solve"])) for row in found)
+        ratios = " | ".join(f"{_two_digits(_number(row['emd2 / solve']))}\N{MULTIPLICATION SIGN}" for row in found)
         times = " | ".join(f"{_two_digits(_number(found[-1][key]) / 1000)} s" for key in ("solve ms", "emd2 ms"))
         lines.append(f"| {label} | {ratios} | {times} |")
     readme = ROOT / "README.md"
@@ -281,10 +320,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="measurements (default: all)")
     parser.add_argument("--list", action="store_true", help="print names and commands, and measure nothing")
+    parser.add_argument("--stale", action="store_true", help="print whose code has changed since, and measure nothing")
     parser.add_argument("--note", default="", help='after the machine, such as "beside other work"')
     args = parser.parse_args()
     if unknown := set(args.names) - set(MEASUREMENTS):
         parser.error(f"NAME: expected some of {', '.join(MEASUREMENTS)}; got {', '.join(sorted(unknown))}")
+    if args.stale:
+        for name, commits in stale().items():
+            print(f"{name}: its code has changed in {commits} commit{'s'[: commits > 1]} since it was measured")
+        return
     for name in args.names or MEASUREMENTS:
         if args.list:
             print(f"{name:14} python {MEASUREMENTS[name].command}")

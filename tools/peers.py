@@ -282,7 +282,8 @@ def run(suite: Suite, files: list[str], placed: str) -> dict[str, str]:
     report, log = FOLDER / f"{name}.xml", FOLDER / f"{name}.log"
     report.unlink(missing_ok=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    paths = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    folders = [str(Path(__file__).parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = os.pathsep.join(str(Path(each).resolve()) for each in folders)  # the tests run in another folder
     environment = os.environ | {VARIABLE: placed, "PYTHONPATH": paths, "MPLBACKEND": "agg"}
     command = [sys.executable, "-m", "pytest", "-p", "peers", "-p", "no:cacheprovider", "-q", "-c", os.devnull]
     command += ["--continue-on-collection-errors"]

@@ -19,9 +19,11 @@ from .costs import Cost, PointCost
 from .models._costs import METRICS, Metric
 from .models.geometry import distances as _distances
 from .models.nmf.estimator import WassersteinNMF
+from .plots import PINK, heat_map, hide_spines
+from .plots.style import checked_axes, label
 from .solvers.solve import solve
 
-__all__ = ["WassersteinMetric", "distances", "wnmf"]
+__all__ = ["WassersteinMetric", "distances", "plot_distances", "plot_genes", "plot_memberships", "wnmf"]
 
 Array = NDArray[Any]
 
@@ -191,23 +193,155 @@ def distances(
     return pd.DataFrame(D, index=names, columns=names)
 
 
+def plot_distances(adata: AnnData, groupby: str, *, ax: Any = None, **options: Any) -> Any:
+    """Draw the distances between groups of cells, sorted so that near groups are neighbours.
+
+    Parameters
+    ----------
+    adata, groupby, **options
+        As for `distances`.
+    ax : matplotlib Axes, optional
+        Where to draw, by default in a new figure of pyplot.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from anndata import AnnData
+    >>> from gibbsot.plots import new_figure
+    >>> from gibbsot.scverse import plot_distances
+    >>> cells = AnnData(np.array([[0.0, 0.0], [0.0, 2.0], [3.0, 0.0], [3.0, 2.0]]))
+    >>> cells.obs["type"] = ["B", "B", "T", "T"]
+    >>> plot_distances(cells, "type", use_rep="X", ax=new_figure(4, 4).subplots()).get_xlabel()
+    'groups of type, sorted by average linkage'
+    """
+    D = distances(adata, groupby, **options)
+    ax = checked_axes(ax)
+    heat_map(ax, D, label="distance")
+    ax.set_xlabel(label(f"groups of {groupby}, sorted by average linkage"))
+    return ax
+
+
+def plot_memberships(adata: AnnData, groupby: str, key: str = "wnmf", *, ax: Any = None) -> Any:
+    """Draw the mean memberships of groups of cells, as `scanpy.pl.matrixplot` draws mean expressions.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells with the results of `wnmf`.
+    groupby : str
+        The column of `obs` with the groups.
+    key : str
+        The ``key_added`` of `wnmf`.
+    ax : matplotlib Axes, optional
+        Where to draw, by default in a new figure of pyplot.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from anndata import AnnData
+    >>> from gibbsot.plots import new_figure
+    >>> from gibbsot.scverse import plot_memberships, wnmf
+    >>> cells = AnnData(np.random.default_rng(0).poisson(2.0, (30, 8)).astype(np.float32))
+    >>> cells.obs["type"] = ["B", "T"] * 15
+    >>> model = wnmf(cells, 3, use_highly_variable=False, max_epochs=10)
+    >>> plot_memberships(cells, "type", ax=new_figure(4, 3).subplots()).get_xlabel()
+    'component'
+    """
+    W = pd.DataFrame(_result(adata, "obsm", key), index=adata.obs_names)
+    means = W.groupby(_column(adata.obs, groupby, "groupby", "obs"), observed=True).mean()
+    ax = checked_axes(ax)
+    image = ax.imshow(means, cmap="Reds", vmin=0, aspect="auto", interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, shrink=0.8, label="mean membership").outline.set_visible(False)
+    ax.set_xticks(range(means.shape[1]), range(means.shape[1]))
+    ax.set_yticks(range(len(means)), [label(str(name)) for name in means.index])
+    ax.set(xlabel="component", ylabel=label(groupby))
+    return ax
+
+
+def plot_genes(adata: AnnData, key: str = "wnmf", n_genes: int = 10, *, ax: Any = None) -> Any:
+    """Draw the heaviest genes of each component, as `scanpy.pl.rank_genes_groups` draws those of groups.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells with the results of `wnmf`.
+    key : str
+        The ``key_added`` of `wnmf`.
+    n_genes : int
+        The number of genes of each component.
+    ax : matplotlib Axes, optional
+        Where to draw, by default in a new figure of pyplot.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from anndata import AnnData
+    >>> from gibbsot.plots import new_figure
+    >>> from gibbsot.scverse import plot_genes, wnmf
+    >>> cells = AnnData(np.random.default_rng(0).poisson(2.0, (30, 8)).astype(np.float32))
+    >>> model = wnmf(cells, 3, use_highly_variable=False, max_epochs=10)
+    >>> len(plot_genes(cells, n_genes=4, ax=new_figure(4, 3).subplots()).texts)
+    12
+    """
+    D = _result(adata, "varm", key)
+    count = min(validation.count(n_genes, "n_genes"), len(D))
+    ax = checked_axes(ax)
+    ax.set(xlim=(-0.5, D.shape[1] - 0.5), ylim=(0, 1.35 * D.max()), xlabel="component", ylabel="weight")
+    for k, weights in enumerate(D.T):
+        places = k - 0.4 + 0.8 * (np.arange(count) + 0.5) / count
+        chosen = np.argsort(-weights, kind="stable")[:count]
+        ax.plot(places, weights[chosen], ".", color=PINK, markersize=3)
+        for x, gene in zip(places, chosen, strict=True):
+            text = ax.annotate(
+                label(str(adata.var_names[gene])), (x, weights[gene]), (0, 3), textcoords="offset points"
+            )
+            text.set(rotation=90, ha="center", fontsize=6)
+    ax.set_xticks(range(D.shape[1]), range(D.shape[1]))
+    hide_spines([ax])
+    return ax
+
+
+def _result(adata: AnnData, place: str, key: Any) -> Array:
+    """Return what `wnmf` has stored."""
+    _check_adata(adata)
+    stored = getattr(adata, place)
+    if not isinstance(key, str) or key not in stored or key not in adata.uns:
+        raise ValueError(f"key: {place} and uns have no result {key!r}; expected the key_added of wnmf")
+    return np.asarray(stored[key])
+
+
 class WassersteinMetric:
     r"""The exact Wasserstein distance as a metric of pertpy, in place of its own regularised one.
 
     .. math:: \min_{Z \ge 0} \sum_{ij} Z_{ij} \, d(x_i, y_j)^r, \quad Z 1 = 1 / n, \; Z^T 1 = 1 / m
 
     The distance of a group to itself is zero. ``Distance("wasserstein")`` of pertpy calls its ``metric_fct``: set it to
-    this one, and ``pairwise``, ``onesided_distances`` and ``bootstrap`` use it.
+    this one, and ``pairwise``, ``onesided_distances``, ``bootstrap`` and its tests use it.
 
     Parameters
     ----------
     cost : str
         The metric between cells, for embeddings; pertpy's own has squared Euclidean distances.
+    precomputed : bool
+        Whether pertpy is to compute the matrix of all cells once, with its own ``cell_wise_metric``, and pass parts of
+        it to `from_precomputed`: the costs are then these distances. `DistanceTest` of pertpy becomes faster by it.
 
     Attributes
     ----------
     accepts_precomputed : bool
-        False, as pertpy's own: ``pairwise`` then passes embeddings. `from_precomputed` works in any case.
+        The parameter ``precomputed``, under the name that pertpy reads.
 
     Examples
     --------
@@ -219,10 +353,8 @@ class WassersteinMetric:
     (0.0, 5.0)
     """
 
-    accepts_precomputed = False
-
-    def __init__(self, cost: str = "sqeuclidean") -> None:
-        self.cost = cost
+    def __init__(self, cost: str = "sqeuclidean", precomputed: bool = False) -> None:
+        self.cost, self.accepts_precomputed = cost, validation.flag(precomputed, "precomputed")
 
     def __call__(self, X: ArrayLike, Y: ArrayLike) -> float:
         """Return the distance of two groups of cells.
@@ -246,25 +378,18 @@ class WassersteinMetric:
         P : array of shape (n + m, n + m)
             Costs between cells, which are taken as they are.
         idx : array of bool, shape (n + m,)
-            Which cells are of the first group.
+            Which cells are of the first group. If all or none are, this is one group against itself.
 
         Returns
         -------
         float
         """
         M, first = validation.real(P, "P"), np.asarray(idx, bool)
-        if M.shape != (len(first), len(first)) or first.all() or not first.any():
-            raise ValueError(f"idx: expected cells of two groups among those of P, {M.shape}; got {first.sum()} of one")
+        if M.shape != (len(first), len(first)):
+            raise ValueError(f"idx: expected one entry for each row and column of P, {M.shape}; got {first.shape}")
+        if first.all() or not first.any():
+            return 0.0
         return float(solve(None, None, np.ascontiguousarray(M[np.ix_(first, ~first)])).value)
-
-    def supports_value_cache(self) -> bool:
-        """Tell pertpy that there is nothing to cache.
-
-        Returns
-        -------
-        bool
-        """
-        return False
 
 
 def _check_adata(adata: Any) -> None:

@@ -24,6 +24,8 @@ CALLS = {
     "emd with zeros": lambda: ot.emd(np.eye(40)[0], B, M),
     "emd2": lambda: ot.emd2(A, B, M),
     "emd2 of columns": lambda: ot.emd2(A, np.stack([B, B[::-1]], axis=1), M),
+    "emd_1d": lambda: ot.emd_1d(X[:, 0], Y[:, 0], A, B),
+    "emd2_1d": lambda: ot.emd2_1d(X[:, 0], Y[:, 0], A, B, metric="minkowski", p=3.0),
     "solve": lambda: ot.solve(M).value,
     "points": lambda: ot.solve_sample(X, Y).value,
     "points without a matrix": lambda: ot.solve_sample(X, Y, lazy=True).value,
@@ -48,6 +50,8 @@ def asked(monkeypatch):
     original = pot.functions.optima
     monkeypatch.setattr(pot.functions, "optima", lambda *args, **options: count.append(1) or original(*args, **options))
     monkeypatch.setattr("gibbsot.solvers.solve.optima", pot.functions.optima)
+    line = pot.installation.at_once
+    monkeypatch.setattr(pot.installation, "at_once", lambda *args: count.append(1) or line(*args))
     assert methods.optima is original
     return count
 
@@ -72,6 +76,38 @@ def test_divergences_are_certified(asked):
         found = ot.unbalanced.mm_unbalanced(A, B, M, 0.1)
         assert ot.unbalanced.mm_unbalanced(A, B, M, 0.1, div="l2").shape == M.shape  # handed back, without a loop
     np.testing.assert_allclose(found.sum(axis=1), expected.sum(axis=1), atol=1e-5)
+
+
+def test_unbalanced_problems_are_solved_by_the_engine():
+    """POT's iterations for "TV" stop far from the optimum, which leaves over what costs more than both penalties."""
+    cost = np.pad(M, (0, 1), constant_values=0.05)
+    cost[-1, -1] = 0
+    best = ot.emd2(np.append(A, 1), np.append(B, 1), cost)
+    with pot.installed():
+        left_over = ot.solve(M, unbalanced=0.05, unbalanced_type="TV")
+        kl = ot.solve(M, unbalanced=0.1)
+    assert isinstance(left_over, ot.utils.OTResult)
+    assert left_over.value == pytest.approx(best, rel=1e-12)
+    plain = ot.solve(M, unbalanced=0.1, max_iter=20_000)
+    assert kl.value <= plain.value
+    assert kl.value == pytest.approx(plain.value, rel=1e-3)
+
+
+def test_lines_that_pot_solves_itself():
+    """Costs that are not convex, and other masses."""
+    x, y = X[:, 0], Y[:, 0]
+    calls = [
+        lambda: ot.emd2_1d(x, y, A, B, metric="minkowski", p=0.5),
+        lambda: ot.emd2_1d(x, y, 3 * A, 3 * B),
+        lambda: ot.emd_1d(x, y, np.eye(40)[0], B),
+        lambda: ot.emd_1d(x.tolist(), y.tolist()),
+    ]
+    expected = [call() for call in calls]
+    with pot.installed():
+        for call, value in zip(calls, expected, strict=True):
+            np.testing.assert_allclose(call(), value, rtol=1e-12)
+        with pytest.raises(AssertionError, match="same sum"):
+            ot.emd_1d(x, y, 2 * A, B)
 
 
 def names():
@@ -153,17 +189,27 @@ def test_gradients_of_torch():
     torch = pytest.importorskip("torch")
     a, b = RNG.random(40), RNG.random(30)  # so that the potentials are unique
 
-    def gradients():
+    def gradients(value_of):
         tensors = [torch.tensor(x, requires_grad=True) for x in (a / a.sum(), b / b.sum(), M)]
-        value = ot.emd2(*tensors)
+        value = value_of(*tensors)
         value.backward()
+        assert value.device == tensors[0].device
         return [value.detach().numpy(), *(x.grad.numpy() for x in tensors)]
 
-    expected = gradients()
-    with pot.installed():
-        found = gradients()
+    def solved(a, b, M):
+        return ot.solve(M, a, b).value
+
+    for value_of in (ot.emd2, solved):
+        expected = gradients(value_of)
+        with pot.installed():
+            found = gradients(value_of)
+        _same(found, expected)
+
+
+def _same(found, expected):
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
+        assert one.dtype == other.dtype
 
 
 def test_arrays_of_jax_stay_such():
@@ -171,10 +217,11 @@ def test_arrays_of_jax_stay_such():
     a, b, C = (jax.numpy.asarray(x) for x in (A, B, M))
     expected = ot.emd2(a, b, C)
     with pot.installed():
-        found, plan = ot.emd2(a, b, C), ot.emd(a, b, C)
+        found, plan, line = ot.emd2(a, b, C), ot.emd(a, b, C), ot.emd2_1d(a, b)
     assert float(found) == pytest.approx(float(expected), rel=1e-5)
     assert isinstance(found, type(expected))
     assert isinstance(plan, jax.Array)
+    assert isinstance(line, jax.Array)
 
 
 def test_our_functions_in_the_place_of_pots(monkeypatch):

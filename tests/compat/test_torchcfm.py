@@ -67,8 +67,36 @@ def test_classes_stay_among_themselves():
     others = torch.where(torch.arange(30) == 1, 0, labels)
     with pytest.raises(ValueError, match="y0, y1: class 0 has 11 and 10 points; expected as many on both sides"):
         OTPlanSampler().sample_plan_with_labels(x, y, others, labels, within_classes=True)
-    with pytest.raises(ValueError, match="y0, y1: expected the labels of both"):
+    with pytest.raises(ValueError, match="y1: expected the labels of x1"):
         OTPlanSampler().sample_plan_with_labels(x, y, labels, within_classes=True)
+
+
+def test_noise_is_dealt_to_classes():
+    """Noise has no labels; each class gets as much of it as it has points."""
+    x, y = minibatches(30, 30)
+    labels = torch.arange(30) % 3
+    a, b, u, v = OTPlanSampler().sample_plan_with_labels(x, y, None, labels, within_classes=True)
+    assert torch.equal(a, x)
+    assert u is None
+    assert torch.equal(v, labels)
+    for k in range(3):
+        assert torch.equal(b[labels == k], OTPlanSampler().sample_plan(x[labels == k], y[labels == k])[1])
+    with pytest.raises(ValueError, match="x0: expected 30 points, as many as y1 has labels"):
+        OTPlanSampler().sample_plan_with_labels(x[:20], y, None, labels, within_classes=True)
+
+
+def test_classes_of_other_sizes_are_drawn():
+    x, y = minibatches(30, 40)
+    first, second = torch.arange(30) % 3, torch.arange(40) % 3
+    _, b, u, v = OTPlanSampler(rng=0).sample_plan_with_labels(x, y, first, second, replace=True, within_classes=True)
+    assert torch.equal(u, v)
+    assert u.bincount().tolist() == [10, 10, 10]
+    places = (b[:, None] == y).flatten(2).all(2).nonzero()[:, 1]
+    assert torch.equal(second[places], v)
+    with pytest.raises(ValueError, match="class 3 has 1 and 0 points"):
+        OTPlanSampler().sample_plan_with_labels(
+            x, y, torch.where(torch.arange(30) == 0, 3, first), second, replace=True, within_classes=True
+        )
 
 
 def test_large_batches_come_in_parts():

@@ -80,7 +80,7 @@ def test_potentials_of_a_forest_are_exact_sums(kernel):
             np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("n", [1, 2, 40])
+@pytest.mark.parametrize("n", [1, 2, 40, 400])
 def test_sparse_factors(kernel, n):
     """Systems of random Laplacians with a diagonal, and a matrix that is not definite."""
     rng = np.random.default_rng(n)

@@ -51,7 +51,7 @@ def test_exponential_law(kernel, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_streams_are_uncorrelated(dtype):
-    """Variates of neighbouring keys: |correlation| below 5 / sqrt(n), false alarm 6e-7 a pair, seed fixed."""
+    """Variates of neighbouring keys: |correlation| below 5 / sqrt(n), false alarm 6e-7 per pair, seed fixed."""
     n = 50_000
     base = philox.exponentials(0, 0, 0, 0, n + 1, dtype)
     others = [philox.exponentials(*name, n, dtype) for name in ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1))]

@@ -163,7 +163,9 @@ class OTPlanSampler:
         y0, y1 : tensors of shape (n0,) and (n1,), optional
             Labels.
         within_classes : bool
-            Whether only points with the same label are paired. Each class then has as many points on both sides.
+            Whether only points with the same label are paired. Each class then has as many points on both sides, but
+            for ``replace=True``, where it only must be on both sides. Points x0 without labels, such as noise, are
+            dealt to the classes of y1 in the order in which they come.
 
         Returns
         -------
@@ -239,13 +241,15 @@ class OTPlanSampler:
         self, x0: Tensor, x1: Tensor, y0: Tensor | None, y1: Tensor | None, replace: bool | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the indices of pairs with the same label, in the order of x0 if these are permutations."""
-        if y0 is None or y1 is None:
-            raise ValueError("y0, y1: expected the labels of both minibatches for within_classes=True")
-        labels = [y.detach().cpu().numpy() for y in (y0, y1)]
+        if y1 is None:
+            raise ValueError("y1: expected the labels of x1 for within_classes=True")
+        if y0 is None and len(x0) != len(y1):
+            raise ValueError(f"x0: expected {len(y1)} points, as many as y1 has labels, or labels y0; got {len(x0)}")
+        labels = [y.detach().cpu().numpy() for y in (y1 if y0 is None else y0, y1)]
         found = []
         for label in np.union1d(*labels):
             rows, columns = (np.flatnonzero(y == label) for y in labels)
-            if len(rows) != len(columns):
+            if len(rows) != len(columns) and not (replace and len(rows) and len(columns)):
                 counts = f"{len(rows)} and {len(columns)} points"
                 raise ValueError(f"y0, y1: class {label} has {counts}; expected as many on both sides")
             i, j = self._pairs(x0[rows], x1[columns], replace)

@@ -142,7 +142,7 @@ class DenseSolutions:
 
     @property
     def basis(self) -> Basis:
-        """Rows and columns of the arcs of the bases, one row a problem; -1 where there are fewer."""
+        """Rows and columns of the arcs of the bases, one row per problem; -1 where there are fewer."""
         if self._arcs.shape[2] == 0:
             raise ValueError("plan: solve with plan=True to have bases")
         return self._arcs[0], self._arcs[1]

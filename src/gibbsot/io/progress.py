@@ -57,7 +57,7 @@ def bar(label: str, wanted: bool, endless: bool = False) -> Iterator[Advance]:
 
     Notes go to the log ``gibbsot`` at level INFO. If wanted, progress is shown, too: by a bar where `rich` is installed
     and standard error is a terminal or belongs to a notebook that has ipywidgets; elsewhere by lines of standard error,
-    at most one a second, unless the log shows the notes already.
+    at most one per second, unless the log shows the notes already.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from ..core import validation
 from ..costs import Cost
 from .geometry import plane
 from .plans import displacements, plan, projections
-from .style import DARK_GREY, GREEN, GREY, PALE_GREY, PINK, label
+from .style import DARK_GREY, GREEN, GREY, PALE_GREY, PINK, checked_axes, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,17 +78,17 @@ def transport(
     points, shape = _points(cost)
     left_over = None if np.isclose(Z.sum(), [np.sum(x) for x in weights], rtol=1e-9).all() else weights
     if on_graph:
-        ax = _axes(ax)
+        ax = checked_axes(ax)
         _draw_flow(ax, flow, cost, weights, names, positions)
     elif points is None or points[0].shape[1] == 1:
-        ax = _axes(ax)
+        ax = checked_axes(ax)
         line = None if points is None or shape is not None else (points[0].ravel(), points[1].ravel())
         plan(ax, Z, names=names, points=line, labels=cost.labels or (None, None), weights=left_over)
     elif points[0].shape[1] == 3:
-        ax = _axes(ax, 3)
+        ax = checked_axes(ax, 3)
         projections(ax[0].figure, Z, *points, names, shape=shape, panels=ax, weights=left_over)
     else:
-        ax, (X, Y) = _axes(ax), points
+        ax, (X, Y) = checked_axes(ax), points
         if X.shape[1] > 3:
             X, Y = principal_plane(X, Y)
             ax.set(xlabel="first principal axis", ylabel="second principal axis")
@@ -112,21 +112,6 @@ def principal_plane(X: Array, Y: Array) -> tuple[Array, Array]:
     both = both - both.mean(axis=0)
     axes = np.linalg.eigh(both.T @ both)[1][:, :-3:-1]
     return (both @ axes)[: len(X)], (both @ axes)[len(X) :]
-
-
-def _axes(ax: Any, count: int = 1) -> Any:
-    """Return the axes given after a check, or new ones of pyplot."""
-    if ax is None:
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise ImportError("figures need matplotlib: pip install 'gibbsot[plots]'") from None
-        figure = plt.figure(figsize=(6, 6) if count == 1 else (12, 4.5), layout="constrained")
-        return figure.subplots(1, count)
-    given = np.ravel(np.asarray(ax, object))
-    if len(given) != count:
-        raise ValueError(f"ax: expected {'three Axes' if count == 3 else 'one Axes'} of matplotlib, got {len(given)}")
-    return given if count > 1 else given[0]
 
 
 def _points(cost: Cost) -> tuple[tuple[Array, Array] | None, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -72,6 +74,33 @@ def legend_below(figure: Figure) -> None:
     fit = max(1, int(_LETTERS * figure.get_figwidth()) // longest)
     columns = min(5, len(found), fit)
     figure.legend(list(found.values()), list(found), loc="outside lower center", frameon=False, ncols=columns)
+
+
+def checked_axes(ax: Any, count: int = 1) -> Any:
+    """Return the axes given after a check, or new ones of pyplot.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, or several of them, or None
+        What a caller gave.
+    count : {1, 3}
+        How many are needed.
+
+    Returns
+    -------
+    matplotlib Axes, or array of them
+    """
+    if ax is None:
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            raise ImportError("figures need matplotlib: pip install 'gibbsot[plots]'") from None
+        figure = plt.figure(figsize=(6, 6) if count == 1 else (12, 4.5), layout="constrained")
+        return figure.subplots(1, count)
+    given = np.ravel(np.asarray(ax, object))
+    if len(given) != count:
+        raise ValueError(f"ax: expected {'three Axes' if count == 3 else 'one Axes'} of matplotlib, got {len(given)}")
+    return given if count > 1 else given[0]
 
 
 def label(name: str) -> str:

@@ -63,7 +63,7 @@ class WassersteinLoss(torch.nn.Module):
         Of kept duals: the share of the mass that may have moved since an example was solved, 0.01 by default.
     capacity : int, optional
         The number of examples that are kept; the least recently used are dropped. By default 10,000, and 50,000 chains.
-        An example takes about 20 bytes a point of both measures, with "gibbs" 8 bytes a point of q.
+        An example takes about 20 bytes per point of both measures, with "gibbs" 8 bytes per point of q.
     by_position : bool
         Whether examples without an index belong to their position in the batch; otherwise they are not kept.
     n_jobs : int, optional

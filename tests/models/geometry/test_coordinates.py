@@ -57,7 +57,7 @@ def gaussian(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 
 
 def ellipse(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """The uniform measure of an ellipse, of whole and partly covered pixels, with 16 x 16 points a pixel for areas."""
+    """The uniform measure of an ellipse, of whole and partly covered pixels, with 256 points per pixel for areas."""
     points = (np.indices((512, 512)).reshape(2, -1).T / 16 - 15 / 32) / 32
     inside = ((points - mean) @ np.linalg.inv(np.real(sqrtm(covariance))).T) ** 2
     return (inside.sum(axis=1) <= 1).reshape(32, 16, 32, 16).mean(axis=(1, 3)).ravel()

@@ -1,9 +1,10 @@
 """Let POT itself use the exact engine, in this process: `install`, `uninstall` and `installed`.
 
-POT's public functions end in three compiled ones: for a matrix, for sparse costs and for points. These are replaced,
-so that `ot.emd`, `ot.emd2`, `ot.solve`, `ot.partial` and what is built on them keep their arguments, arrays, gradients,
-warnings and errors, in every module that has imported them. Points of few dimensions need no matrix, and KL-unbalanced
-problems need another algorithm: for these, functions of POT are replaced wherever they were imported.
+POT's exact functions end in four compiled ones: for a matrix, for sparse costs, for points, and for points on the line.
+These are replaced, so that `ot.emd`, `ot.emd2`, `ot.emd_1d`, `ot.emd2_1d`, `ot.partial` and what is built on them keep
+their arguments, arrays, gradients, warnings and errors, in every module that has imported them. Points of few
+dimensions need no matrix, and unbalanced problems need other algorithms: for these, `ot.solve`, `ot.solve_sample` and
+functions of `ot.unbalanced` are replaced wherever they were imported.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from ...costs import DenseCost, PointCost, SparseCost
+from ...exact.line import at_once
 from . import functions
 
 _OPTIMAL = 1  # POT's code of an optimum
@@ -29,8 +31,7 @@ _OPTIMAL = 1  # POT's code of an optimum
 def install() -> None:
     """Let POT use the exact engine, until `uninstall`.
 
-    Names in modules are replaced; a function that is held elsewhere, such as in a closure, is not. One-dimensional
-    problems stay with POT, whose algorithm for them is exact.
+    Names in modules are replaced; a function that is held elsewhere, such as in a closure, is not.
 
     Examples
     --------
@@ -89,7 +90,9 @@ class _State:
             for name, own in (("emd_c", _dense), ("emd_c_sparse", _sparse), ("emd_c_lazy", _points))
             if hasattr(compiled, name)  # older versions have the first alone
         ]
-        for name in ("solve_sample", "mm_unbalanced", "lbfgsb_unbalanced"):
+        merge = compiled.emd_1d_sorted
+        pairs.append((merge, _kernel(merge, functools.partial(_line, merge))))
+        for name in ("solve", "solve_sample", "mm_unbalanced", "lbfgsb_unbalanced"):
             original = functions.ORIGINALS[name]
             pairs.append((original, _function(original, getattr(functions, name))))
         return pairs
@@ -161,6 +164,17 @@ def _sparse(a: Any, b: Any, i: Any, j: Any, costs: Any, max_iter: int, *start: A
 def _points(a: Any, b: Any, X: Any, Y: Any, metric: str, max_iter: int, *start: Any) -> tuple[Any, ...] | None:
     """Return POT's results for points, or None."""
     return _optimum(a, b, max_iter, lambda: PointCost(X, Y, metric, np.float64), *start)
+
+
+def _line(merge: Callable[..., Any], a: Any, b: Any, x: Any, y: Any, metric: str, p: float) -> tuple[Any, ...] | None:
+    """Return POT's results for sorted points on the line, or None: its own monotone plan, with the proved cost."""
+    power = {"minkowski": p}.get(metric, 2.0 if metric == "sqeuclidean" else 1.0)
+    mass, received = a.sum(), b.sum()
+    numbers = all(np.isfinite(z).all() for z in (a, b, x, y)) and all((w >= 0).all() for w in (a, b))
+    if not (numbers and 1 <= power < np.inf and 0 < min(mass, received) <= max(mass, received) < np.inf):
+        return None
+    found = at_once(x, y, a, b, power)
+    return None if found is None else (*merge(a, b, x, y, metric, p)[:2], float(mass * found.value))
 
 
 def _optimum(

@@ -238,8 +238,8 @@ class NearestPoints:
 class Refinement:
     """Better lower bounds of chosen pairs, by feasible potentials.
 
-    On grids these are the potentials of the exact solution of a problem with half as many points an axis, interpolated;
-    elsewhere the least costs to the points of the other measure. c-transforms make both of them feasible.
+    On grids these are the potentials of the exact solution of a problem with half as many points per axis,
+    interpolated; elsewhere the least costs to the points of the other measure. c-transforms make both of them feasible.
 
     Parameters
     ----------
