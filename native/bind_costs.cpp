@@ -8,6 +8,7 @@
 #include "double_double.hpp"
 #include "nearest.hpp"
 #include "parallel.hpp"
+#include "products.hpp"
 
 namespace gibbsot {
 namespace {
@@ -148,6 +149,24 @@ void nearest_graph(const Graph<T>& graph, bool by_rows, const Vector<const T>& x
         }
 }
 
+// The least sums of a tile of products and x, as native/products.hpp says.
+template <class T>
+void nearest_products(const Matrix<const T>& products, const Vector<const T>& s, const Vector<const T>& t,
+                      const Vector<const T>& x, std::size_t first, T cancelled, bool root, const Matrix<T>& sums,
+                      const Matrix<std::int64_t>& found, const Vector<std::uint8_t>& near) {
+    const std::size_t rows = products.shape(0), columns = products.shape(1), k = sums.shape(1);
+    check_shape("s", s, rows);
+    check_shape("t", t, columns);
+    check_shape("x", x, columns);
+    check_shape("sums", sums, rows, k);
+    check_shape("found", found, rows, k);
+    check_shape("near", near, rows);
+    require(k > 0, "sums: expected at least one column");
+    nb::gil_scoped_release release;
+    offer_products<T>({products.data(), s.data(), t.data(), rows, columns, cancelled, root}, x.data(), first, k, sums.data(),
+                      found.data(), near.data());
+}
+
 template <class T, class CostArray>
 void bind_transform(nb::module_& m, const std::string& kind, const char* cost) {
     using namespace nb::literals;
@@ -172,6 +191,8 @@ void bind_precision(nb::module_& m) {
     bind_transform<T, Graph<T>>(m, "graph", "graph");
     m.def("nearest_graph", &nearest_graph<T>, "graph"_a, nb::kw_only(), "by_rows"_a, "x"_a, output("found"),
           output("sums"));
+    m.def("nearest_products", &nearest_products<T>, "products"_a, nb::kw_only(), "s"_a, "t"_a, "x"_a, "first"_a,
+          "cancelled"_a, "root"_a, output("sums"), output("found"), output("near"));
     m.def("means_dense", &means_dense<T>, "Mt"_a, nb::kw_only(), "p"_a, "q"_a, output("out"), "n_threads"_a);
 }
 

@@ -13,6 +13,7 @@
 
 #include "arrays.hpp"
 #include "assignment.hpp"
+#include "auction.hpp"
 #include "bindings.hpp"
 #include "dense_simplex.hpp"
 #include "interrupts.hpp"
@@ -78,6 +79,19 @@ void bind_arcs(nb::module_& m) {
                  self.start(f.data(), g.data(), artificial, greedy, edges, first);
              },
              "f"_a, "g"_a, "artificial"_a, "greedy"_a, "basis"_a, "tops"_a)
+        .def("start_in_blocks",
+             [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, std::int32_t blocks,
+                double tolerance, double relative, std::size_t n_threads, double seconds, const StopFlag& stop) {
+                 check_length(f.shape(0), self.rows());
+                 check_length(g.shape(0), self.columns());
+                 check_threads(n_threads);
+                 require(blocks > 1, "blocks: at least two");
+                 Deadline deadline(seconds, stop);
+                 nb::gil_scoped_release release;
+                 self.start(f.data(), g.data(), artificial, blocks, tolerance, relative, n_threads,
+                            [&] { return deadline(); });
+             },
+             "f"_a, "g"_a, "artificial"_a, "blocks"_a, "tolerance"_a, "relative"_a, "n_threads"_a, "seconds"_a, "stop"_a)
         .def("optimise",
              [](ArcSimplex& self, std::int64_t pivots, double tolerance, double relative) {
                  Interrupt interrupt;
@@ -306,6 +320,58 @@ bool assign(const Matrix<const float>& C, double seconds, const StopFlag& stop, 
     return true;
 }
 
+void bind_auction(nb::module_& m) {
+    nb::class_<Auction>(m, "Auction")
+        .def("__init__",
+             [](Auction* self, Vector<const double> p, Vector<const double> q, Vector<const double> prices, std::size_t k) {
+                 check_length(prices.shape(0), q.shape(0));
+                 require(k > 0 && k <= q.shape(0), "k: expected 1 to as many as there are columns");
+                 std::construct_at(self, p.data(), p.shape(0), q.data(), q.shape(0), prices.data(), k);
+             },
+             "p"_a, "q"_a, "prices"_a, "k"_a)
+        .def("give_lists",
+             [](Auction& self, Vector<const std::int64_t> rows, Matrix<const std::int64_t> found, Matrix<const float> sums,
+                Vector<const float> prices) {
+                 const std::size_t n = rows.shape(0), k = self.list_size();
+                 check_shape("found", found, n, k);
+                 check_shape("sums", sums, n, k);
+                 check_length(prices.shape(0), self.columns());
+                 for (std::size_t a = 0; a < n; ++a)
+                     require(rows.data()[a] >= 0 && rows.data()[a] < static_cast<std::int64_t>(self.rows()),
+                             "rows: one does not exist");
+                 for (std::size_t a = 0; a < n * k; ++a)
+                     require(found.data()[a] < static_cast<std::int64_t>(self.columns()), "found: a column does not exist");
+                 nb::gil_scoped_release release;
+                 for (std::size_t a = 0; a < n; ++a)
+                     self.give_list(static_cast<std::size_t>(rows.data()[a]), found.data() + a * k, sums.data() + a * k,
+                                    prices.data());
+                 self.resume();
+             },
+             "rows"_a, "found"_a, "sums"_a, "prices"_a)
+        .def("run",
+             [](Auction& self, double epsilon, double enough, std::size_t most, double seconds, const StopFlag& stop) {
+                 Deadline deadline(seconds, stop);
+                 nb::gil_scoped_release release;
+                 return self.run(epsilon, enough, most, [&] { return deadline(); });
+             },
+             "epsilon"_a, "enough"_a, "most"_a, "seconds"_a, "stop"_a)
+        .def("waiting",
+             [](const Auction& self) { return owned(std::vector<std::int64_t>(self.waiting().begin(), self.waiting().end())); })
+        .def("prices",
+             [](const Auction& self, Vector<double> out) {
+                 check_length(out.shape(0), self.columns());
+                 std::copy(self.prices().begin(), self.prices().end(), out.data());
+             },
+             output("out"))
+        .def("potentials",
+             [](const Auction& self, Vector<double> out) {
+                 check_length(out.shape(0), self.rows());
+                 for (std::size_t i = 0; i < self.rows(); ++i) out.data()[i] = self.potential(i);
+             },
+             output("out"))
+        .def_prop_ro("left", &Auction::left);
+}
+
 // <x, y>, or the sum of x if y is empty: both doubles, the sum and the number of the absolute terms, and the exponent.
 std::tuple<double, double, double, std::int64_t, int> inner_product(const Vector<const double>& x,
                                                                     const Vector<const double>& y) {
@@ -391,15 +457,18 @@ void bind_tree(nb::module_& m, const char* name) {
         .def("__init__",
              [](Tree* self, Matrix<const double> points) {
                  check_length(points.shape(1), D);
+                 nb::gil_scoped_release release;
                  std::construct_at(self, points.data(), points.shape(0));
              },
              "points"_a)
         .def("set_h",
-             [](Tree& self, Vector<const double> h) {
+             [](Tree& self, Vector<const double> h, std::size_t n_threads) {
                  check_length(h.shape(0), self.size());
-                 self.set_h(h.data());
+                 check_threads(n_threads);
+                 nb::gil_scoped_release release;
+                 self.set_h(h.data(), n_threads);
              },
-             "h"_a)
+             "h"_a, "n_threads"_a)
         .def("order",
              [](const Tree& self, Vector<std::int32_t> out) {
                  check_length(out.shape(0), self.size());
@@ -417,7 +486,7 @@ void bind_tree(nb::module_& m, const char* name) {
                  Interrupt interrupt;
                  nb::gil_scoped_release release;
                  const double* bounds = bound.shape(0) != 0 ? bound.data() : nullptr;
-                 constexpr std::size_t chunk = 10000;
+                 constexpr std::size_t chunk = 4096;
                  with_metric(metric, [&](const auto& distance) {
                      const auto make = [&] {
                          return [&](std::size_t c) {
@@ -515,6 +584,7 @@ void bind_exact(nb::module_& m) {
     bind_arcs(m);
     bind_networks(m);
     bind_factors(m);
+    bind_auction(m);
     bind_tree<1>(m, "KdTree1");
     bind_tree<2>(m, "KdTree2");
     bind_tree<3>(m, "KdTree3");

@@ -78,12 +78,14 @@ private:
 
     struct Side {
         Side(const double* x, const double* a, std::size_t n)
-            : points(x), price(a, a + n), potential(price), mate(n, -1), distance(n, kInfinite), tree(x, n) {}
+            : points(x), price(a, a + n), potential(price), feasible(n, -kInfinite), mate(n, -1), distance(n, kInfinite), tree(x, n) {}
         std::size_t size() const { return price.size(); }
         bool open(std::size_t i) const { return mate[i] < 0 && potential[i] < price[i]; }
+        bool rose(std::size_t i) const { return potential[i] > feasible[i]; }
 
         const double* points;
         std::vector<double> price, potential;
+        std::vector<double> feasible;  // potentials that no pair violates, for add_violated()
         std::vector<Index> mate;  // -1: alone
         std::vector<double> distance;  // of a search; infinite between searches
         KdTree<2> tree;
@@ -127,19 +129,17 @@ private:
         return complete_;
     }
 
-    // The k columns of least sums c - g below a bound, for every row, as the tree finds them.
+    // The k columns of least sums c + h below a bound, for some rows, as the tree finds them.
     template <class Poll>
-    void search(const std::vector<double>& g, const double* bound, std::size_t k, Poll poll) {
-        const Side& rows = sides_[0];
+    void search(const std::vector<double>& h, const std::vector<Index>& some, const double* bound, std::size_t k, Poll poll) {
+        if (some.empty()) return;
         KdTree<2>& tree = sides_[1].tree;
-        std::vector<double> h(g.size());
-        for (std::size_t j = 0; j < h.size(); ++j) h[j] = -g[j];
         tree.set_h(h.data());
-        found_.resize(rows.size() * k);
-        sums_.resize(rows.size() * k);
-        for (std::size_t begin = 0; begin < rows.size(); begin += kPolled) {
+        found_.resize(sides_[0].size() * k);
+        sums_.resize(sides_[0].size() * k);
+        for (std::size_t begin = 0; begin < some.size(); begin += kPolled) {
             poll();
-            tree.nearest(metric_, rows.points, rows.tree.order().data() + begin, std::min(kPolled, rows.size() - begin), bound, k,
+            tree.nearest(metric_, sides_[0].points, some.data() + begin, std::min(kPolled, some.size() - begin), bound, k,
                          found_.data(), sums_.data());
         }
     }
@@ -148,7 +148,7 @@ private:
     template <class Poll>
     void neighbours(Poll poll) {
         const std::size_t k = std::min(kNeighbours, sides_[1].size());
-        search(std::vector<double>(sides_[1].size(), 0.0), nullptr, k, poll);
+        search(std::vector<double>(sides_[1].size(), 0.0), sides_[0].tree.order(), nullptr, k, poll);
         pairs_.clear();
         pairs_.reserve(sums_.size());
         for (std::size_t t = 0; t < sums_.size(); ++t) {
@@ -343,14 +343,21 @@ private:
         }
     }
 
-    // Adds pairs that the potentials violate, and makes these feasible again; returns whether there were any.
+    // Adds pairs that the potentials violate, and makes these feasible again; returns whether there were any. They were
+    // feasible after the last call: a pair is violated only where a potential rose since then.
     template <class Poll>
     bool add_violated(Poll poll) {
         Side &rows = sides_[0], &columns = sides_[1];
         const std::size_t k = std::min(kAdded, columns.size()), before = pairs_.size();
-        std::vector<double> bound(rows.size());
+        std::vector<double> bound(rows.size()), h(columns.size());
         for (std::size_t i = 0; i < bound.size(); ++i) bound[i] = rows.potential[i] - tolerance();
-        search(columns.potential, bound.data(), k, poll);
+        for (std::size_t j = 0; j < h.size(); ++j) h[j] = -columns.potential[j];
+        std::vector<Index> risen, others;
+        for (const Index i : rows.tree.order()) (rows.rose(static_cast<std::size_t>(i)) ? risen : others).push_back(i);
+        search(h, risen, bound.data(), k, poll);
+        for (std::size_t j = 0; j < h.size(); ++j)
+            if (!columns.rose(j)) h[j] = kInfinite;
+        search(h, others, bound.data(), k, poll);
         worst_ = 0;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             for (std::size_t c = 0; c < k && found_[i * k + c] >= 0; ++c) {
@@ -362,6 +369,7 @@ private:
             rows.potential[i] = sums_[i * k];
             if (const Index j = rows.mate[i]; j >= 0) rows.mate[i] = columns.mate[static_cast<std::size_t>(j)] = -1;
         }
+        for (Side& side : sides_) side.feasible = side.potential;
         return pairs_.size() > before;
     }
 

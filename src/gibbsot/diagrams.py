@@ -171,8 +171,9 @@ def _diagram(x: ArrayLike, name: str) -> Points:
         return np.empty((0, 2))
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"{name}: expected points (birth, death) as rows, got shape {points.shape}")
-    if np.isnan(points).any() or (points[:, 1] < points[:, 0]).any():
-        bad = int(np.flatnonzero(np.isnan(points).any(axis=1) | (points[:, 1] < points[:, 0]))[0])
+    lives = points[:, 1] >= points[:, 0]  # not so if one is NaN
+    if not lives.all():
+        bad = int(np.flatnonzero(~lives)[0])
         raise ValueError(
             f"{name}: point {bad} is {points[bad].tolist()}; expected a death that is not before the birth"
         )
@@ -183,16 +184,18 @@ def _parts(points: Points) -> _Parts:
     """Return the points of a diagram by kind."""
     birth, death = points.T
     born, dies = np.isfinite(birth), np.isfinite(death)
-    chosen = born & dies, ~born & dies, born & ~dies, (birth == -np.inf) & (death == np.inf), birth == death
-    finite, before, after, always, same = (np.flatnonzero(kind) for kind in chosen)
-    return _Parts(finite, before, after, always, np.setdiff1d(same, finite))
+    both, neither = born & dies, ~(born | dies)
+    if both.all():  # as in most diagrams
+        return _Parts(np.arange(len(points)), *(np.empty(0, np.intp),) * 4)
+    kinds = both, ~born & dies, born & ~dies, neither & (birth < death), neither & (birth == death)
+    return _Parts(*(np.flatnonzero(kind) for kind in kinds))
 
 
 def _matched(X: Points, Y: Points, order: float, norm: float, essential: bool) -> tuple[float, NDArray[np.intp]] | None:
     """Return the distance and a matching, or None if essential points cannot be matched."""
     rows, columns = _parts(X), _parts(Y)
     total, pairs = _finite(X, Y, rows.finite, columns.finite, order, norm)
-    if essential:
+    if essential and len(rows.finite) + len(columns.finite) < len(X) + len(Y):
         for i, j, axis in ((rows.before, columns.before, 1), (rows.after, columns.after, 0)):
             if len(i) != len(j):
                 return None

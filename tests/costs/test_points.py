@@ -263,3 +263,35 @@ def test_products_are_as_accurate_as_they_say(kind, metric):
             assert less <= square <= more
     np.testing.assert_allclose(cost.matrix(rows, columns), M[np.ix_(rows, columns)], rtol=2 * cost.accuracy())
     np.testing.assert_allclose(cost.at(rows[:, None], columns), M[np.ix_(rows, columns)], rtol=2 * cost.accuracy())
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("kind", ["normal", "same points", "duplicates", "one column"])
+def test_tiles_of_products_find_what_the_matrix_has(kernel, monkeypatch, kind, metric):
+    """C-transforms and nearest points without a matrix, in many dimensions."""
+    rng = np.random.default_rng(6)
+    X, Y = rng.normal(size=(70, 19)), rng.normal(size=(1 if kind == "one column" else 83, 19))
+    if kind == "same points":
+        Y = X
+    elif kind == "duplicates":
+        X, Y = np.repeat(X[:5], 14, axis=0), np.repeat(X[:7], 10, axis=0)
+    g, h = rng.normal(size=len(X)), rng.normal(size=len(Y))
+    h[0], k = (np.inf if len(Y) > 1 else 0.0), min(9, len(Y))
+    M = PointCost(X, Y, metric).matrix()
+    for name, value in (("MATRIX_BYTES", 0), ("_FAST", 64), ("_TILE", 4)):
+        monkeypatch.setattr(points, name, value)
+    cost = PointCost(X, Y, metric)
+    assert cost.has_lists
+    near = {"rtol": 1e-12, "atol": 1e-12}
+    np.testing.assert_allclose(cost.row_min(h), (M + h).min(axis=1), **near)
+    np.testing.assert_allclose(cost.col_max(g), (g[:, None] - M).max(axis=0), **near)
+    for found, sums, S in ((*cost.nearest(h, k), M + h), (*cost.nearest(g, k, False), (M + g[:, None]).T)):
+        np.testing.assert_allclose(sums, np.sort(S, axis=1)[:, :k], **near)
+        np.testing.assert_allclose(np.take_along_axis(S, found, axis=1), sums, **near)
+    limit = np.median(M + np.where(np.isfinite(h), h, 0), axis=1)
+    found, sums = cost.nearest(h, k, below=limit)
+    assert (sums[found >= 0] < np.repeat(limit, (found >= 0).sum(axis=1))).all()
+    assert (sums[found < 0] == np.inf).all()
+    some = np.array([3, 0, 69])
+    found, single = cost.listed(some, h.astype(np.float32), k)
+    np.testing.assert_allclose(single, np.sort(M[some] + h, axis=1)[:, :k], rtol=1e-4, atol=1e-4)

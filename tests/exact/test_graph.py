@@ -282,7 +282,6 @@ def test_sparse_pairs_against_a_linear_programme(seed):
 
 
 @needs_simplex
-@needs_simplex
 def test_a_warm_start_continues_from_the_tree():
     """With few pivots where weights or lengths change little; other graphs of the same size start from nothing."""
     rng = np.random.default_rng(4)

@@ -6,6 +6,9 @@ import ctypes
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +82,29 @@ def memory(name: str) -> int:
     return 1024 * int(line.split()[1])
 
 
+@contextmanager
+def most_code() -> Iterator[list[int]]:
+    """Yield a list of one number, the most bytes of code and data of files that are mapped while the block runs.
+
+    The system takes such pages back where memory is short, and a process reads them again when it needs them. So they
+    may be many at the peak, and few before and after it.
+    """
+    most, ended = [memory("RssFile")], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.001):
+            most[0] = max(most[0], memory("RssFile"))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield most
+    finally:
+        ended.set()
+        thread.join()
+        most[0] = max(most[0], memory("RssFile"))
+
+
 def measure(name: str) -> None:
     """Print the least ``max_memory`` with which a case is solved, and the peak of its solve."""
     for options in ({}, {"kl": 1}):
@@ -89,15 +115,15 @@ def measure(name: str) -> None:
         p, q = (x / x.sum(axis=-1, keepdims=True) for x in (p, q))
         ctypes.CDLL(None).malloc_trim(0)  # or what a refused call has freed would be taken again
         Path("/proc/self/clear_refs").write_text("5")
-        before, code = memory("RssAnon"), memory("RssFile")
+        before = memory("RssAnon")
         try:
-            (solve if p.ndim == 1 else solve_batch)(p, q, cost, max_memory=allowed, **(more[0] if more else {}))
+            with most_code() as code:
+                (solve if p.ndim == 1 else solve_batch)(p, q, cost, max_memory=allowed, **(more[0] if more else {}))
         except ValueError as error:
             (found,) = re.findall(r"takes about ([-+.e0-9]+) bytes", str(error))
             allowed = max(allowed + 1, 1.06 * float(found))  # two digits are shown
         else:
-            # without pages of code: those that it loads, and those that the system takes back while others need memory
-            print(allowed, memory("VmHWM") - max(code, memory("RssFile")) - before)
+            print(allowed, memory("VmHWM") - code[0] - before)
             return
 
 

@@ -170,6 +170,57 @@ class Backend:
             out[own] = np.where(least[own] < np.inf, order, -1)
         return least
 
+    def nearest_products(
+        self,
+        products: NDArray[np.floating],
+        *,
+        s: NDArray[np.floating],
+        t: NDArray[np.floating],
+        x: NDArray[np.floating],
+        first: int,
+        cancelled: float,
+        root: bool,
+        sums: NDArray[np.floating],
+        found: Indices,
+        near: NDArray[np.uint8],
+    ) -> None:
+        """Offer the sums of costs and x of a tile to lists of the least ones of each row.
+
+        Parameters
+        ----------
+        products : array of shape (n, m)
+            ``-2 <x_i, y_j>``.
+        s, t : arrays of shape (n,) and (m,)
+            Squared lengths.
+        x : array of shape (m,)
+            What is added.
+        first : int
+            The number of the first column.
+        cancelled : float
+            Squared distances below this share of ``s_i + t_j`` have lost digits: these pairs are left out.
+        root : bool
+            Whether costs are plain distances.
+        sums : array of shape (n, k)
+            The least sums so far in ascending order.
+        found : array of int64, shape (n, k)
+            Where they are.
+        near : array of uint8, shape (n,)
+            Rows of which a pair was left out get a one.
+        """
+        costs = products + s[:, None]
+        costs += t
+        left_out = costs < cancelled * (s[:, None] + t)
+        near[left_out.any(axis=1)] = 1
+        if root:
+            costs = np.sqrt(np.maximum(costs, 0))
+        costs[left_out] = np.inf
+        every = np.concatenate([sums, costs + x], axis=1)
+        k = sums.shape[1]
+        order = np.argsort(every, axis=1, kind="stable")[:, :k]
+        sums[:] = np.take_along_axis(every, order, axis=1)
+        where = np.concatenate([found, np.broadcast_to(first + np.arange(len(t)), costs.shape)], axis=1)
+        found[:] = np.take_along_axis(where, order, axis=1)
+
     def graph_nearest(
         self, cost: TransformedCost, x: NDArray[np.floating], k: int, by_rows: bool
     ) -> tuple[Indices, NDArray[np.floating]]:
@@ -265,6 +316,10 @@ class Backend:
     def assign(self, C: NDArray[np.float32], seconds: float, stop: Any) -> tuple[Array, Array] | None:
         """Return potentials of an assignment at least cost, or None, as ``native/bind_exact.cpp`` says."""
         return None
+
+    def auction(self, p: Array, q: Array, prices: Array, k: int) -> Any:
+        """Return prices by bids, as ``native/auction.hpp`` says, from lists of k columns for each row."""
+        self._lacks("bids", "start from annealed potentials instead")
 
     def solve_points(self, X: Array, Y: Array, metric: str, **arguments: Any) -> None:
         """Solve packed problems between points, as ``native/bind_packed.cpp`` says."""
@@ -431,6 +486,9 @@ class CompiledBackend(Backend):
         else:
             getattr(self._module, f"nearest_{found[0]}")(found[1], by_rows=by_rows, x=x, out=out)
 
+    def nearest_products(self, products: NDArray[np.floating], **arguments: Any) -> None:
+        self._module.nearest_products(products, **arguments)
+
     def means(
         self, columns: NDArray[np.floating], p: NDArray[np.floating], q: NDArray[np.floating], threads: int
     ) -> Array:
@@ -470,6 +528,9 @@ class CompiledBackend(Backend):
     def assign(self, C: NDArray[np.float32], seconds: float, stop: Any) -> tuple[Array, Array] | None:
         f, g = np.empty((2, len(C)))
         return (f, g) if self._module.assign(C, seconds, stop, f, g) else None
+
+    def auction(self, p: Array, q: Array, prices: Array, k: int) -> Any:
+        return self._module.Auction(p, q, prices, k)
 
     def solve_points(self, X: Array, Y: Array, metric: str, **arguments: Any) -> None:
         self._module.solve_points(X, Y, metric, **arguments)

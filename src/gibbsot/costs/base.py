@@ -329,6 +329,34 @@ class Cost(ABC):
         limit = None if below is None else np.ascontiguousarray(below, np.float64)
         return self._nearest(x, k, by_rows, limit, native.threads(n_jobs))
 
+    @property
+    def has_lists(self) -> bool:
+        """Whether `listed` is fast without a matrix."""
+        return False
+
+    def listed(
+        self, rows: NDArray[np.intp], x: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return what `nearest` does for some rows, and to single precision only.
+
+        Parameters
+        ----------
+        rows : array of int
+            The rows.
+        x : array of float32, shape (m2,)
+            A potential; ``inf`` leaves a column out.
+        k : int
+            The number of columns.
+
+        Returns
+        -------
+        found : array of int64, shape (n, k)
+            Where the least sums are; -1 where there are fewer.
+        sums : array of float32, of the same shape
+            The sums; ``inf`` where there are fewer.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no lists")
+
     def mean(self, p: ArrayLike, q: ArrayLike, n_jobs: int | None = None) -> NDArray[np.float64]:
         r"""Return the mean of the finite costs under independent p and q, for each problem of a batch.
 
@@ -632,6 +660,15 @@ class Cost(ABC):
         float
         """
         return 18.0 * self.shape[0] * self.shape[1]
+
+    def search_memory(self) -> float:
+        """Return the bytes that c-transforms and searches without a matrix take beyond the cost.
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
 
     def sweep_memory(self) -> float:
         """Return the bytes that sweeps in single precision take beyond the cost and the chains.

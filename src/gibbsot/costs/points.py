@@ -25,6 +25,7 @@ TREE_PAIRS = 4_000_000
 _BLOCK = 2_000_000  # entries of the blocks that are computed one after another
 _PRODUCTS = 16  # coordinates from which Euclidean distances come from products of matrices
 _FAST = 1 << 18  # entries that stay in the cache
+_TILE = 256  # rows of such a tile of products
 _CANCELLED = 1 / 8  # of the sum of squared lengths: squared distances below it are computed from the coordinates
 _MANY = 0.1  # of all pairs: if more are near, all are computed from the coordinates
 _POWERS = {"sqeuclidean": 2.0, "euclidean": 1.0}
@@ -243,9 +244,46 @@ class PointCost(Cost):
                 np.sqrt(block, out=block)
         return C
 
+    def _least_sums(
+        self, x: Array, k: int, by_rows: bool, rows: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Return where the k least sums of costs and x are, and the sums, from tiles of products.
+
+        Sums in single precision are close to those of the costs, and in no other sense right.
+        """
+        (X, s), (Y, t) = self._centred if by_rows else self._centred[::-1]
+        if rows is not None:
+            X, s = X[rows], s[rows]
+        X, s, t, x = (np.asarray(z, dtype) for z in (X, s, t, x))
+        minus, n = np.ascontiguousarray((-2 * Y.T).astype(dtype, copy=False)), len(Y)
+        found, sums = np.full((len(X), k), -1, np.int64), np.full((len(X), k), np.inf, dtype)
+        near, tile = np.zeros(len(X), np.uint8), np.empty(_FAST, dtype)
+        for start in range(0, len(X), _TILE):
+            some = slice(start, start + _TILE)
+            width = _FAST // len(s[some])
+            for first in range(0, n, width):
+                others = slice(first, first + width)
+                shape = len(s[some]), len(t[others])
+                products = np.matmul(X[some], minus[:, others], out=tile[: shape[0] * shape[1]].reshape(shape))
+                backend().nearest_products(
+                    products, s=s[some], t=t[others], x=x[others], first=first, cancelled=_CANCELLED,
+                    root=self._power == 1, sums=sums[some], found=found[some], near=near[some],
+                )  # fmt: skip
+        left, step = np.flatnonzero(near), max(1, _BLOCK // n)
+        for start in range(0, len(left), step):
+            here = left[start : start + step]
+            own = here if rows is None else rows[here]
+            costs = (self.matrix(own) if by_rows else self.matrix(None, own).T) + x
+            order = np.argpartition(costs, k - 1, axis=1)[:, :k]
+            least = np.take_along_axis(costs, order, axis=1)
+            ranks = np.lexsort((order, least), axis=1)
+            sums[here], found[here] = (np.take_along_axis(z, ranks, axis=1) for z in (least, order))
+        return np.where(sums < np.inf, found, -1), sums
+
     def _moderate(self) -> bool:
         """Return whether products of coordinates neither overflow nor vanish."""
-        return 1e-100 < max(float(np.abs(z).max(initial=0.0)) for z in (self.X, self.Y)) < 1e100
+        ends = (backend().extremes(z) for z in (self.X, self.Y))
+        return 1e-100 < max(max(-low, high) for low, high in ends) < 1e100
 
     def _near_pairs(
         self, block: Array, near: NDArray[np.bool_], rows: NDArray[np.intp], columns: NDArray[np.intp] | None
@@ -376,6 +414,10 @@ class PointCost(Cost):
 
     def _transform_batch(self, batch: Array, by_rows: bool, out: Array, threads: int) -> None:
         if not self._has_tree():
+            if self.has_lists:
+                for x, row in zip(batch, out, strict=True):
+                    row[:] = self._least_sums(x, 1, by_rows)[1][:, 0]
+                return
             super()._transform_batch(batch, by_rows, out, threads)
             return
         for x, row in zip(batch, out, strict=True):
@@ -386,9 +428,28 @@ class PointCost(Cost):
     ) -> tuple[NDArray[np.int64], Array]:
         if self._searched or self._has_tree():
             return self._query(x, by_rows, k, threads, below)
+        if self.has_lists:
+            found, sums = self._least_sums(x, k, by_rows)
+            if below is not None:
+                kept = sums < below[:, None]
+                found, sums = np.where(kept, found, -1), np.where(kept, sums, np.inf)
+            return found, sums.astype(self.dtype, copy=False)
         if self._fits():
             return self._matrix()._nearest(x, k, by_rows, below, threads)
         return super()._nearest(x, k, by_rows, below, threads)
+
+    @property
+    def has_lists(self) -> bool:
+        return self._by_products and not self._fits()
+
+    def listed(
+        self, rows: NDArray[np.intp], x: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        return self._least_sums(x, k, True, rows, np.float32)
+
+    def search_memory(self) -> float:
+        # centred copies, in single precision too, and one of them transposed
+        return 32.0 * self.X.shape[1] * sum(self.shape) + 40.0 * _BLOCK if self.has_lists else 0.0
 
     def _has_tree(self) -> bool:
         """Return whether k-d trees answer c-transforms."""

@@ -1,6 +1,6 @@
-"""Crossover: exact optima from annealed potentials.
+"""Crossover: exact optima from potentials that are nearly optimal: annealed ones, or those of bids or an assignment.
 
-The arcs of an optimal plan have small reduced costs ``M_ij - U_i + L_j`` under annealed potentials: from these
+The arcs of an optimal plan have small reduced costs ``M_ij - U_i + L_j`` under such potentials: from these
 `arcs.GrowingArcs` starts.
 """
 
@@ -17,6 +17,7 @@ from ..costs.problems import Problem
 from ..io.budget import Budget
 from ..sampling.gibbs import Gibbs
 from ..sampling.schedules import Adaptive
+from . import bids
 from .arcs import GrowingArcs
 from .certificate import (
     PROVED,
@@ -41,10 +42,10 @@ _ETA = 0.3  # of the cooling before a crossover, which needs no precise estimate
 
 
 class Crossover(Method):
-    """Potentials of annealed chains, or of an assignment in single precision, choose the arcs."""
+    """Potentials of annealed chains, of bids, or of an assignment in single precision, choose the arcs."""
 
     name = "crossover"
-    about = "potentials choose arcs: for uniform weights those of an assignment in single precision, else annealed ones"
+    about = "potentials choose arcs: in many dimensions those of bids or of an assignment, else annealed ones"
     suits = "everything else that is large, and all problems without compiled kernels"
 
     def accepts(self, cost: Cost) -> bool:
@@ -53,7 +54,9 @@ class Crossover(Method):
 
     def memory(self, cost: Cost) -> float:
         """Return the bytes of the points, and what the sampler or an assignment needs."""
-        return 1500.0 * sum(cost.shape) + max(cost.sweep_memory(), 4.1 * _assigned_pairs(cost))
+        lists = bids.memory(cost) if cost.has_lists else 0.0
+        start = max(cost.sweep_memory(), lists, 4.1 * _assigned_pairs(cost))
+        return 1500.0 * sum(cost.shape) + cost.search_memory() + start
 
     def seconds(self, points: float, pairs: float) -> float:
         """Return about how long a problem takes."""
@@ -62,7 +65,8 @@ class Crossover(Method):
     def solve(self, batch: Batch, which: list[int]) -> list[Solution]:
         """Find potentials to start from, annealed ones for all problems together, and solve one by one."""
         U = {b: f for b in which if (f := batch.start(b)) is not None}
-        U |= {b: f for b in which if b not in U and (f := _assigned(batch, b)) is not None}
+        for start in (_assigned, _bid):
+            U |= {b: f for b in which if b not in U and (f := start(batch, b)) is not None}
         if new := [b for b in which if b not in U]:
             U |= _annealed(batch, new)
 
@@ -99,6 +103,13 @@ def _assigned(batch: Batch, b: int) -> Array | None:
     batch.budget.report("assignment of %d points in single precision", len(C))
     found = backend().assign(C, batch.budget.seconds, batch.budget.flag)
     return None if found is None else found[0]
+
+
+def _bid(batch: Batch, b: int) -> Array | None:
+    """Return potentials from bids, None where they are slow or not possible."""
+    if not (batch.cost.has_lists and backend().has_simplex) or batch.budget.spent:
+        return None
+    return bids.potentials(*batch.weights(b), batch.cost, batch.budget)
 
 
 def _annealed(batch: Batch, which: list[int]) -> dict[int, Array]:
