@@ -79,6 +79,19 @@ void bind_arcs(nb::module_& m) {
                  self.start(f.data(), g.data(), artificial, greedy, edges, first);
              },
              "f"_a, "g"_a, "artificial"_a, "greedy"_a, "basis"_a, "tops"_a)
+        .def("start_in_blocks",
+             [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, std::int32_t blocks,
+                double tolerance, double relative, std::size_t n_threads, double seconds, const StopFlag& stop) {
+                 check_length(f.shape(0), self.rows());
+                 check_length(g.shape(0), self.columns());
+                 check_threads(n_threads);
+                 require(blocks > 1, "blocks: at least two");
+                 Deadline deadline(seconds, stop);
+                 nb::gil_scoped_release release;
+                 self.start(f.data(), g.data(), artificial, blocks, tolerance, relative, n_threads,
+                            [&] { return deadline(); });
+             },
+             "f"_a, "g"_a, "artificial"_a, "blocks"_a, "tolerance"_a, "relative"_a, "n_threads"_a, "seconds"_a, "stop"_a)
         .def("optimise",
              [](ArcSimplex& self, std::int64_t pivots, double tolerance, double relative) {
                  Interrupt interrupt;
@@ -444,15 +457,18 @@ void bind_tree(nb::module_& m, const char* name) {
         .def("__init__",
              [](Tree* self, Matrix<const double> points) {
                  check_length(points.shape(1), D);
+                 nb::gil_scoped_release release;
                  std::construct_at(self, points.data(), points.shape(0));
              },
              "points"_a)
         .def("set_h",
-             [](Tree& self, Vector<const double> h) {
+             [](Tree& self, Vector<const double> h, std::size_t n_threads) {
                  check_length(h.shape(0), self.size());
-                 self.set_h(h.data());
+                 check_threads(n_threads);
+                 nb::gil_scoped_release release;
+                 self.set_h(h.data(), n_threads);
              },
-             "h"_a)
+             "h"_a, "n_threads"_a)
         .def("order",
              [](const Tree& self, Vector<std::int32_t> out) {
                  check_length(out.shape(0), self.size());
@@ -470,7 +486,7 @@ void bind_tree(nb::module_& m, const char* name) {
                  Interrupt interrupt;
                  nb::gil_scoped_release release;
                  const double* bounds = bound.shape(0) != 0 ? bound.data() : nullptr;
-                 constexpr std::size_t chunk = 10000;
+                 constexpr std::size_t chunk = 4096;
                  with_metric(metric, [&](const auto& distance) {
                      const auto make = [&] {
                          return [&](std::size_t c) {

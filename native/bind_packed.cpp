@@ -222,6 +222,8 @@ void solve_lines(const Weights& x, const Weights& y, const Weights& p, const Wei
     parallel_for(places.shape(0), n_threads, make, [&] { deadline(); });
 }
 
+constexpr std::size_t kKeptPoints = 1 << 16;
+
 // One problem on the line, without weights if all points have the same: the cost of the monotone plan, its bounds, and
 // whether these are proved.
 std::tuple<double, double, double, bool> bound_line(const Weights& x, const Weights& y, const Weights& p, const Weights& q,
@@ -231,11 +233,13 @@ std::tuple<double, double, double, bool> bound_line(const Weights& x, const Weig
     if (q.shape(0) != 0) check_length(q.shape(0), y.shape(0));
     require(power >= 1, "power: expected at least 1");
     nb::gil_scoped_release release;
-    LineSide first, second;
+    // kept from call to call, unless they are large: new pages take as long as the sums
+    static thread_local LineSide first, second;
     first.set(x.data(), p.shape(0) != 0 ? p.data() : nullptr, x.shape(0));
     second.set(y.data(), q.shape(0) != 0 ? q.data() : nullptr, y.shape(0));
     LineBounds found;
     const bool proved = line_bounds(first, second, power, accuracy, found);
+    if (first.size() + second.size() > kKeptPoints) first = second = LineSide();
     return {found.value, found.lower, found.upper, proved};
 }
 

@@ -32,23 +32,21 @@ public:
     // a and b are positive and have equal sums
     DenseSimplex(CostView costs, std::vector<Flow> a, std::vector<Flow> b)
         : C_(costs), a_(std::move(a)), b_(std::move(b)), basis_(costs.rows, costs.columns) {
-        constexpr std::size_t kWidth = 8;  // extremes in lanes: they do not depend on the order
-        double largest[kWidth] = {}, least[kWidth];
-        std::fill(least, least + kWidth, kInf<double>);
-        const auto scan = [&](double own, std::size_t l) {
-            const double c = std::abs(own) < kInf<double> ? std::abs(own) : 0;
-            largest[l] = c > largest[l] ? c : largest[l];
-            least[l] = own < least[l] ? own : least[l];
+        const auto scan = [&](double own) {
+            const double size = std::abs(own);
+            largest_ = size < kInf<double> ? std::max(largest_, size) : largest_;
+            least_ = std::min(least_, own);
         };
         for (std::size_t i = 0; i < C_.rows; ++i) {
             const double* row = C_.row(i);
-            std::size_t j = 0;
-            for (; j + kWidth <= C_.columns; j += kWidth)
-                for (std::size_t l = 0; l < kWidth; ++l) scan(row[j + l], l);
-            for (; j < C_.columns; ++j) scan(row[j], 0);
+            const auto [low, high] = extremes(row, C_.columns);
+            if (std::abs(low) < kInf<double> && std::abs(high) < kInf<double>) {
+                scan(low);
+                scan(high);
+            } else {
+                for (std::size_t j = 0; j < C_.columns; ++j) scan(row[j]);
+            }
         }
-        largest_ = *std::max_element(largest, largest + kWidth);
-        least_ = *std::min_element(least, least + kWidth);
         if (largest_ == 0) largest_ = 1;
     }
 

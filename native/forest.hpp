@@ -1,6 +1,7 @@
 // A strongly feasible basis from any list of arcs: the arcs that carry flow in the right direction stay.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -26,11 +27,12 @@ public:
 
     Forest(Tree& basis, const std::vector<Edge>& edges, const ExactWeights<K>& weights, AsFlow as_flow, Reach reach,
            const std::vector<Index>& tops = {})
-        : basis_(basis), as_flow_(as_flow), up_(nodes(), {Tree::kNone, Tree::kNone}), net_(nodes()) {
-        search(edges, reach, tops);
+        : basis_(basis), as_flow_(as_flow), begin_(nodes() + 1), links_(2 * edges.size()), up_(nodes()), net_(nodes()) {
+        link(edges);
+        search(reach, tops);
         if (tops.empty()) {
             const std::vector<Index> sinks = sinks_of(weights);
-            if (!sinks.empty()) search(edges, reach, sinks);
+            if (!sinks.empty()) search(reach, sinks);
         }
         set_weights(weights);
         sum();
@@ -44,40 +46,43 @@ private:
     static std::size_t at(Index v) { return static_cast<std::size_t>(v); }
     std::size_t nodes() const { return at(basis_.root()); }
 
+    // The edges of each node: those of v are links_ from begin_[v] on, up to those of the next node.
+    void link(const std::vector<Edge>& edges) {
+        for (const Edge& e : edges) {
+            ++begin_[at(e.row)];
+            ++begin_[at(e.column)];
+        }
+        std::uint32_t sum = 0;
+        for (std::uint32_t& x : begin_) sum += std::exchange(x, sum);
+        std::vector<std::uint32_t> end(begin_);
+        for (const Edge& e : edges) {
+            links_[end[at(e.row)]++] = {e.column, e.arc};
+            links_[end[at(e.column)]++] = {e.row, e.arc};
+        }
+    }
+
     // Breadth first from every node that was not reached: up_ and order_, parents before children.
-    void search(const std::vector<Edge>& edges, Reach reach, const std::vector<Index>& tops) {
-        std::vector<std::size_t> begin(nodes() + 1);
-        for (const Edge& e : edges) {
-            ++begin[at(e.row)];
-            ++begin[at(e.column)];
-        }
-        std::size_t sum = 0;
-        for (std::size_t& x : begin) sum += std::exchange(x, sum);
-        std::vector<Link> links(sum);
-        std::vector<std::size_t> end(begin);
-        for (const Edge& e : edges) {
-            links[end[at(e.row)]++] = {e.column, e.arc};
-            links[end[at(e.column)]++] = {e.row, e.arc};
-        }
+    void search(Reach reach, const std::vector<Index>& tops) {
         std::vector<char> reached(nodes());
         std::fill(up_.begin(), up_.end(), Link{Tree::kNone, Tree::kNone});
-        order_.clear();
-        order_.reserve(nodes());
+        order_.resize(nodes());
+        std::size_t count = 0;
+        const auto visit = [&](Index v, Index from) {
+            reached[at(v)] = 1;
+            order_[count++] = v;
+            reach(v, from);
+        };
         for (std::size_t t = 0; t < tops.size() + nodes(); ++t) {
-            const std::size_t top = t < tops.size() ? at(tops[t]) : t - tops.size();
-            if (reached[top]) continue;
-            reached[top] = 1;
-            order_.push_back(static_cast<Index>(top));
-            reach(static_cast<Index>(top), Tree::kNone);
-            for (std::size_t k = order_.size() - 1; k < order_.size(); ++k) {
+            const Index top = t < tops.size() ? tops[t] : static_cast<Index>(t - tops.size());
+            if (reached[at(top)]) continue;
+            visit(top, Tree::kNone);
+            for (std::size_t k = count - 1; k < count; ++k) {
                 const Index v = order_[k];
-                for (std::size_t l = begin[at(v)]; l < begin[at(v) + 1]; ++l) {
-                    const Link link = links[l];
+                for (std::uint32_t l = begin_[at(v)]; l < begin_[at(v) + 1]; ++l) {
+                    const Link link = links_[l];
                     if (reached[at(link.node)]) continue;
-                    reached[at(link.node)] = 1;
                     up_[at(link.node)] = {v, link.arc};
-                    order_.push_back(link.node);
-                    reach(link.node, v);
+                    visit(link.node, v);
                 }
             }
         }
@@ -179,7 +184,8 @@ private:
 
     Tree& basis_;
     AsFlow as_flow_;
-    std::vector<Link> up_;
+    std::vector<std::uint32_t> begin_;
+    std::vector<Link> links_, up_;
     std::vector<Wide<K>> net_;
     std::vector<Index> order_;
 };

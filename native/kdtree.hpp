@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "metrics.hpp"
+#include "parallel.hpp"
 
 namespace gibbsot {
 
@@ -78,8 +79,8 @@ public:
     // The points in the order of the tree: neighbours stand close together.
     const std::vector<std::int32_t>& order() const { return order_; }
 
-    // h may be infinite: the point is left out.
-    void set_h(const double* h) {
+    // h may be infinite: the point is left out. Nodes are fitted in threads, each for itself.
+    void set_h(const double* h, std::size_t threads = 1) {
         for (std::size_t k = 0; k < order_.size(); ++k) h_[k] = h[order_[k]];
         for (std::size_t v = nodes_.size(); v-- > 0;) {
             Node& node = nodes_[v];
@@ -87,8 +88,13 @@ public:
                 node.least = *std::min_element(h_.begin() + node.begin, h_.begin() + node.end);
             else
                 node.least = std::min(nodes_[v + 1].least, nodes_[static_cast<std::size_t>(node.right)].least);
-            fit(node);
         }
+        constexpr std::size_t chunk = 2048;
+        parallel_for((nodes_.size() + chunk - 1) / chunk, threads, [&] {
+            return [&](std::size_t c) {
+                for (std::size_t v = c * chunk; v < std::min((c + 1) * chunk, nodes_.size()); ++v) fit(nodes_[v]);
+            };
+        });
     }
 
     // The k least sums below `bound` for n points x, least first; -1 and infinity where there are fewer. The points

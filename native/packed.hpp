@@ -90,7 +90,13 @@ public:
     void fill(const double* X, const double* Y, std::size_t d) {
         constexpr std::size_t W = kLanes<double>;
         double* by_axis = by_axis_.resize(d * stride_);
-        for (std::size_t j = 0; j < columns_; ++j)
+        constexpr std::size_t kBlock = kLine / sizeof(double);  // points at a time, which fill a cache line of each axis
+        std::size_t first = 0;
+        for (; first + kBlock <= columns_; first += kBlock)
+            for (std::size_t a = 0; a < d; ++a)
+                for (std::size_t l = 0; l < kBlock; ++l)
+                    by_axis[a * stride_ + first + l] = Metric::scaled(Y[(first + l) * d + a]);
+        for (std::size_t j = first; j < columns_; ++j)
             for (std::size_t a = 0; a < d; ++a) by_axis[a * stride_ + j] = Metric::scaled(Y[j * d + a]);
         for (std::size_t a = 0; a < d; ++a) std::fill(by_axis + a * stride_ + columns_, by_axis + (a + 1) * stride_, 0.0);
         std::size_t i = 0;

@@ -1,4 +1,5 @@
-// Threads over the problems of a batch, never inside one: a problem's result does not depend on the number of threads.
+// Threads over independent parts: problems of a batch, searches in a tree, blocks of a simplex. Parts do not depend on the
+// number of threads, and so no result does.
 #pragma once
 
 #include <atomic>

@@ -127,7 +127,7 @@ struct BitRange {
     int low = 1 << 20, high = -(1 << 20);
     BitRange(const double* x, std::size_t n) {
         for (std::size_t i = 0; i < n; ++i) {
-            if (!(x[i] > 0)) continue;
+            if (!(x[i] > 0) || (i > 0 && x[i] == x[i - 1])) continue;
             const Scaled s(x[i]);
             low = std::min(low, s.exponent);
             high = std::max(high, s.exponent + static_cast<int>(std::bit_width(s.factor)));
@@ -160,8 +160,11 @@ public:
         const Wide<K> P = total(p, m1, range_p.low), Q = total(q, m2, range_q.low);
         a.reserve(m1);
         b.reserve(m2);
-        for (std::size_t i = 0; i < m1; ++i) a.push_back(scale(Q, p[i], range_p.low));
-        for (std::size_t j = 0; j < m2; ++j) b.push_back(scale(P, q[j], range_q.low));
+        // weights are often equal to those before them
+        for (std::size_t i = 0; i < m1; ++i)
+            a.push_back(i > 0 && p[i] == p[i - 1] ? Wide<K>(a.back()) : scale(Q, p[i], range_p.low));
+        for (std::size_t j = 0; j < m2; ++j)
+            b.push_back(j > 0 && q[j] == q[j - 1] ? Wide<K>(b.back()) : scale(P, q[j], range_q.low));
         for (const auto& x : a) all += x;
         mass_ = all.leading();
         inverse_ = 1 / mass_.high;
@@ -175,7 +178,10 @@ public:
         const typename Wide<K>::Leading x = flow.leading();
         const double near = x.high * inverse_;
         const double rest = (std::fma(-near, mass_.high, x.high) + x.low) - near * mass_.low;
-        return std::ldexp(std::fma(rest, inverse_, near), x.exponent - mass_.exponent);
+        const double quotient = std::fma(rest, inverse_, near);  // between 1/2 and 2
+        const int exponent = x.exponent - mass_.exponent;
+        if (std::abs(exponent) > 1000) return std::ldexp(quotient, exponent);
+        return quotient * std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
     }
 
     std::vector<Wide<K>> a, b;

@@ -11,6 +11,7 @@ import pytest
 
 from cli_runs import fails
 from gibbsot.cli import main
+from gibbsot.cli.main import _warn
 
 
 def test_missing_packages(blobs, tmp_path, monkeypatch, capfd):
@@ -107,7 +108,7 @@ def test_completion(shell, environment, monkeypatch, capfd):
         ("solve", "the command is gibbsot ot"),
         ("solve_batch", "the command is gibbsot ot"),
         ("pca", "the command is gibbsot geodesics"),
-        ("otter", "expected one of ot, morph, nmf, cluster, distances, geodesics, info"),
+        ("otter", "expected one of ot, morph, barycenter, nmf, transform, cluster, distances, geodesics, info"),
     ],
 )
 def test_an_unknown_command_gets_a_hint(capfd, word, hint):
@@ -124,3 +125,8 @@ def test_help_of_flags_and_paragraphs(capfd, monkeypatch):
     assert "and the measures in the plane by classical multidimensional" in " ".join(text.split())
     lines = [len(line.rstrip()) for line in text.split("Writes")[1].split("╭")[0].splitlines()[:-1]]
     assert min(lines[:3]) > 50
+
+
+def test_code_in_a_warning_becomes_options(capfd):
+    _warn("the cost still fell; to go on: model.max_epochs = 1000; model.resume(X)")
+    assert capfd.readouterr().err == "warning: the cost still fell; to go on: --resume --epochs 1000\n"

@@ -334,8 +334,18 @@ def test_resume_reads_as_the_run_did(blobs, tmp_path, capfd):
     first = succeeds(capfd, *words, "1", "--components", "2", "--size", "4", "3", "--invert", "--cost", "l1")
     again = succeeds(capfd, *words, "2", "--resume")
     assert again["shape"] == first["shape"] == [4, 3]
-    assert again["read"] == "12 images of 4 x 3 pixels"
+    assert again["read"] == "12 images of 4 x 3 pixels, shrunk from 8 x 6"
     assert again["ground_cost"].startswith("city-block distance")
     np.testing.assert_allclose(np.load(out / "components.npy").sum(axis=1), 1, rtol=1e-5)
     (out / "options.json").write_text("{}")
     assert "options.json: is damaged" in fails(capfd, *words, "3", "--resume")
+
+
+def test_what_was_read_is_said_where_no_epoch_is_left(blobs, tmp_path, capfd):
+    words = ["nmf", str(blobs), "--out", str(tmp_path / "fit")]
+    assert main([*words, "--size", "4", "4", "--components", "2", "--epochs", "2"]) == 0
+    capfd.readouterr()
+    assert main([*words, "--resume"]) == 0
+    printed = capfd.readouterr().err
+    assert "12 images of 4 x 4 pixels, shrunk from 8 x 6 out of proportion" in printed
+    assert "cost: squared distance" in printed

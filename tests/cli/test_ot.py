@@ -193,3 +193,9 @@ def test_a_huge_problem_says_what_it_takes_and_what_would_be_faster(tmp_path, mo
         assert ("about" in said) == (expected is not None)
         assert (expected or "") in said
     assert len(solved) == 3
+
+
+def test_rows_that_may_be_points_are_named(tmp_path, capfd):
+    (tmp_path / "a.csv").write_text("".join(f"{k % 7},{k}\n" for k in range(1, 21)))
+    report = succeeds(capfd, "ot", tmp_path / "a.csv", tmp_path / "a.csv")
+    assert report["read"] == ["an image of 20 x 2 pixels, 38 with weight; if the rows are points: --points"] * 2

@@ -234,3 +234,10 @@ def test_importing_the_package_loads_nothing_slow():
     code = f"import sys, gibbsot; print({slow!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_column_of_text_is_named(library):
+    table = pytest.importorskip(library).DataFrame({"a": [1.0, 2.0], "colour": ["red", "blue"]})
+    with pytest.raises(TypeError, match="P: expected real numbers, got text in column 'colour'"):
+        validation.real(table, "P")

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from gibbsot import PointCost, Problem
+from gibbsot import PointCost, Problem, solve
 from gibbsot.core.backend import backend
 from gibbsot.costs import points
 from gibbsot.exact import annealed, bids
@@ -108,3 +108,16 @@ def test_assignments_without_a_matrix(monkeypatch, n):
     assert found.value == pytest.approx(value, rel=1e-9)
     assert near.status in ("optimal", "gap reached")
     assert near.lower <= value <= near.upper
+
+
+@pytest.mark.parametrize("n", [20_000, 50_000])
+def test_memory_is_refused_before_distances_are_formed(n, monkeypatch):
+    """A matrix in single precision at 20,000 points, lists of near points at 50,000."""
+    monkeypatch.setattr(points, "MATRIX_BYTES", 2**29)
+    monkeypatch.setattr(PointCost, "matrix", lambda *_: pytest.fail("no distance is needed"))
+    monkeypatch.setattr(PointCost, "listed", lambda *_: pytest.fail("no distance is needed"))
+    X, Y = np.random.default_rng(3).normal(size=(2, n, 64))
+    needed = Crossover().memory(PointCost(X, Y))
+    assert (1.6e9 if n == 20_000 else 2e8) < needed < (2.5e9 if n == 20_000 else 1e9)
+    with pytest.raises(ValueError, match="max_memory: this takes about"):
+        solve(None, None, PointCost(X, Y), max_memory=needed / 2)

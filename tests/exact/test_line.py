@@ -51,6 +51,39 @@ def test_bounds_enclose_the_exact_cost(seed, power, weighted, scale):
     assert found.plan.sum() == pytest.approx(1, rel=1e-13)
 
 
+@pytest.mark.parametrize("size", [250, pytest.param(3500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize(
+    "kind", ["normal", "heavy tails", "ties", "a narrow interval", "two scales", "nearly equal", "one far"]
+)
+def test_many_points_of_every_distribution(kind, power, size):
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(2, size))
+    p, q = rng.random((2, size)) ** 4
+    p[:5] = 0
+    if kind == "heavy tails":
+        x, y = np.sinh(15 * x), np.sinh(15 * y)
+    elif kind == "ties":
+        x, y = np.round(3 * x), np.round(3 * y)
+    elif kind == "a narrow interval":
+        x, y = 1e6 + 1e-9 * x, 1e6 + 1e-9 * y
+    elif kind == "two scales":
+        x[::2] *= 1e-30
+        p[::3] *= 1e-25
+    elif kind == "nearly equal":
+        y, q = np.nextafter(x, 9), p.copy()
+        q[7] *= 1 + 1e-9
+    elif kind == "one far":  # nearly all share their leading bits
+        x, y = 1 + 1e-12 * x, 1 + 1e-12 * y
+        x[0] = y[0] = -1e300
+        p[0] = q[0] = 0
+    found, W = solve_line(x, y, p, q, power), exact_cost(x.tolist(), y.tolist(), p.tolist(), q.tolist(), power)
+    assert Fraction(found.lower) <= W <= Fraction(found.upper)
+    assert found.status == "optimal"
+    # cumulative weights with twice the digits may change 1e-12 of a value far below the largest cost
+    assert found.upper - found.lower <= (3e-12 if kind == "nearly equal" else 1e-13) * found.upper
+
+
 @NATIVE
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1.5, 2.0, 3.0]))

@@ -385,3 +385,36 @@ def test_a_promise_far_beyond_the_file_is_refused(tmp_path):
         readers.collection(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", images=np.ones((9000, 1000)))  # not compressed: it has what it promises
     assert readers.collection(tmp_path / "a.npz").rows.shape == (9000, 1000)
+
+
+def test_what_reading_changes_is_said(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    grey = np.arange(1, 13, dtype=np.uint8).reshape(3, 4) * 20
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    Image.fromarray(np.stack([grey] * 3, axis=-1)).save(tmp_path / "colour.png")
+    Image.fromarray(grey).convert("P").save(tmp_path / "palette.gif")
+    turned = Image.fromarray(grey)
+    exif = turned.getexif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    turned.save(tmp_path / "turned.png", exif=exif)
+    for name, size, said in (
+        ("grey.png", None, ""),
+        ("palette.gif", None, ""),
+        ("colour.png", None, "colours as grey values"),
+        ("colour.png", (3, 2), "shrunk from 3 x 4 out of proportion, colours as grey values"),
+        ("grey.png", (2, 3), "shrunk from 3 x 4"),  # in whole pixels
+        ("turned.png", (2, 1), "shrunk from 4 x 3"),
+    ):
+        assert readers.measure(tmp_path / name, size=size).changed == said
+    np.save(tmp_path / "stack.npy", np.ones((2, 8, 8)))
+    assert readers.collection(tmp_path / "stack.npy", size=(4, 2)).changed == "shrunk from 8 x 8 out of proportion"
+    (tmp_path / "folder").mkdir()
+    Image.fromarray(np.stack([grey] * 3, axis=-1)).save(tmp_path / "folder" / "a.png")
+    assert readers.collection(tmp_path / "folder").changed == "colours as grey values"
+
+
+def test_labels_in_a_column(tmp_path):
+    np.save(tmp_path / "X.npy", np.eye(4))
+    (tmp_path / "labels.csv").write_text("label\n0\n1\n1\n0\n")
+    found = readers.collection(tmp_path / "X.npy", labels=tmp_path / "labels.csv", label=1)
+    np.testing.assert_array_equal(found.rows, np.eye(4)[1:3])

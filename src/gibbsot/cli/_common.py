@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import platform
 import shlex
@@ -12,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import filelock
 import numpy as np
@@ -24,7 +26,7 @@ from .. import datasets
 from ..core import validation
 from ..costs import Cost, DenseCost, GridCost, PointCost
 from ..io import atomic, readers, strict_json
-from ..io.images import shrink
+from ..io.images import shrink, shrinking
 from ..io.progress import said_aside
 from ..io.readers import Collection, Measure
 from ..models._costs import ALIASES, METRICS, feature_cost
@@ -135,9 +137,10 @@ def read_collection(name: str, size: tuple[int, int] | None, **options: Any) -> 
         shape = size or (32, 27)
         return Collection(datasets.faces(shape=shape)[:limit], shape)
     rows, shape = (datasets.mnist_fives(), (28, 28)) if name == "fives" else (datasets.digits(label), (8, 8))
+    changed = shrinking(shape, size)
     if size is not None:
         rows, shape = shrink(rows.reshape(-1, *shape), size).reshape(len(rows), -1), size
-    return Collection(rows[:limit], shape)
+    return Collection(rows[:limit], shape, changed=changed)
 
 
 def _joined(files: Sequence[Path], shape: tuple[int, int] | None) -> Collection:
@@ -255,6 +258,29 @@ def _dense_cost(file: str, shape: tuple[int, int]) -> Cost:
 def stderr_console(quiet: bool) -> Console:
     """Return a console for messages, which prints nothing if quiet."""
     return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True, markup=False)
+
+
+def check_matrix_target(out: Path) -> None:
+    """Raise ValueError if a name does not end as a matrix that `write_matrix` writes."""
+    if out.suffix not in (".npy", ".npz", ".csv"):
+        raise ValueError(f"--out: expected a name that ends with .npy, .npz or .csv, got {out}")
+
+
+def write_matrix(
+    file: BinaryIO, suffix: str, matrix: Any, title: str, names: Sequence[str], columns: Sequence[str]
+) -> None:
+    """Write a matrix; an .npz file has the names of its rows, a .csv file also those of its columns."""
+    if suffix == ".npy":
+        np.save(file, matrix)
+        return
+    if suffix == ".npz":
+        np.savez(file, **{title: matrix, "names": np.array(names)})
+        return
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["", *columns])
+    lines.writerows([name, *map(repr, row)] for name, row in zip(names, matrix.tolist(), strict=True))
+    file.write(text.getvalue().encode())
 
 
 def print_json(report: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from ..models._costs import ALIASES, METRICS
 from ._text import printable
 
 _SLOW, _LARGE = 20.0, 2e9  # seconds and bytes from which a problem counts as huge
+_THIN = 3  # columns of a table that may be points
 _NAMES = {"sqeuclidean": "squared Euclidean", "euclidean": "Euclidean", "cityblock": "city-block"}
 _SPACES = {1: "on a line", 2: "in the plane", 3: "in space"}
 
@@ -34,8 +35,15 @@ def describe(measure: Measure, placed: bool = True) -> str:
     if len(measure.shape or ()) == 1:
         return f"{n:,} weights on a line{_empty(weights)}"
     if len(measure.shape or ()) == 2:
-        return f"an image of {sides} pixels{_empty(weights)}"
+        height, width = measure.shape or ()
+        hint = "; if the rows are points: --points" if width <= _THIN and height > _THIN**2 else ""
+        return f"an image of {sides} pixels{_aside(measure.changed)}{_empty(weights)}{hint}"
     return f"a volume of {sides} (--rows I J takes one image of a stack){_empty(weights)}"
+
+
+def _aside(changed: str) -> str:
+    """Return what reading has changed, to be appended."""
+    return f", {changed}" if changed else ""
 
 
 def _empty(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
@@ -62,7 +70,7 @@ def describe_collection(found: Collection, cost: str | None) -> str:
     """Return what a collection holds, such as "12 images of 8 x 6 pixels"; a line is said, as it may be a mistake."""
     n, m = found.rows.shape
     if found.shape is not None:
-        return f"{n:,} images of {found.shape[0]} x {found.shape[1]} pixels"
+        return f"{n:,} images of {found.shape[0]} x {found.shape[1]} pixels{_aside(found.changed)}"
     if cost is None:
         return f"{n:,} measures of {m:,} bins, taken to lie on a line; --shape is for images, --cost for others"
     return f"{n:,} measures of {m:,} bins"

@@ -88,7 +88,7 @@ def cluster(
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
     found = _common.read_collection(data, size, invert=invert, header=header, **reading)
-    X, sides, _ = found
+    X, sides = found.rows, found.shape
     validation.check_weights(X, data)
     cost = _common.cost_of_bins(X, X.shape[1], sides, cost_option, vectors, power, spacing)
     if clusters > X.shape[0]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from .. import plots
@@ -85,8 +81,7 @@ def distances(
     from ..models.geometry import distances as models  # imports scikit-learn
 
     native.threads(jobs)
-    if out.suffix not in (".npy", ".npz", ".csv"):
-        raise ValueError(f"--out: expected a name that ends with .npy, .npz or .csv, got {out}")
+    _common.check_matrix_target(out)
     if gap is not None:
         validation.nonnegative(gap, "--gap")
     target = picture or out.with_suffix(".png")
@@ -95,7 +90,7 @@ def distances(
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
     found = _common.read_collection(data, size, invert=invert, header=header, **reading)
-    X, sides, names = found
+    X, sides, names, _ = found
     validation.check_weights(X, data)
     cost = _common.cost_of_bins(X, X.shape[1], sides, cost_option, vectors, power, spacing)
     begun, n = time.perf_counter(), X.shape[0]
@@ -107,7 +102,8 @@ def distances(
         seconds = time.perf_counter() - begun
         with atomic.FileGroup() as files:
             with files.open(out) as file:
-                _write(file, out.suffix, D, names)
+                labels = names or tuple(map(str, range(len(D))))
+                _common.write_matrix(file, out.suffix, D, "distances", labels, labels)
             _common.save_png(files, target, _picture(D, root, found, invert))
         partial.unlink(missing_ok=True)
     report = {
@@ -131,25 +127,9 @@ def distances(
         _common.print_files(out.parent, [out.name, str(target.name if target.parent == out.parent else target)])
 
 
-def _write(file: BinaryIO, suffix: str, D: Any, names: Sequence[str]) -> None:
-    """Write the matrix; its names, or numbers where there are none, are in .npz and .csv files."""
-    if suffix == ".npy":
-        np.save(file, D)
-        return
-    names = names or [str(k) for k in range(len(D))]
-    if suffix == ".npz":
-        np.savez(file, distances=D, names=np.array(names))
-        return
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(["", *names])
-    lines.writerows([name, *map(repr, row)] for name, row in zip(names, D.tolist(), strict=True))
-    file.write(text.getvalue().encode())
-
-
 def _picture(D: Any, root: bool, found: Collection, invert: bool) -> Figure:
     """Draw the matrix and the measures in the plane."""
-    X, shape, names = found
+    X, shape, names, _ = found
     figure = plots.new_figure(13, 6)
     left, right = figure.subplots(1, 2)
     plots.heat_map(left, D, label="root of the transport cost" if root else "transport cost", names=names or None)

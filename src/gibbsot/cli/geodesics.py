@@ -56,7 +56,7 @@ def geodesics(
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     reading: dict[str, Any] = {"key": key, "shape": shape, "labels": labels, "label": label, "limit": limit}
     found = _common.read_collection(data, size, invert=invert, header=header, **reading)
-    X, sides, _ = found
+    X, sides = found.rows, found.shape
     if sides is None:
         raise ValueError(f"{data}: expected images; --shape HEIGHT WIDTH says that rows of a matrix are images")
     validation.check_weights(X, data)

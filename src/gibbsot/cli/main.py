@@ -14,7 +14,7 @@ from typing import Any
 from ._text import printable
 
 # Each is a module of this package with a function of the same name and the EPILOG of its help.
-_SUBCOMMANDS = ("ot", "morph", "nmf", "cluster", "distances", "geodesics", "info")
+_SUBCOMMANDS = (*("ot", "morph", "barycenter", "nmf", "transform", "cluster", "distances", "geodesics", "info"),)
 
 _HELP = ["-h", "--help"]
 
@@ -137,5 +137,7 @@ def _fail(error: Any) -> int:
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning as one line."""
-    print("warning:", printable(" ".join(str(message).split())), file=sys.stderr)
+    """Print a warning as one line; code that it has becomes options."""
+    text = " ".join(str(message).split())
+    text = re.sub(r"model\.max_epochs = (\d+); model\.resume\(X\)", r"--resume --epochs \1", text)
+    print("warning:", printable(text), file=sys.stderr)

@@ -59,12 +59,14 @@ EPILOG = (
     "  gibbsot nmf shards/ --shape 28 28 --components 40 --scheduler tcp://head:8786 --out run"
 )
 
-_OPTIONS = "options.json"  # how the data were read
+OPTIONS = "options.json"  # how the data were read
 _FILES = (
-    *("components.npy", "memberships.npy", "model.npz", _OPTIONS, "report.json", "convergence.png"),
+    *("components.npy", "memberships.npy", "model.npz", OPTIONS, "report.json", "convergence.png"),
     "components.png",
 )
 _PATHS = ("labels", "vectors")
+_READING = ("key", "shape", "labels", "label", "limit", "invert", "header")
+_SAVED = (*_READING, "size", "cost", "vectors", "power", "spacing")
 _IMAGE_FILES = ("reconstruction.png",)
 _MAX_PROFILES = 64  # components of measures that are no images, in one figure
 _SHARDS_PER_THREAD = 3
@@ -146,7 +148,7 @@ def nmf(
     if resume:
         options = options.as_saved()
     found, cost = _read(options)
-    X, shape, _ = found
+    X, shape = found.rows, found.shape
     plots.new_figure(1, 1)  # raises early if matplotlib is missing
     console = _common.stderr_console(quiet)
     with (
@@ -230,7 +232,7 @@ class FitOptions:
         """Write how the data are read and which cost they have, for --resume."""
         kept = {name: None if value is None else str(Path(value).resolve()) if name in _PATHS else value
                 for name, value in self._kept().items()}  # fmt: skip
-        with files.open(self.out / _OPTIONS) as file:
+        with files.open(self.out / OPTIONS) as file:
             file.write(strict_json.dumps(kept, indent=1).encode() + b"\n")
 
     def _kept(self) -> dict[str, Any]:
@@ -241,19 +243,11 @@ class FitOptions:
 
     def as_saved(self) -> FitOptions:
         """Return the options with those of the model's folder where the command line has none."""
-        path = self.out / _OPTIONS
+        path = self.out / OPTIONS
         if not path.is_file():
             return self
-        try:
-            saved = json.loads(path.read_text())
-            given = {"cost" if name == "cost_option" else name for name in self.given}
-            kept = {name: value if name in given else saved[name] for name, value in self._kept().items()}
-            for name in _PATHS:
-                kept[name] = None if kept[name] is None else Path(kept[name])
-            for name in ("shape", "size"):
-                kept[name] = None if kept[name] is None else (int(kept[name][0]), int(kept[name][1]))
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            raise ValueError(f"{path}: is damaged ({error}); remove it and give the options again") from None
+        saved, given = saved_options(path), {"cost" if name == "cost_option" else name for name in self.given}
+        kept = {name: value if name in given else saved[name] for name, value in self._kept().items()}
         reading = {name: kept[name] for name in self.reading}
         own = {name: kept[name] for name in ("size", "cost", "vectors", "power", "spacing")}
         return replace(self, reading=reading, **own)
@@ -284,23 +278,37 @@ class FitOptions:
 # Reading
 
 
+def saved_options(path: Path) -> dict[str, Any]:
+    """Read how the data of a model were read and which cost they have, as `FitOptions.write` wrote it."""
+    try:
+        saved = json.loads(path.read_text())
+        kept = {name: saved[name] for name in _SAVED}
+        for name in _PATHS:
+            kept[name] = None if kept[name] is None else Path(kept[name])
+        for name in ("shape", "size"):
+            kept[name] = None if kept[name] is None else (int(kept[name][0]), int(kept[name][1]))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"{path}: is damaged ({error}); remove it and give the options again") from None
+    return kept
+
+
 def _read(options: FitOptions) -> tuple[Collection, Cost]:
     """Read the measures, or find the files that the shards read; return them and the cost."""
     n, K = None, options.components
     X: Any = _common.matrix_files(options.data, options.size, **options.reading)
     if X:
-        first, shape, _ = readers.collection(X[0], shape=options.reading["shape"])  # the shards check the others
-        m = first.shape[1]
+        found = readers.collection(X[0], shape=options.reading["shape"])  # the shards check the others
+        m = found.rows.shape[1]
     else:
-        X, shape, _ = _common.read_collection(options.data, options.size, **options.reading)
-        n, m = X.shape
+        found = _common.read_collection(options.data, options.size, **options.reading)
+        X, n, m = found.rows, *found.rows.shape
     if K is None and not options.resume:
         raise ValueError("--components: expected the number of components")
     if K is not None and not 1 <= K <= (n or K):
         raise ValueError(f"--components: expected a number from 1 to {n}, the number of measures, got {K}")
     data = None if isinstance(X, list) else X
-    cost = _common.cost_of_bins(data, m, shape, options.cost, options.vectors, options.power, options.spacing)
-    return Collection(X, shape), cost
+    cost = _common.cost_of_bins(data, m, found.shape, options.cost, options.vectors, options.power, options.spacing)
+    return found._replace(rows=X), cost
 
 
 # Fitting
@@ -354,7 +362,9 @@ def _fit(
         raise FileNotFoundError(f"{path}: {what}, so nothing to resume")
     model = WassersteinNMF.load(path, client=client)
     _check_same(options, cost, model)
-    return model.set_params(**parameters).resume(_shards(X, client, model))
+    model.set_params(**parameters).resume(_shards(X, client, model))
+    say_once(model)  # there may have been no epoch left
+    return model
 
 
 def _check_same(options: FitOptions, cost: Cost, model: Any) -> None:
@@ -409,7 +419,7 @@ def _write(model: Any, shape: tuple[int, int] | None, options: FitOptions, repor
         with files.open(out / "components.npy") as file:
             np.save(file, model.components_)
         with files.open(out / "memberships.npy") as file:
-            _write_rows(file, model.memberships_)
+            write_rows(file, model.memberships_)
         for name, figure in _figures(model, shape, invert):
             _common.save_png(files, out / name, figure)
         with files.open(out / "report.json") as file:
@@ -419,7 +429,7 @@ def _write(model: Any, shape: tuple[int, int] | None, options: FitOptions, repor
             model.save(path)
 
 
-def _write_rows(file: BinaryIO, matrix: Any) -> None:
+def write_rows(file: BinaryIO, matrix: Any) -> None:
     """Write a matrix as .npy; a Dask array block by block."""
     header = {"descr": np.lib.format.dtype_to_descr(matrix.dtype), "fortran_order": False, "shape": matrix.shape}
     np.lib.format.write_array_header_1_0(file, header)

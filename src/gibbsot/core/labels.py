@@ -15,6 +15,8 @@ Labels = Any  # a pandas.Index, or None
 
 def of_rows(x: Any) -> Labels:
     """Return the labels of the rows of a table, or of the entries of a Series; None if there are none."""
+    if type(x) is np.ndarray:
+        return None
     pandas = sys.modules.get("pandas")
     return x.index if pandas is not None and isinstance(x, pandas.DataFrame | pandas.Series) else None
 

@@ -294,8 +294,17 @@ def real(x: Any, name: str) -> Array:
     ) as error:  # a tensor of a type or on a device that NumPy does not know
         raise TypeError(f"{name}: expected an array of real numbers, got a {type(x).__name__} ({error})") from None
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name}: expected real numbers, got an array of {array.dtype}")
+        raise TypeError(f"{name}: expected real numbers, got {_text_columns(x) or f'an array of {array.dtype}'}")
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def _text_columns(x: Any) -> str:
+    """Return which columns of a table, of pandas or polars, have no numbers; nothing for other arrays."""
+    columns = getattr(x, "columns", None)
+    if columns is None or not hasattr(x, "dtypes"):
+        return ""
+    bad = [str(name) for name in columns if np.asarray(x[name]).dtype.kind not in "fiub"]
+    return f"text in column {', '.join(map(repr, bad[:3]))}" if bad else ""
 
 
 def from_dlpack(x: Any) -> Any:

@@ -19,6 +19,7 @@ MOST_DIMENSIONS = 4  # of k-d trees
 _SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
 _CELL = 4  # points of a cell
 _WIDE = 1000.0  # times the usual width: cells that are no cells
+_CACHED = 8192  # coordinates that are looked at at once
 
 
 def vanishing(
@@ -52,9 +53,11 @@ def underflow(X: NDArray[np.floating], Y: NDArray[np.floating], squared: bool) -
     (0.0, 1e-323)
     """
     for z in (X,) if Y is X else (X, Y):
-        size = np.abs(z)
-        if size.min(initial=1.0) < 2.0**-400 and ((size > 0) & (size < 2.0**-400)).any():
-            return _lost(X.shape[1], squared)
+        flat = z.reshape(-1)
+        for start in range(0, len(flat), _CACHED):
+            size = np.abs(flat[start : start + _CACHED])
+            if size.min() < 2.0**-400 and ((size > 0) & (size < 2.0**-400)).any():
+                return _lost(X.shape[1], squared)
     return 0.0
 
 
@@ -121,7 +124,7 @@ class SearchedPoints:
         bound, order = np.empty(0) if below is None else below, of.order
         tree = self._tree  # once: another thread may build a second one at the same time
         with self._lock:  # a tree holds h while it answers
-            tree.set_h(np.ascontiguousarray(h, np.float64))
+            tree.set_h(np.ascontiguousarray(h, np.float64), threads)
             tree.nearest(
                 of.points, queries=order, bound=bound, metric=metric, n_threads=threads, indices=found, values=sums
             )

@@ -282,7 +282,8 @@ class PointCost(Cost):
 
     def _moderate(self) -> bool:
         """Return whether products of coordinates neither overflow nor vanish."""
-        return 1e-100 < max(float(np.abs(z).max(initial=0.0)) for z in (self.X, self.Y)) < 1e100
+        ends = (backend().extremes(z) for z in (self.X, self.Y))
+        return 1e-100 < max(max(-low, high) for low, high in ends) < 1e100
 
     def _near_pairs(
         self, block: Array, near: NDArray[np.bool_], rows: NDArray[np.intp], columns: NDArray[np.intp] | None

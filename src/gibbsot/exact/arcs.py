@@ -17,7 +17,7 @@ from ..costs import Cost
 from ..io.budget import Budget
 from .certificate import NEGLIGIBLE_VIOLATION
 from .highs import arc_problem
-from .simplex import staircase
+from .simplex import ArcProblem, staircase
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -42,8 +42,11 @@ def union(*keys: Indices) -> Indices:
     >>> union(np.array([3, 1]), np.array([2, 3]))
     array([1, 2, 3])
     """
-    every = np.sort(np.concatenate(keys))
-    return every[np.diff(every, prepend=-1) > 0]
+    every = np.concatenate(keys)
+    every.sort()
+    new = np.ones(len(every), bool)
+    np.not_equal(every[1:], every[:-1], out=new[1:])
+    return every[new]
 
 
 class GrowingArcs:
@@ -82,11 +85,18 @@ class GrowingArcs:
         self._a, self._b = p[self.rows], q[self.columns]
         self._row_number, self._column_number = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
         self._neighbours = neighbours
+        self._blocks = 1
         self.carried = self.settled = False
         self.enough = -np.inf
 
     def start(
-        self, f: Array, g: Array, near: Indices | None = None, some_plan: bool = True, far: float = np.inf
+        self,
+        f: Array,
+        g: Array,
+        near: Indices | None = None,
+        some_plan: bool = True,
+        far: float = np.inf,
+        blocks: int = 1,
     ) -> None:
         """Choose the first arcs.
 
@@ -101,7 +111,10 @@ class GrowingArcs:
         far : float
             Arcs of larger costs are left out at first, unless they are many: they are not needed where clusters that
             are far apart have each its own balance, and would make potentials large.
+        blocks : int
+            Blocks of rows that are neighbours, in which the simplex begins; see `ArcProblem.start_in_blocks`.
         """
+        self._blocks = blocks
         self.f, self.g = f, g
         self._has_plan, keys = some_plan, self._near(near)
         if some_plan:
@@ -114,7 +127,9 @@ class GrowingArcs:
         near_by = costs <= far
         if np.count_nonzero(kept & near_by) >= _MOST * np.count_nonzero(kept):
             kept &= near_by
-        self._begin(keys[kept], i[kept], j[kept], costs[kept])
+        if not kept.all():  # copies of a million points' arcs take some 300 MB
+            keys, i, j, costs = keys[kept], i[kept], j[kept], costs[kept]
+        self._begin(keys, i, j, costs)
 
     def _begin(self, keys: Indices, i: Indices, j: Indices, costs: Array) -> None:
         """Start the simplex on arcs."""
@@ -128,7 +143,10 @@ class GrowingArcs:
         self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
         self.problem = arc_problem(self._a, self._b, self.budget)
         self.problem.add(self._row_number[i], self._column_number[j], costs)
-        self.problem.start(f, g, self._artificial)
+        if self._blocks > 1 and isinstance(self.problem, ArcProblem):
+            self.problem.start_in_blocks(f, g, self._artificial, self._blocks, self._tolerance())
+        else:
+            self.problem.start(f, g, self._artificial)
 
     @property
     def count(self) -> int:
@@ -252,4 +270,6 @@ class GrowingArcs:
             over = self.columns[self.cost.col_max(f)[self.columns] > (limit - g)[self.columns]]
             J = self.cost.nearest(-self.g, min(k, m2))[0] if len(short) else np.empty((m1, 0), np.int64)
             I = self.cost.nearest(-self.f, min(k, m1), False)[0] if len(over) else np.empty((m2, 0), np.int64)  # noqa: E741
-        return np.setdiff1d(self._keys_of(J, I, short, over), self._keys, assume_unique=True)
+        found = self._keys_of(J, I, short, over)
+        place = np.minimum(np.searchsorted(self._keys, found), len(self._keys) - 1)  # both are sorted
+        return found[self._keys[place] != found]

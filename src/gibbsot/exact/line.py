@@ -162,8 +162,8 @@ def at_once(x: Array, y: Array, p: Array | None, q: Array | None, power: float) 
     LineSolution or None
         None where numbers are so small or so large that this is no proof, and without kernels.
     """
-    own_x, own_p = _sorted(x, None if p is None else p[None])
-    own_y, own_q = _sorted(y, None if q is None else q[None])
+    own_x, own_p = _given_or_sorted(x, p)
+    own_y, own_q = _given_or_sorted(y, q)
     value, lower, upper, proved = backend().bound_line(own_x, own_y, own_p, own_q, power, line_accuracy(power))
     if not proved or status(lower, upper, value) != "optimal":
         return None
@@ -190,13 +190,16 @@ def _all_at_once(
     return found
 
 
-def _sorted(x: Array, P: Array | None) -> tuple[Array, Array]:
-    """Return points and the rows of weights behind each other, in the order of the points where NumPy sorts faster."""
-    if P is not None and len(P) == 1 and P[0, 0] == P[0, -1] and (P[0, 0] == P).all():
-        P = None
-    if P is None:
+def _given_or_sorted(x: Array, p: Array | None) -> tuple[Array, Array]:
+    """Return points and weights; many points without weights in their order, as NumPy sorts these faster."""
+    if p is None:
         return (np.sort(x) if len(x) > _SORTED else np.ascontiguousarray(x)), _NONE
-    if len(P) > 1 or len(x) > _SORTED:
+    return np.ascontiguousarray(x), np.ascontiguousarray(p)
+
+
+def _sorted(x: Array, P: Array) -> tuple[Array, Array]:
+    """Return points in their order, and the rows of weights behind each other."""
+    if len(P) > 1:
         order = np.argsort(x)
         x, P = x.take(order), P.take(order, axis=1)
     return np.ascontiguousarray(x), np.ascontiguousarray(P).ravel()

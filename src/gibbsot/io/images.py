@@ -19,6 +19,7 @@ Source = str | os.PathLike[str]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 MAX_PIXELS = 2**24  # of an image that is read at its full size
+_ORIENTATION = 0x0112  # the tag of EXIF; above 4 width and height are exchanged
 _BLOCK = 2**22  # pixels that are converted or shrunk at a time
 
 
@@ -87,6 +88,30 @@ def image(path: Source, *, invert: bool = False, size: tuple[int, int] | None = 
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     return np.asarray(grey, np.float64)
+
+
+def changes(path: Source, size: tuple[int, int] | None) -> str:
+    """Return what reading an image file changes, such as "shrunk from 480 x 640, colours as grey values"."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with Image.open(path) as opened:
+            (width, height), turned = opened.size, opened.getexif().get(_ORIENTATION, 1) > 4
+            palette = opened.getpalette() if opened.mode.startswith("P") else None
+            colours = not {"1", "L", "I", "F", "P"}.intersection(opened.getbands())
+    if palette is not None:
+        colours = not palette[0::3] == palette[1::3] == palette[2::3]
+    parts = [shrinking((width, height) if turned else (height, width), size), "colours as grey values" * colours]
+    return ", ".join(filter(None, parts))
+
+
+def shrinking(old: tuple[int, ...], new: tuple[int, int] | None) -> str:
+    """Return from which size an image is shrunk, and whether that changes its proportions; nothing if it is not."""
+    if new is None or old == tuple(new):
+        return ""
+    kept = abs(new[0] * old[1] - new[1] * old[0]) <= max(old) / 2  # whole pixels
+    return f"shrunk from {old[0]} x {old[1]}" + ("" if kept else " out of proportion")
 
 
 class _TooLargeError(Exception):

@@ -19,7 +19,7 @@ from ..core import validation
 from ..core.warn import warn
 from . import limits
 from .formats import PARQUET, TABLES, Array, Table, array, table
-from .images import IMAGES, Source, check_file, image, is_image, shrink
+from .images import IMAGES, Source, changes, check_file, image, is_image, shrink, shrinking
 from .npz import FORMAT, LONGEST_FORMAT, READ_ERRORS, check_entry, read_entry, unpacked_size
 
 __all__ = ["Collection", "Measure", "array", "collection", "image", "matrices", "matrix", "measure"]
@@ -45,6 +45,8 @@ class Measure(NamedTuple):
         The names of the columns of a table, empty where it has none.
     weighted : bool
         Whether the weights of points are the last column.
+    changed : str
+        What reading an image changed: its size, its proportions, its colours.
     """
 
     weights: Array
@@ -52,6 +54,7 @@ class Measure(NamedTuple):
     points: Array | None
     columns: tuple[str, ...] = ()
     weighted: bool = False
+    changed: str = ""
 
 
 class Collection(NamedTuple):
@@ -65,11 +68,14 @@ class Collection(NamedTuple):
         The shape of images.
     names : tuple of str
         What the measures are called: files of a folder, or a first column of text; empty where they have no names.
+    changed : str
+        What reading images changed: their size, their proportions, their colours.
     """
 
     rows: Any
     shape: tuple[int, int] | None
     names: tuple[str, ...] = ()
+    changed: str = ""
 
 
 def measure(
@@ -136,10 +142,11 @@ def measure(
     """
     where = Path(path)
     names: tuple[str, ...] = ()
+    changed = ""
     if is_image(where):
         if points or columns is not None:
             raise ValueError(f"{where}: is an image; expected a table of points")
-        values = image(where, invert=invert, size=size)
+        values, changed = image(where, invert=invert, size=size), changes(where, size)
     else:
         values, names, _ = table(where, key, columns, header)
         if not points and row is None and (found := _COORDINATES.fullmatch(" ".join(names))):
@@ -158,9 +165,10 @@ def measure(
     if size is not None and not is_image(where):
         if values.ndim != 2:
             raise ValueError(f"{where}: expected an image to shrink, got shape {values.shape}")
+        changed = shrinking(values.shape, size)
         values = _shrunk(values[None], size, where)[0]
     try:
-        return Measure(_normalise(values, where), values.shape, None, names)
+        return Measure(_normalise(values, where), values.shape, None, names, changed=changed)
     except ValueError as error:
         if len(names) > 1 or (values.ndim == 2 and values.shape[1] <= 3 < len(values)):
             raise ValueError(f"{error}; if the rows are points: --points") from None
@@ -230,10 +238,12 @@ def collection(
     if limit is not None:
         validation.count(limit, "limit")
     values: Any
+    changed = ""
     if where.is_dir():
         if labels is not None:
             raise ValueError(f"{where}: is a folder; labels need a file of measures")
         values, names = _folder(where, invert, size, limit)
+        changed = changes(where / names[0], size)
     else:
         if is_image(where) and where.exists():
             raise ValueError(f"{where}: is one image; expected a folder of them")
@@ -246,12 +256,13 @@ def collection(
             if values.ndim != 3:
                 hint = "only images can be resized; give a shape"
                 raise ValueError(f"{where}: has rows of {values.shape[1]}, and {hint}")
+            changed = shrinking(values.shape[1:], size)
             values = _shrunk(values, size, where)
     rows = values if sparse.issparse(values) else values.reshape(len(values), -1)
     if not validation.check_weights(rows, str(where), empty_rows=True).any():
         raise ValueError(f"{where}: has no mass in any measure")
     sides = None if values.ndim == 2 else (values.shape[1], values.shape[2])
-    return Collection(rows, sides, names)
+    return Collection(rows, sides, names, changed)
 
 
 def _file_of_measures(
@@ -277,6 +288,7 @@ def _file_of_measures(
 def _with_label(labels: Source, label: int | None, n: int, path: Path) -> NDArray[np.bool_]:
     """Return which measures of a file have a label."""
     known = array(labels)
+    known = known[:, 0] if known.ndim == 2 and known.shape[1] == 1 else known
     if known.shape != (n,):
         raise ValueError(f"{labels}: expected {n} labels as {path} has measures, got {known.shape}")
     if not (known == label).any():

@@ -100,6 +100,8 @@ class LevelMethod:
     def _improve_bound(self, upper: float) -> NDArray[np.bool_]:
         """Find the weights of the cuts that prove most, by a linear programme; return which cuts have weight."""
         K, m = self.cuts.shape
+        if K == 1:  # `add` has its bound
+            return np.ones(1, np.bool_)
         scale = max(upper - self.lower, _ULP * abs(upper)) or 1.0
         found = linprog(  # of the weights of the cuts, and a bound t of their mean
             np.append(np.zeros(K), -1.0),

@@ -464,3 +464,10 @@ def test_clouds_name_the_free_support(cost, weighted):
     with pytest.raises(ValueError, match=message):
         WassersteinBarycenter(cost).fit(given)
     assert WassersteinBarycenter(cost, support="free").fit(list(clouds)).support_.shape[1] == 2
+
+
+def test_a_list_of_clouds_names_free_support():
+    clouds = list(np.random.default_rng(0).normal(size=(3, 6, 2)))
+    for cost in ("line", GridCost(2)):
+        with pytest.raises(ValueError, match=r"X: has negative entries.*support='free'"):
+            WassersteinBarycenter(cost=cost).fit(clouds)

@@ -48,6 +48,25 @@ def test_two_measures_have_the_displacement_interpolation(d):
     assert ot.emd2(plan[i, j], model.barycenter_, cdist(interpolated, model.support_, "sqeuclidean")) < 1e-9
 
 
+def test_one_measure_is_its_barycenter():
+    [(Y, _)] = some_clouds(1, 2)
+    model = free().fit([Y])
+    np.testing.assert_array_equal(model.support_, Y)
+    np.testing.assert_allclose(model.barycenter_, 1 / len(Y), rtol=1e-15)
+    assert (str(model.objective_), model.status_) == ("0.0", "optimal")
+
+
+def test_two_measures_and_fewer_points_start_from_the_interpolation():
+    clouds = some_clouds(2, 2)
+    whole, few = free(n_support=30).fit(clouds), free(n_support=3).fit(clouds)
+    assert len(few.support_) == 3
+    assert few.lower_bound_ == whole.lower_bound_
+    assert whole.objective_ < few.objective_
+    problem = Clouds(*zip(*clouds, strict=True))
+    start = problem.start(3, np.random.RandomState(0), problem.closed_form())
+    assert (cdist(start.points + problem.mean, whole.support_).min(axis=1) < 1e-9).all()
+
+
 def test_on_the_line_quantile_functions_are_averaged():
     clouds, weights = some_clouds(4, 1), np.array([1.0, 2.0, 0.0, 1.5])
     model = free(n_support=40).fit(clouds, sample_weight=weights)

@@ -173,6 +173,20 @@ def test_what_is_refused(options, message):
         WassersteinKMeans(**{"n_clusters": 3, "cost": LINE} | options).fit(bumps())
 
 
+@pytest.mark.parametrize(
+    ("init", "message"),
+    [
+        ([np.eye(2)], r"init: has 1 clouds in R\^2; expected n_clusters=2 in R\^2"),
+        ([np.eye(3), np.eye(3)], r"init: has 2 clouds in R\^3; expected n_clusters=2 in R\^2"),
+        ([np.eye(2), np.ones((4, 2))], "init: has a cloud of 4 points; expected at most n_support=3"),
+    ],
+)
+def test_what_is_refused_as_a_start_of_clouds(init, message):
+    clouds = [np.random.default_rng(i).normal(size=(5, 2)) for i in range(4)]
+    with pytest.raises(ValueError, match=message):
+        WassersteinKMeans(2, support="free", n_support=3, init=init).fit(clouds)
+
+
 RANDOM_STARTS = dict.fromkeys(
     ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
     "starts are drawn at random from measures in another order; test_weights_repeat_measures has the same start",

@@ -257,6 +257,11 @@ class WassersteinBarycenter(_base.ClientEstimator):
             return
         named = isinstance(self.cost, str) and _sets.are_clouds(X, self.cost)
         pairs = isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(x, tuple) for x in X)
+        arrays = isinstance(X, list) and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in X)
+        if arrays and any((x < 0).any() for x in X):
+            raise ValueError(
+                "X: has negative entries, which weights cannot have; a list of clouds needs support='free'"
+            )
         if pairs and _sets.are_clouds(X, "sqeuclidean"):
             raise ValueError(
                 "X: is a list of clouds; expected measures on common points, or support='free' for such a list"

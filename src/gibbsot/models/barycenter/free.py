@@ -614,7 +614,8 @@ def _publish(model: WassersteinBarycenter, clouds: Clouds, cloud: Cloud, moves: 
 
 def _prove(model: WassersteinBarycenter, clouds: Clouds, ended: str, near: NDArray[np.int32] | None) -> None:
     """Compute the certified bounds of a fitted model, and its status."""
-    _, model.objective_ = clouds.objective(Cloud(model.support_, model.barycenter_), near)
+    _, above = clouds.objective(Cloud(model.support_, model.barycenter_), near)
+    model.objective_ = max(0.0, above)  # without the sign of a zero
     n = len(clouds)
     model.lower_bound_ = clouds.pairs_bound() if n * (n - 1) // 2 <= model.max_pairs else 0.0
     model.gap_ = certificate.relative_gap(model.lower_bound_, model.objective_, model.objective_)

@@ -628,8 +628,13 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
                 raise ValueError(f"init: has {len(rows)} rows; expected n_clusters={count}")
             return list(rows)
         found = _sets.clouds(init, "init", "sqeuclidean")
-        if len(found) != count or found.points[0].shape[1] != self._dimension:
-            raise ValueError(f"init: expected {count} clouds in R^{self._dimension}, got {len(found)}")
+        d, most = found.points[0].shape[1], max(map(len, found.points))
+        if len(found) != count or d != self._dimension:
+            raise ValueError(
+                f"init: has {len(found)} clouds in R^{d}; expected n_clusters={count} in R^{self._dimension}"
+            )
+        if self.n_support is not None and most > self.n_support:
+            raise ValueError(f"init: has a cloud of {most} points; expected at most n_support={self.n_support}")
         return [Cloud.of(Y, w).normalised() for Y, w in zip(found.points, found.weights, strict=True)]
 
     def _publish(self, run: _Run, full: NDArray[np.bool_]) -> None:

@@ -25,6 +25,7 @@ from ...distributed import fixed_point, sources
 from ...distributed.fixed_point import Fixed
 from ...distributed.shard import Metadata, Shard, command, is_command, query
 from ...exact import certificate
+from ...exact.method import in_threads
 from ...exact.methods import optima
 from ...exact.packed import arcs_of
 from ...exact.solution import Solution
@@ -248,13 +249,15 @@ class RowPart(Part):
     @command
     def smooth(self, log_p: Array | None, mean: Array | None = None) -> Fixed:
         """Take a step of all entropic barycenters, the first one from potentials less their means."""
+        scalings = [job.scaling for job in self._jobs if job.scaling is not None]
+
+        def step(a: int) -> Fixed:
+            if mean is not None:
+                scalings[a].begin(mean[a])
+            return scalings[a].step(None if log_p is None else log_p[a])
+
         with thread_pools().limit(limits=1, user_api="blas"):  # products in threads may be summed in another order
-            sums = []
-            for a, scaling in enumerate(job.scaling for job in self._jobs if job.scaling is not None):
-                if mean is not None:
-                    scaling.begin(mean[a])
-                sums.append(scaling.step(None if log_p is None else log_p[a]))
-            return _stacked(sums)
+            return _stacked(in_threads(step, range(len(scalings)), self.n_jobs))
 
     @command
     def end_smoothing(self, log_p: Array, last: bool) -> CutSums | None:
