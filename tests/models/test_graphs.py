@@ -7,8 +7,18 @@ import pytest
 from scipy import sparse
 from scipy.spatial import Delaunay
 
-from gibbsot import GraphCost, Oracle, WassersteinBarycenter, WassersteinNeighbors, WassersteinNMF, distances, solve
+from gibbsot import (
+    GraphCost,
+    Oracle,
+    WassersteinBarycenter,
+    WassersteinKMeans,
+    WassersteinNeighbors,
+    WassersteinNMF,
+    distances,
+    solve,
+)
 from gibbsot.core.backend import backend
+from gibbsot.models.kmeans import smoothed
 
 pytestmark = pytest.mark.skipif(not backend().has_simplex, reason="without kernels a matrix is what solvers use")
 
@@ -74,3 +84,13 @@ def test_barycenter_and_nmf(city):
     assert mean < 0.9 * uniform
     factors = WassersteinNMF(2, cost=cost, random_state=0).fit(P)
     assert factors.components_.shape == (2, 60)
+
+
+def test_kmeans(city, monkeypatch):
+    monkeypatch.setattr(smoothed, "_MOST_ENTRIES", 0)  # as on a large graph: small ones have a smoothed start
+    cost, M, P = city
+    model = WassersteinKMeans(2, cost=cost, random_state=0).fit(P)
+    transport = np.array([[solve(p, c, M, normalize=True).value for c in model.cluster_centers_] for p in P])
+    np.testing.assert_array_equal(model.labels_, transport.argmin(axis=1))
+    uniform = np.mean([solve(p, np.full(60, 1 / 60), M, normalize=True).value for p in P])
+    assert transport.min(axis=1).mean() < 0.9 * uniform
