@@ -60,7 +60,7 @@ def data(args: argparse.Namespace) -> tuple[Array, tuple[int, int]]:
     if args.data is None:
         rows, shape = datasets.mnist_fives(limit or 200), (28, 28)
     else:
-        rows, found, _ = readers.collection(args.data, limit=limit)
+        rows, found, *_ = readers.collection(args.data, limit=limit)
         if found is None or not rows.any(axis=1).all():
             raise ValueError(f"{args.data}: expected images of shape (n, height, width), each with mass")
         shape = found

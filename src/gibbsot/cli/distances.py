@@ -102,8 +102,8 @@ def distances(
         seconds = time.perf_counter() - begun
         with atomic.FileGroup() as files:
             with files.open(out) as file:
-                labels = names or tuple(map(str, range(len(D))))
-                _common.write_matrix(file, out.suffix, D, "distances", labels, labels)
+                rows = names or tuple(map(str, range(len(D))))
+                _common.write_matrix(file, out.suffix, D, "distances", rows, rows)
             _common.save_png(files, target, _picture(D, root, found, invert))
         partial.unlink(missing_ok=True)
     report = {

@@ -301,7 +301,7 @@ def _read(options: FitOptions) -> tuple[Collection, Cost]:
         m = found.rows.shape[1]
     else:
         found = _common.read_collection(options.data, options.size, **options.reading)
-        X, n, m = found.rows, *found.rows.shape
+        X, (n, m) = found.rows, found.rows.shape
     if K is None and not options.resume:
         raise ValueError("--components: expected the number of components")
     if K is not None and not 1 <= K <= (n or K):
