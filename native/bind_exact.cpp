@@ -79,19 +79,6 @@ void bind_arcs(nb::module_& m) {
                  self.start(f.data(), g.data(), artificial, greedy, edges, first);
              },
              "f"_a, "g"_a, "artificial"_a, "greedy"_a, "basis"_a, "tops"_a)
-        .def("start_in_blocks",
-             [](ArcSimplex& self, Vector<const double> f, Vector<const double> g, double artificial, std::int32_t blocks,
-                double tolerance, double relative, std::size_t n_threads, double seconds, const StopFlag& stop) {
-                 check_length(f.shape(0), self.rows());
-                 check_length(g.shape(0), self.columns());
-                 check_threads(n_threads);
-                 require(blocks > 1, "blocks: at least two");
-                 Deadline deadline(seconds, stop);
-                 nb::gil_scoped_release release;
-                 self.start(f.data(), g.data(), artificial, blocks, tolerance, relative, n_threads,
-                            [&] { return deadline(); });
-             },
-             "f"_a, "g"_a, "artificial"_a, "blocks"_a, "tolerance"_a, "relative"_a, "n_threads"_a, "seconds"_a, "stop"_a)
         .def("optimise",
              [](ArcSimplex& self, std::int64_t pivots, double tolerance, double relative) {
                  Interrupt interrupt;

@@ -1,5 +1,5 @@
-// Threads over independent parts: problems of a batch, searches in a tree, blocks of a simplex. Parts do not depend on the
-// number of threads, and so no result does.
+// Threads over independent parts: problems of a batch, searches in a tree. Parts do not depend on the number of threads,
+// and so no result does.
 #pragma once
 
 #include <atomic>

@@ -9,7 +9,6 @@
 #include "basis.hpp"
 #include "double_double.hpp"
 #include "forest.hpp"
-#include "parallel.hpp"
 
 namespace gibbsot {
 
@@ -28,12 +27,6 @@ struct NodeWeights {
     std::vector<double> p, q;
 };
 
-// Nested divisions of the nodes: of[v] is the block of a node in the finest one, and each count but the first, which is
-// that of the finest, divides the one before.
-struct Blocks {
-    std::vector<std::int32_t> of, counts;
-};
-
 // A basis and its pivots, whatever the type of the flows.
 class ArcEngine {
 public:
@@ -42,12 +35,6 @@ public:
 
     // A basis of the greedy plan on reduced costs and of artificial arcs, whose reduced cost is `artificial`.
     virtual void start(bool greedy) = 0;
-    // A basis from those of blocks of nodes, each solved on the arcs between its own nodes: first those of the finest
-    // division, then, from their bases, those of coarser ones. Blocks share nothing but the root, so that their bases side
-    // by side are one of the whole problem, with its flows, and it does not matter which thread solves which. stopped() says
-    // whether time is up.
-    virtual void start(const Blocks& blocks, double tolerance, double relative, std::size_t threads,
-                       const std::function<bool()>& stopped) = 0;
     // A basis that keeps the arcs of a list where they carry flow; trees hang from the nodes `tops`.
     virtual void start(const std::vector<Edge>& edges, const NodeWeights& weights, const std::vector<Index>& tops) = 0;
     // Pivots until no arc has a reduced cost below -tolerance, and below -relative times its terms, which would be
@@ -147,85 +134,6 @@ public:
         next_ = 0;
     }
 
-    void start(const Blocks& blocks, double tolerance, double relative, std::size_t threads,
-               const std::function<bool()>& stopped) override {
-        const std::size_t n = a_.size() + b_.size();
-        struct Hung {
-            Index parent, arc;
-            Flow flow;
-        };
-        std::vector<Hung> hung(n);
-        const Index finest = blocks.counts.front();
-        for (const Index count : blocks.counts) {
-            const Index joined = finest / count;
-            const auto block_of = [&](Index v) { return at(blocks.of[at(v)] / joined); };
-            std::vector<std::size_t> ends(at(count));
-            const std::vector<Index> members = grouped(n, ends, block_of);
-            std::vector<std::size_t> arc_ends(at(count) + 1);  // the last for arcs between blocks
-            const std::vector<Index> inner = grouped(list_.size(), arc_ends, [&](Index k) {
-                const Arc& arc = list_[k];
-                const std::size_t own = block_of(arc.tail);
-                return own == block_of(arc.head) ? own : at(count);
-            });
-            std::vector<Index> number(n);  // of each node in its block
-            std::vector<std::int64_t> made(at(count));
-            const auto solve = [&](std::size_t c) {
-                const auto begin = members.begin() + static_cast<std::ptrdiff_t>(c == 0 ? 0 : ends[c - 1]),
-                           end = members.begin() + static_cast<std::ptrdiff_t>(ends[c]);
-                std::vector<Flow> a, b;
-                for (auto v = begin; v != end; ++v) {
-                    number[at(*v)] = static_cast<Index>(v - begin);
-                    if (basis_.is_row(*v))
-                        a.push_back(a_[at(*v)]);
-                    else
-                        b.push_back(b_[at(*v) - a_.size()]);
-                }
-                ArcList own;
-                const std::size_t first = c == 0 ? 0 : arc_ends[c - 1];
-                own.arcs.reserve(arc_ends[c] - first);
-                for (std::size_t k = first; k < arc_ends[c]; ++k) {
-                    const Arc& arc = list_[inner[k]];
-                    own.arcs.push_back({number[at(arc.tail)], number[at(arc.head)], arc.cost});
-                }
-                ArcEngineOf engine(own, std::move(a), std::move(b));
-                engine.artificial = artificial;
-                for (auto v = begin; v != end; ++v) engine.y0.push_back(y0[at(*v)]);
-                Tree& basis = engine.basis_;
-                if (count == finest) {
-                    engine.start(true);
-                } else {
-                    const auto inside = [&](Index v) { return v == kNone ? basis.root() : number[at(v)]; };
-                    for (auto v = begin; v != end; ++v) {
-                        const Hung& old = hung[at(*v)];
-                        const auto arc = std::lower_bound(inner.begin() + static_cast<std::ptrdiff_t>(first),
-                                                          inner.begin() + static_cast<std::ptrdiff_t>(arc_ends[c]), old.arc);
-                        basis.hang(number[at(*v)], inside(old.parent),
-                                   old.arc == kNone ? kNone
-                                                    : static_cast<Index>(arc - inner.begin()) - static_cast<Index>(first),
-                                   old.flow);
-                    }
-                    basis.finish([&](Index v) { return engine.tree_cost(v); }, [&](Index v) { return engine.gauge(v); });
-                }
-                while (!stopped() && !engine.optimise(1000, tolerance, relative, [] {}))
-                    if (engine.pivots > kPatience * basis.root()) break;  // pivots on rounding errors
-                for (auto v = begin; v != end; ++v) {
-                    const auto& node = basis[number[at(*v)]];
-                    hung[at(*v)] = {node.parent == basis.root() ? kNone : begin[node.parent],
-                                    node.arc == kNone ? kNone : inner[first + at(node.arc)], node.flow};
-                }
-                made[c] = engine.pivots;
-            };
-            parallel_for(at(count), threads, [&] { return solve; }, [&] { stopped(); });
-            for (const std::int64_t some : made) pivots += some;
-        }
-        basis_.clear();
-        for (std::size_t v = 0; v < n; ++v)
-            basis_.hang(static_cast<Index>(v), hung[v].parent == kNone ? basis_.root() : hung[v].parent, hung[v].arc,
-                        hung[v].flow);
-        basis_.finish([&](Index v) { return tree_cost(v); }, [&](Index v) { return gauge(v); });
-        next_ = 0;
-    }
-
     bool optimise(std::int64_t most, double tolerance, double relative, const std::function<void()>& pause) override {
         const std::size_t n = list_.size();
         if (known_ < n) next_ = list_.fresh;  // prices the new ones first
@@ -280,7 +188,6 @@ public:
 
 private:
     static constexpr double kDrift = 0x1p-50;
-    static constexpr std::int64_t kPatience = 200;  // pivots for each node of a block
     struct Entering {
         std::size_t arc;  // the number of arcs if there is none
         double reduced;
@@ -318,17 +225,6 @@ private:
         return entering;
     }
     static std::size_t at(Index v) { return static_cast<std::size_t>(v); }
-    // The numbers below n by groups, in their order, and where each group ends.
-    template <class Group>
-    static std::vector<Index> grouped(std::size_t n, std::vector<std::size_t>& ends, Group group) {
-        std::fill(ends.begin(), ends.end(), 0);
-        for (std::size_t v = 0; v < n; ++v) ++ends[group(static_cast<Index>(v))];
-        std::size_t sum = 0;
-        for (std::size_t& x : ends) sum += std::exchange(x, sum);
-        std::vector<Index> members(n);
-        for (std::size_t v = 0; v < n; ++v) members[ends[group(static_cast<Index>(v))]++] = static_cast<Index>(v);
-        return members;
-    }
     double tree_cost(Index v) const {
         const Index k = basis_[v].arc;
         if (k != kNone) return list_[k].cost;
@@ -395,29 +291,6 @@ public:
             engine_->start(greedy);
         else
             engine_->start(edges, weights_, tops);
-    }
-    // A first basis from potentials and from blocks of neighbouring rows, with the columns whose arc of least reduced cost
-    // leads to them: so many blocks at first, a power of two, and a fourth of that each time; see ArcEngine.
-    void start(const double* f, const double* g, double artificial, std::int32_t blocks, double tolerance,
-               double relative, std::size_t threads, const std::function<bool()>& stopped) {
-        if (exact_) renew();
-        engine_->y0.assign(f, f + rows());
-        for (std::size_t j = 0; j < columns(); ++j) engine_->y0.push_back(-g[j]);
-        engine_->artificial = artificial;
-        Blocks found;
-        for (Index count = blocks; count > 1; count /= 4) found.counts.push_back(count);
-        found.of.resize(rows() + columns());
-        for (std::size_t i = 0; i < rows(); ++i)
-            found.of[i] = static_cast<Index>(i * static_cast<std::size_t>(blocks) / rows());
-        std::vector<double> least(columns(), std::numeric_limits<double>::infinity());
-        for (const Arc& arc : list_.arcs) {
-            const auto head = static_cast<std::size_t>(arc.head);
-            const double reduced = arc.cost - f[arc.tail];
-            if (!(reduced < least[head - rows()])) continue;
-            least[head - rows()] = reduced;
-            found.of[head] = found.of[static_cast<std::size_t>(arc.tail)];
-        }
-        engine_->start(found, tolerance, relative, threads, stopped);
     }
     Edge edge(std::size_t arc) const {
         return {list_.arcs[arc].tail, list_.arcs[arc].head, static_cast<Index>(arc)};

@@ -17,7 +17,7 @@ from ..costs import Cost
 from ..io.budget import Budget
 from .certificate import NEGLIGIBLE_VIOLATION
 from .highs import arc_problem
-from .simplex import ArcProblem, staircase
+from .simplex import staircase
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -85,18 +85,11 @@ class GrowingArcs:
         self._a, self._b = p[self.rows], q[self.columns]
         self._row_number, self._column_number = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
         self._neighbours = neighbours
-        self._blocks = 1
         self.carried = self.settled = False
         self.enough = -np.inf
 
     def start(
-        self,
-        f: Array,
-        g: Array,
-        near: Indices | None = None,
-        some_plan: bool = True,
-        far: float = np.inf,
-        blocks: int = 1,
+        self, f: Array, g: Array, near: Indices | None = None, some_plan: bool = True, far: float = np.inf
     ) -> None:
         """Choose the first arcs.
 
@@ -111,10 +104,7 @@ class GrowingArcs:
         far : float
             Arcs of larger costs are left out at first, unless they are many: they are not needed where clusters that
             are far apart have each its own balance, and would make potentials large.
-        blocks : int
-            Blocks of rows that are neighbours, in which the simplex begins; see `ArcProblem.start_in_blocks`.
         """
-        self._blocks = blocks
         self.f, self.g = f, g
         self._has_plan, keys = some_plan, self._near(near)
         if some_plan:
@@ -143,10 +133,7 @@ class GrowingArcs:
         self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
         self.problem = arc_problem(self._a, self._b, self.budget)
         self.problem.add(self._row_number[i], self._column_number[j], costs)
-        if self._blocks > 1 and isinstance(self.problem, ArcProblem):
-            self.problem.start_in_blocks(f, g, self._artificial, self._blocks, self._tolerance())
-        else:
-            self.problem.start(f, g, self._artificial)
+        self.problem.start(f, g, self._artificial)
 
     @property
     def count(self) -> int:

@@ -39,8 +39,6 @@ Engine = ArcProblem | HighsProblem
 _SMALLEST = 256  # points per side that the simplex on all arcs solves
 _NEIGHBOURS = 8  # arcs of least reduced cost that every point brings in
 _CLEARLY = 0.25  # of the way from the bound of a coarser level to its value, by which a warm start must be better
-_BLOCKS = 4  # in which the simplex of a level begins, whatever the number of threads
-_UNDIVIDED = 4096  # points per side that are not divided into blocks
 _ROUNDS = 100  # of a level; if they run out, the bounds show what is left open
 _ULP = float(np.finfo(np.float64).eps)
 _UNNOTICED = 1e-9  # of a weight, or of the value: errors of a plan that a gap was asked for, or that time cut short
@@ -252,8 +250,7 @@ class _Levels:
         simplex are returned.
         """
         growing = GrowingArcs(level.cost, level.a, level.b, _NEIGHBOURS, self.budget)
-        blocks = _BLOCKS if max(level.cost.shape) > _UNDIVIDED else 1
-        growing.start(start.f, start.g, start.near, some_plan=False, far=far, blocks=blocks)
+        growing.start(start.f, start.g, start.near, some_plan=False, far=far)
         best, growing.enough = start.f, enough(start.bound, gap) if gap else -np.inf
         problem = growing.problem
         for rounds in growing.rounds(_ROUNDS):

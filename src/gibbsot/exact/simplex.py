@@ -31,9 +31,6 @@ _ULP = float(np.finfo(np.float64).eps)
 _ROUNDING = 1e-13  # the mass that rounding may leave on artificial arcs before flows are exact
 _ARC_BYTES, _NODE_BYTES = 64, 400  # memory of the simplex and of the arrays from which its arcs come
 _INFO, _NO_BASIS = 8, np.empty((2, 0, 0), np.int32)  # numbers of a solution; where a solve starts by default
-# Of the cost of artificial arcs, within a block: mass that would move far belongs to another block. With 0.1, 0.25,
-# 0.5 and 1 of it, 100,000 points in the plane in four blocks take 3.5, 3.0, 4.2 and 4.4 s, and 3.65 s without blocks.
-_IN_BLOCKS = 0.25
 _PIVOTS = 10_000  # between two checks for Ctrl-C: at most some 0.3 s
 
 
@@ -356,29 +353,6 @@ class ArcProblem:
         none = np.empty(0, np.int64)
         numbers, nodes = (none if x is None else np.ascontiguousarray(x, np.int64) for x in (basis, tops))
         self._simplex.start(f, g, artificial, greedy, numbers, nodes)
-
-    def start_in_blocks(self, f: ArrayLike, g: ArrayLike, artificial: float, blocks: int, tolerance: float) -> None:
-        """Make a first basis from the solutions of blocks of neighbouring rows, in the threads of the budget.
-
-        A block has the columns whose arc of least reduced cost leads to its rows, and the arcs between its points. The
-        solutions are the same for every number of threads. They need fewer pivots of the whole tree, which take longer.
-
-        Parameters
-        ----------
-        f, g : arrays of shape (m1,) and (m2,)
-        artificial : float
-            As for `start`.
-        blocks : int
-            Their number at first, a power of four; then each time four are joined.
-        tolerance : float
-            As for `optimise`.
-        """
-        f, g = (np.ascontiguousarray(x, np.float64) for x in (f, g))
-        budget = self._budget
-        limits = 512 * _ULP, budget.threads, budget.seconds, budget.flag
-        self._simplex.start_in_blocks(f, g, _IN_BLOCKS * artificial, blocks, tolerance, *limits)
-        self._artificial = artificial
-        self._simplex.set_artificial(artificial)
 
     def optimise(self, tolerance: float = 0.0, enough: float = -np.inf) -> bool:
         """Pivot until no reduced cost is below ``-tolerance``; return whether the arcs carry all mass.

@@ -81,8 +81,8 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
         ``method="gibbs"`` the chains continue from it, at its temperature unless a schedule is given, and stop as soon
         as they have mixed: a warm start follows, it does not refine.
     n_jobs : int, optional
-        Threads, as in scikit-learn: None for one, -1 for all cores. They search k-d trees and solve blocks of large
-        problems of points and grids; results do not depend on their number.
+        Threads, as in scikit-learn: None for one, -1 for all cores. Inside one problem they search k-d trees and
+        matrices; results do not depend on their number.
     verbose : bool
         Show progress: a bar on terminals and in notebooks, lines on standard error elsewhere. The first Ctrl-C then
         ends the solve like ``max_seconds``, the second one interrupts it.
