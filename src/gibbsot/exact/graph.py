@@ -33,7 +33,7 @@ from .solution import INFEASIBLE, Solution
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Measured, with what a contraction needs; a quarter of the bytes of links is what the allocator may keep of freed arrays.
+# measured, with what a contraction needs, and what the allocator may keep of freed arrays
 _LINK_BYTES, _NODE_BYTES = 205, 120
 _REPEATS = 8  # programmes for the difference where double precision does not close the gap
 _DEARER = 16.0  # times the cost of artificial arcs, as long as they carry mass
