@@ -44,7 +44,8 @@ def test_toys_write_their_picture(tmp_path):
 def test_barycenters_write_their_picture(tmp_path):
     printed = run("barycenters.py", "--quick", "--out", tmp_path / "new")
     assert "ellipses: their mean" in printed
-    assert printed.count("   gibbsot") == printed.count("POT, reg 0.004") == 2
+    assert printed.count("   gibbsot  ") == printed.count("POT, reg 0.004") == 2
+    assert printed.count("   gibbsot, smooth") == 1  # of the fives
     check_picture(tmp_path / "new" / "barycenters.png")
 
 
