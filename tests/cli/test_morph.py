@@ -25,7 +25,8 @@ def test_a_spot_moves(tmp_path, capfd):
     assert report["status"] == "optimal"
     np.testing.assert_allclose(report["value"], (8 / 9) ** 2)
     succeeds(capfd, *pair, "--frames", "4", "--out", tmp_path / "m.gif")
-    assert Image.open(tmp_path / "m.gif").n_frames == 4
+    with Image.open(tmp_path / "m.gif") as movie:
+        assert movie.n_frames == 4
     assert "--frames: expected at least 2" in fails(capfd, *pair, "--frames", "1", "--out", tmp_path / "x.gif")
     assert "expected a name that ends with .gif" in fails(capfd, *pair, "--out", tmp_path / "x.mp4")
     Image.fromarray(np.ones((3, 3), np.uint8)).save(tmp_path / "c.png")
