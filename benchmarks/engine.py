@@ -101,7 +101,7 @@ class Report:
         self, what: str, ours: str, against: str, ratio: float, least: float | None = None, most: float | None = None
     ) -> None:
         target = least if most is None else most
-        number = "{:.3g}" if target is None or target > 1 else "{:.2%}" if target < 0.1 else "{:.0%}"
+        number = "{:.3g}x" if target is None or target > 1 else "{:.2%}" if target < 0.1 else "{:.0%}"
         if target is None:
             self.table.add_row(what, ours, against, number.format(ratio), "", "")
             return
@@ -110,8 +110,8 @@ class Report:
         self.table.add_row(what, ours, against, number.format(ratio), wish, "[green]yes" if good else "[red]no")
 
 
-def us(seconds: float) -> str:
-    return f"{seconds * 1e6:.3g} us"
+def ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
 
 
 def against_sinkhorn(report: Report) -> None:
@@ -123,13 +123,13 @@ def against_sinkhorn(report: Report) -> None:
     ours = [sweeps(pair, n) for pair in (dense32, dense64, grid32)]
     t32, t64, grid, *theirs = (t / n for t in best(*ours, *peers, rounds=9))
     double, single = theirs[1] - theirs[0], theirs[3] - theirs[2]
-    peer = f"POT Sinkhorn iteration 784 x 130, {us(double)}"
-    report.row("dense sweep 784 x 130, float32", us(t32), peer, double / t32, 7)
-    report.row("dense sweep 784 x 130, float64", us(t64), peer, double / t64, 4)
-    report.row("grid sweep 28 x 28, float32", us(grid), peer, double / grid, 15)
-    peer = f"POT Sinkhorn iteration in float32, {us(single)}"
-    report.row("dense sweep 784 x 130, float32", us(t32), peer, single / t32)
-    report.row("grid sweep 28 x 28, float32", us(grid), peer, single / grid)
+    peer = f"POT Sinkhorn iteration 784 x 130, {ms(double)}"
+    report.row("dense sweep 784 x 130, float32", ms(t32), peer, double / t32, 7)
+    report.row("dense sweep 784 x 130, float64", ms(t64), peer, double / t64, 4)
+    report.row("grid sweep 28 x 28, float32", ms(grid), peer, double / grid, 15)
+    peer = f"POT Sinkhorn iteration in float32, {ms(single)}"
+    report.row("dense sweep 784 x 130, float32", ms(t32), peer, single / t32)
+    report.row("grid sweep 28 x 28, float32", ms(grid), peer, single / grid)
 
 
 def against_own_dense(report: Report) -> None:
@@ -139,7 +139,7 @@ def against_own_dense(report: Report) -> None:
     )
     ours, dense = ours / 200, dense / 20
     report.row(
-        "grid sweep 64 x 64, float32", us(ours), f"our dense sweep 4,096 x 4,096, {us(dense)}", dense / ours, 100
+        "grid sweep 64 x 64, float32", ms(ours), f"our dense sweep 4,096 x 4,096, {ms(dense)}", dense / ours, 100
     )
 
 
@@ -201,7 +201,7 @@ def noise(report: Report) -> None:
         sweep, drawing = (t / 1000 for t in best(sweeps(pair, 1000), draw, rounds=25))
         what = f"drawing 2 x 784, {np.dtype(dtype).name}"
         most = 0.3 if dtype == np.float32 else None
-        report.row(what, us(drawing), f"a sweep 28 x 28, {us(sweep)}", drawing / sweep, most=most)
+        report.row(what, ms(drawing), f"a sweep 28 x 28, {ms(sweep)}", drawing / sweep, most=most)
 
 
 def digits(report: Report) -> None:
@@ -223,13 +223,13 @@ def digits(report: Report) -> None:
     cost = GridCost((28, 28), dtype=np.float32)
     mine, theirs = best(ours, emd, rounds=4)
     error = np.abs(values / exact - 1).mean()
-    report.row("200 fives, 240 sweeps", f"{mine:.3g} s", f"loop of ot.emd2, {theirs:.3g} s", theirs / mine, 10)
+    report.row("200 fives, 240 sweeps", ms(mine), f"loop of ot.emd2, {ms(theirs)}", theirs / mine, 10)
     report.row("200 fives, mean error of value", "240 sweeps", "exact", error, most=0.01)
 
     dense = Problem.normalised(np.repeat(mean[None], 200, axis=0), Q, DenseCost(M, np.float32))
     one, two = best(sweeps(dense, 240), sweeps(dense, 240, n_jobs=2), rounds=7)
     points = np.count_nonzero(Q, axis=1).mean()
-    report.row(f"200 problems 784 x ~{points:.0f}, n_jobs=2", f"{two:.3g} s", f"n_jobs=1, {one:.3g} s", one / two, 1.7)
+    report.row(f"200 problems 784 x ~{points:.0f}, n_jobs=2", ms(two), f"n_jobs=1, {ms(one)}", one / two, 1.7)
 
 
 def memory(report: Report) -> None:

@@ -282,7 +282,7 @@ def test_the_ratios_of_every_version_are_kept():
     older = {name: {"rows": 1, "worst": 1.0, "median": 12.34} for name in list(measurements.RATIOS)[:1]}
     header, _, first, second, *_ = measurements.release_table({"0.0.9": older, "0.0.10": older}).splitlines()
     assert header.split(" | ")[-2:] == ["0.0.10", "0.0.9 |"]
-    assert first.endswith("| 12 (1.0) | 12 (1.0) |")
+    assert first.endswith("| 12× (1.0×) | 12× (1.0×) |")
     assert second.endswith("|  |  |")
     found = measurements.ratios_of("solve")
     assert found["rows"] > 20
@@ -294,31 +294,36 @@ def test_printed_tables_become_markdown():
     table.add_row("dense", "1.5", "1", "yes")
     table.add_row("grids", "2", "", "")
     console = Console(width=60, file=StringIO())
-    for each in ("two kinds", table, "worst: 1.5"):
+    for each in ("two kinds", table, "worst: 1.5x"):
         console.print(each)
     found = measurements.to_markdown(console.file.getvalue())
     assert found.split("\n\n") == [
         "```text\ntwo kinds\n```",
         "**times**",
-        "| what | ratio |\n|---|---|\n| dense | 1.5 |\n| grids | 2 |",
-        "```text\nworst: 1.5\n```\n",
+        "| what | ratio |\n|---|---|\n| dense | 1.5× |\n| grids | 2× |",
+        "```text\nworst: 1.5×\n```\n",
     ]
-    assert measurements.table_of(found, "ratio")[1] == {"what": "grids", "ratio": "2"}
+    assert measurements.table_of(found, "ratio")[1] == {"what": "grids", "ratio": "2×"}
 
 
-def test_columns_and_numbers_are_readable():
-    table = Table("what", "times", "ratio")
-    table.add_row("a name of several words", "0.00012 s", "1.46e+04")
-    console = Console(width=36, file=StringIO())
+def test_a_table_has_one_unit_of_time_and_signs_at_its_ratios():
+    table = Table("what", "times", "ratio", "value / scale")
+    table.add_row("a name of several words", "0.00012 s", "1.46e+04", "6e-16")
+    table.add_row("28 x 28", "14.3 s (2.1x)", "", "0")
+    table.add_row("64 x 64", "3.45 s", "0.91", "0")
+    console = Console(width=70, file=StringIO())
     console.print(table)
     rows = measurements.table_of(measurements.to_markdown(console.file.getvalue()), "ratio")
-    assert rows == [{"what": "a name of several words", "times": "120\N{NO-BREAK SPACE}us", "ratio": "14,600"}]
+    space = "\N{NO-BREAK SPACE}"
+    assert [row["times"] for row in rows] == [f"0.120{space}ms", "14.3 s (2.1×)", f"3,450{space}ms"]
+    assert [row["ratio"] for row in rows] == ["14,600×", "", "0.91×"]
+    assert [row["value / scale"] for row in rows] == ["6e-16", "0", "0"]
     printed = f"{'what':20}{'ours':>11}{'emd2':>11}{'ratio':>8}  remarks\n"
     printed += f"{'dense 10 x 10':20}{4.87e-05:9.3g} s{0.0001:9.3g} s{2.06:8.3g}  random costs\n"
     printed += f"{'grid 64^2, power 1':20}{0.836:9.3g} s{'':19}  \nfaces are left out: no network\n"
     assert measurements.to_markdown(printed).replace("\N{NO-BREAK SPACE}", " ") == (
         "| what | ours | emd2 | ratio | remarks |\n| --- | --- | --- | --- | --- |\n"
-        "| dense 10 x 10 | 48.7 us | 100 us | 2.06 | random costs |\n| grid 64^2, power 1 | 836 ms |  |  |  |\n\n"
+        "| dense 10 x 10 | 0.0487 ms | 0.100 ms | 2.06× | random costs |\n| grid 64^2, power 1 | 836 ms |  |  |  |\n\n"
         "faces are left out\n"
     )
 

@@ -128,11 +128,11 @@ def to_markdown(printed: str) -> str:
             if line[0] == "┏":
                 end_of_text(title=True)
             elif line[0] == "└":
-                head, *body = [f"| {' | '.join(row)} |" for row in _without_targets(rows)]
+                head, *body = [f"| {' | '.join(row)} |" for row in _readable(_without_targets(rows))]
                 parts.append("\n".join([head, "|---" * (head.count("|") - 1) + "|", *body]) + "\n")
                 rows.clear()
         elif line[:1] in "┃│" and line:
-            cells = [_readable(cell.strip()) for cell in re.split("[┃│]", line)[1:-1]]
+            cells = [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
             if line[0] == "│" and cells[0] and not any(cells[1:]):  # the rest of a long name
                 rows[-1][0] += f" {cells[0]}"
                 continue
@@ -147,27 +147,52 @@ def _block(lines: list[str]) -> str:
     """Return lines as a block of text, or as a table if the first ones are names of columns and the last "remarks"."""
     header = lines[0].split()
     if header[-1:] != ["remarks"]:
-        return "```text\n" + "\n".join(lines).strip("\n") + "\n```\n"
+        return "```text\n" + _with_sign("\n".join(lines).strip("\n")) + "\n```\n"
     ends = [found.end() for found in re.finditer(r"\S+", lines[0])][1:-1]  # of the numbers, which are aligned right
     rows, notes = [header, ["---"] * len(header)], []
     for line in filter(None, lines[1:]):
         if found := re.fullmatch(r"(.*\S)\s{2,}(\S+ s)", line[: ends[0]]):
             numbers = [found[2], *(line[a:b].strip() for a, b in pairwise(ends))]
-            rows.append([found[1], *map(_readable, numbers), line[ends[-1] :].strip()])
+            rows.append([found[1], *numbers, line[ends[-1] :].strip()])
         else:
             notes.append(line.partition(":")[0])  # such as data that are left out, without the reason
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    table = "\n".join(f"| {' | '.join(row)} |" for row in _readable(rows))
     return "\n\n".join([table, "; ".join(notes)]).strip() + "\n"
 
 
-def _readable(cell: str) -> str:
-    """Return a number without exponent, and seconds in the unit that suits them."""
+_SECONDS = r"(-?[0-9.]+(?:e[-+][0-9]+)?) s"  # a cell that is a time
+_TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def _readable(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows of a table with numbers as people write them: no exponents, one unit of time, signs of ratios."""
+    rows = [[_with_sign(cell) for cell in row] for row in rows]
+    times = [abs(float(found[1])) for row in rows for cell in row if (found := re.fullmatch(_SECONDS, cell))]
+    smallest = min(filter(None, times), default=1.0)
+    scale, unit = next((each for each in ((1, "s"), (1e3, "ms")) if smallest * each[0] >= 0.01), (1e6, "us"))
+    head, *body = [[_number_of(cell, scale, unit) for cell in row] for row in rows]
+    for k, name in enumerate(head):
+        if name == "ratio" or re.fullmatch(r"\S.* / \S.*", name):
+            cells = [row[k] for row in body if not set(row[k]) <= {"-"}]
+            if all(re.fullmatch(r"[0-9.,]*[1-9][0-9.,]*", cell) for cell in cells):  # not values relative to a scale
+                for row in body:
+                    row[k] += _TIMES * (not set(row[k]) <= {"-"})
+    return [head, *body]
+
+
+def _with_sign(text: str) -> str:
+    """Return text in which a ratio such as 2.1x has the sign of multiplication."""
+    return re.sub(r"\b([0-9][0-9.,]*)x(?!\w)", rf"\1{_TIMES}", text)
+
+
+def _number_of(cell: str, scale: float, unit: str) -> str:
+    """Return a number without exponent, and seconds in a unit."""
     if re.fullmatch(r"-?[0-9.]+e\+[0-9]+", cell):
         return f"{float(cell):,.0f}"
-    if found := re.fullmatch(r"(-?[0-9.]+(?:e-[0-9]+)?) s", cell):
-        seconds = float(found[1])
-        scale, unit = next((each for each in ((1, "s"), (1e3, "ms")) if abs(seconds) * each[0] >= 1), (1e6, "us"))
-        return f"{found[1] if unit == 's' else f'{seconds * scale:.3g}'}\N{NO-BREAK SPACE}{unit}"
+    if found := re.fullmatch(_SECONDS, cell):
+        x = float(found[1]) * scale
+        digits = max(0, 2 - int(f"{x:e}".partition("e")[2])) if x else 0
+        return f"{round(x, digits):,.{digits}f}\N{NO-BREAK SPACE}{unit}"
     return cell
 
 
@@ -259,7 +284,7 @@ def ratios_of(name: str) -> dict[str, float]:
     """
     rows = table_of((FOLDER / f"{name}.md").read_text(encoding="utf-8"), RATIOS[name])
     rows = [row for row in rows if not row.get("remarks", "").startswith("emd2:")]
-    found = [_number(row[RATIOS[name]]) for row in rows if re.fullmatch(r"[0-9.,]+", row[RATIOS[name]])]
+    found = [_number(row[RATIOS[name]]) for row in rows if re.fullmatch(rf"[0-9.,]+{_TIMES}?", row[RATIOS[name]])]
     return {"rows": len(found), "worst": min(found), "median": median(found)}
 
 
@@ -269,7 +294,7 @@ def release_table(history: dict[str, dict[str, dict[str, float]]]) -> str:
     lines = [f"| command | ratio | {' | '.join(versions)} |", "|---|---|" + "---|" * len(versions)]
     for name, column in RATIOS.items():
         found = [history[version].get(name) for version in versions]
-        cells = [f"{_two_digits(x['median'])} ({_two_digits(x['worst'])})" if x else "" for x in found]
+        cells = [f"{_two_digits(x['median'])}{_TIMES} ({_two_digits(x['worst'])}{_TIMES})" if x else "" for x in found]
         lines.append(f"| `python {MEASUREMENTS[name].command}` | {column} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -293,7 +318,7 @@ def write_readme() -> None:
         # of grids, whose sizes are squares, the nearest
         chosen = [min((abs(_number(row["points"]) - n), k) for k, row in enumerate(of_kind))[1] for n in sizes]
         found = [of_kind[k] for k in chosen]
-        ratios = " | ".join(f"{_two_digits(_number(row['emd2 / solve']))}\N{MULTIPLICATION SIGN}" for row in found)
+        ratios = " | ".join(f"{_two_digits(_number(row['emd2 / solve']))}{_TIMES}" for row in found)
         times = " | ".join(f"{_two_digits(_number(found[-1][key]) / 1000)} s" for key in ("solve ms", "emd2 ms"))
         lines.append(f"| {label} | {ratios} | {times} |")
     readme = ROOT / "README.md"
@@ -308,7 +333,7 @@ def write_readme() -> None:
 
 
 def _number(text: str) -> float:
-    return float(text.replace(",", ""))
+    return float(text.replace(",", "").removesuffix(_TIMES))
 
 
 def _two_digits(x: float) -> str:
