@@ -137,7 +137,7 @@ nightly: test-all sanitize fuzz faults bench bench-nmf bench-models bench-scalin
 
 # rewrites the tables of docs/benchmarks.md; the larger problems of the exact engine are for `measurements`
 bench: $(VENV)/bench
-	$(RUN) tools/measurements.py engine accuracy solve exact_engine
+	$(RUN) tools/measurements.py engine accuracy solve growth exact_engine
 
 # every figure of README and site again, for hours; NAMES="solve topics" for some of them
 measurements: $(VENV)/bench $(VENV)/torch

@@ -1,7 +1,8 @@
 """The pictures of README and of the home page: `python examples/pictures.py [--out docs]`.
 
-A star becomes a heart along the geodesic, and a photograph gets the colours of another one. Data come with
-scikit-learn, or are drawn here. `benchmarks/growth.py` makes the picture of the times.
+Arrows show where the light of a photograph goes to become another one, a photograph gets the colours of another one,
+and a star becomes a heart along the geodesic: each as a strip for README, and smaller for a card of the home page. Data
+come with scikit-learn, or are drawn here. `benchmarks/growth.py` makes the picture of the times.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 from sklearn.datasets import load_sample_image
 
-from gibbsot import PointCost, plots, solve
+from gibbsot import GridCost, PointCost, plots, solve
 
 Array = NDArray[np.float64]
 
@@ -41,31 +44,73 @@ def filled(corners: Array, n: int) -> Array:
     return inside[np.random.default_rng(0).permutation(len(inside))[:n]]
 
 
-def draw_geodesic(path: Path, n: int = 6000) -> None:
+def panels(figure: Figure, n: int, rows: int) -> list[Axes]:
+    """Return n axes without frames, in rows."""
+    axes = list(figure.subplots(rows, n // rows).ravel())
+    for ax in axes:
+        ax.axis("off")
+    return axes
+
+
+def draw_geodesic(path: Path, rows: int, n: int = 6000) -> None:
     """Draw the geodesic from a star to a heart."""
     result = solve(None, None, PointCost(star(n), heart(n)))
-    figure = plots.new_figure(10, 2.1)
-    for ax, t in zip(figure.subplots(1, 6), np.linspace(0, 1, 6), strict=True):
-        points = result.interpolate(t).points
+    figure = plots.new_figure(10 / rows, (2.1, 3.4)[rows - 1])
+    for ax, t in zip(panels(figure, 6, rows), np.linspace(0, 1, 6), strict=True):
+        x, y = result.interpolate(t).points.T
         share = np.array([int(plots.GREEN[k : k + 2], 16) for k in (1, 3, 5)]) * (1 - t) / 255
         share += np.array([int(plots.PINK[k : k + 2], 16) for k in (1, 3, 5)]) * t / 255
-        ax.scatter(*points.T, s=1.5, color=tuple(share), linewidths=0)
+        ax.scatter(x, y, s=1.5 / rows, color=tuple(share), linewidths=0)
         ax.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal")
-        ax.axis("off")
     figure.savefig(path, dpi=130)
 
 
-def draw_colours(path: Path) -> None:
-    """Draw a photograph, another one, and the first with the colours of the second."""
+def square(name: str, side: int) -> Array:
+    """Return the middle of a photograph in grey, side x side pixels."""
+    grey = load_sample_image(name).mean(axis=2)
+    factor = min(grey.shape) // side
+    top, left = ((length - factor * side) // 2 for length in grey.shape)
+    middle = grey[top : top + factor * side, left : left + factor * side]
+    return middle.reshape(side, factor, side, factor).mean(axis=(1, 3))
+
+
+def draw_arrows(path: Path, rows: int, side: int = 210, step: int = 15) -> None:
+    """Draw two photographs, and between them the first with the mean displacements of the light in each square."""
+    a, b = square("flower.jpg", side), square("china.jpg", side)
+    result = solve(a, b, GridCost((side, side), spacing=1.0), normalize=True)
+    places = np.indices((side, side), np.float64)
+    ends = np.moveaxis(np.asarray(result.map()).reshape(side, side, 2), 2, 0)
+
+    def means(z: Array) -> Array:
+        return z.reshape(side // step, step, side // step, step).mean(axis=(1, 3))
+
+    rise, run = (means((end - place) * a) / means(a) for place, end in zip(places, ends, strict=True))
+    y, x = (means(place) for place in places)
+    images, shades = ((a, a, b), (1.0, 0.6, 1.0)) if rows == 1 else ((a, b), (0.6, 1.0))
+    figure = plots.new_figure(10 * len(images) / 3, 3.35)
+    axes = panels(figure, len(images), 1)
+    for ax, image, shade in zip(axes, images, shades, strict=True):
+        ax.imshow(image, cmap="gray", alpha=shade)
+    axes[-2].quiver(x, y, run, rise, angles="xy", scale_units="xy", scale=1, color=plots.PINK, width=0.006)
+    figure.savefig(path, dpi=130)
+
+
+def draw_colours(path: Path, rows: int) -> None:
+    """Draw a photograph, another one, and the first with all colours of the second, and with those that are near.
+
+    For the last picture the shares of the colours may change, at a price.
+    """
     photo, other = (load_sample_image(name)[::2, ::2] for name in ("china.jpg", "flower.jpg"))
     colours, places, counts = np.unique(photo.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
     targets, weights = np.unique(other.reshape(-1, 3), axis=0, return_counts=True)
-    result = solve(counts, weights, PointCost(colours, targets), normalize=True)
-    moved = result.map()[places.ravel()].reshape(photo.shape) / 255
-    figure = plots.new_figure(10, 2.4)
-    for ax, image in zip(figure.subplots(1, 3), (photo, other, moved), strict=True):
+    p, q, cost = counts / counts.sum(), weights / weights.sum(), PointCost(colours, targets)
+    images = [photo, other]
+    for kl in (None, (np.inf, 2000.0)):
+        result = solve(p, q, cost, kl=kl)
+        images.append(np.clip(result.map()[places.ravel()].reshape(photo.shape) / 255, 0, 1))
+    figure = plots.new_figure(10 / rows, 1.75 * rows)
+    for ax, image in zip(panels(figure, 4, rows), images, strict=True):
         ax.imshow(image)
-        ax.axis("off")
     figure.savefig(path, dpi=130)
 
 
@@ -74,8 +119,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs"), help="the folder for the pictures")
     out = parser.parse_args().out
-    draw_geodesic(out / "star-heart.png")
-    draw_colours(out / "colours.png")
+    for ending, rows in ((".png", 1), ("-card.png", 2)):
+        draw_geodesic(out / f"star-heart{ending}", rows)
+        draw_arrows(out / f"arrows{ending}", rows)
+        draw_colours(out / f"colours{ending}", rows)
 
 
 if __name__ == "__main__":
