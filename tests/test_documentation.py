@@ -212,7 +212,7 @@ def test_links_are_found_and_missing_files_noticed():
 def test_readme_has_relative_links_and_pictures():
     found = links((ROOT / "README.md").read_text(encoding="utf-8"))
     assert sum("://" not in link for link in found) > 10
-    assert sum(link.endswith(".png") for link in found) == 3
+    assert sum(link.endswith(".png") for link in found) == 4
 
 
 long_description = load_tool("long_description")

@@ -24,8 +24,8 @@ print(result)
 # %%
 # `OTResult.map` has the mean of what each colour becomes. A matrix of all pairs would take 7 GB, and was never made.
 #
-# The balanced plan must use every colour of the flower as often as the flower does, so that much of the sky becomes dark
-# leaves. With `kl` the shares of the flower's colours may change, at a price: the sky takes the petals' colours.
+# The balanced plan must use every colour of the flower as often as the flower does, so that much of the sky becomes
+# dark leaves. With `kl` the shares of the flower's colours may change, at a price: the sky takes the petals' colours.
 near = gibbsot.solve(p, q, cost, kl=(np.inf, 2000.0))
 print(near)
 moved, gentle = (plan.map()[places.ravel()].reshape(photo.shape) for plan in (result, near))
