@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,10 @@ from gibbsot import datasets
 from gibbsot.core import native
 from gibbsot.distributed.shards import LocalShards
 from kernels import using
+
+# A process in the background inherits that interrupts are ignored, and so do its own: tests that send one need the default.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("gibbsot", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("gibbsot")
