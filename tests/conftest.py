@@ -16,7 +16,7 @@ from gibbsot.core import native
 from gibbsot.distributed.shards import LocalShards
 from kernels import using
 
-# A process in the background inherits that interrupts are ignored, and so do its own: tests that send one need the default.
+# A process in the background begins with interrupts ignored, and so do its own: tests that send one need the default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
