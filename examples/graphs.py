@@ -21,12 +21,12 @@ from scipy.spatial import Delaunay
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
-from gibbsot import GraphCost, WassersteinBarycenter, WassersteinNMF, solve_batch
+from gibbsot import GraphCost, WassersteinBarycenter, WassersteinNMF, plots, solve_batch
 
 NODES, MEASURES, VISITS = 2000, 200, 500
 BRIDGES = (0.3, 0.75)
 PLACES = np.array([[0.2, 0.2], [0.75, 0.15], [0.3, 0.85], [0.85, 0.8]])
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+COLOURS = (plots.PINK, plots.GREEN, plots.PALE_PINK, plots.PALE_GREEN)
 
 
 def network(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, GraphCost]:
