@@ -47,7 +47,7 @@ LEVELS = (0.0012, 0.0010)
 FINE = 0.00071  # exact objective of a fit whose time is reported
 Steps = tuple[float, float]  # of components and memberships
 STEPS: tuple[Steps, ...] = ((1.5, 1.5), (2, 1.5), (2, 1), (1.5, 1), (1, 2), (3, 1))  # candidates for exact duals
-SINKHORN: tuple[Steps, float, int] = (8, 8), 1e-3, 20  # the best of a few steps; epsilon; iterations an epoch
+SINKHORN: tuple[Steps, float, int] = (8, 8), 1e-3, 20  # the best of a few steps; epsilon; iterations per epoch
 BLUE = "#3a6ea5"
 
 Array = NDArray[Any]
@@ -232,7 +232,7 @@ class Report:
 
     def __init__(self) -> None:
         self.table = Table(title=f"Wasserstein NMF, K = {K}, kernels: {native.name()}, one thread unless said")
-        self.table.caption = "ot.sinkhorn: epsilon {1:g}, {2} iterations an epoch, warm-started".format(*SINKHORN)
+        self.table.caption = "ot.sinkhorn: epsilon {1:g}, {2} iterations per epoch, warm-started".format(*SINKHORN)
         for column in ("what", "measured", "target", ""):
             self.table.add_column(column, justify="left" if column == "what" else "right")
 
@@ -318,7 +318,7 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     plain = plain_epoch(data, P, T, round(sweeps)) * sweeps / round(sweeps)
     report.row(f"{name}, an epoch, {sweeps:.1f} sweeps per image", f"{seconds:.3g} s")
     report.row("   with our kernels for a dense matrix", f"{native:.3g} s, {native / seconds:.3g}x")
-    what = "   its sweeps in NumPy, float32, a matrix an image (8 images, scaled up)"
+    what = "   its sweeps in NumPy, float32, a matrix per image (8 images, scaled up)"
     report.row(what, f"{plain:.3g} s, {plain / seconds:.3g}x", f">= {least:g}x", plain >= least * seconds)
     share, all_share = (1 - swept / all for all, swept in ((seconds, in_chains), watch.seconds[-1]))
     report.row("   its share outside the kernels of the sampler", f"{share:.0%}", "<= 25%", share <= 0.25)

@@ -97,7 +97,7 @@ class Documents(NamedTuple):
 
 
 def documents(most: int) -> Documents:
-    """Return docstrings of SciPy, at most so many of each module, and word vectors of them."""
+    """Return docstrings of SciPy, at most `most` of each module, and word vectors of them."""
     texts, classes = [], []
     for number, name in enumerate(MODULES):
         module = importlib.import_module(f"scipy.{name}")

@@ -86,7 +86,7 @@ def test_a_measure_that_vanishes_beside_the_other():
 
 
 def test_a_large_penalty_with_sums_that_differ_in_the_last_bit():
-    """The difference costs 1e15 a unit: it is 20 % of W."""
+    """The difference costs 1e15 per unit: it is 20 % of W."""
     p, q, M = np.full(10, 0.1), np.array([0.25, 0.75]), np.arange(20.0).reshape(10, 2)
     W = partial_optimum(p, q, exact_matrix(M), 1e15, None)
     assert W is not None

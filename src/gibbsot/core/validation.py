@@ -91,7 +91,10 @@ def _raise_first_bad_weight(rows: Any, values: Array, name: str) -> None:
         value = values[row, column]
     what = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "negative"
     where = f"{named_row(row, rows.shape[0], ', ')}entry {column}"
-    raise ValueError(f"{name}: has {what} weights, the first at {where}; expected finite weights >= 0")
+    text = f"{name}: has {what} weights, the first at {where}; expected finite weights >= 0"
+    if name in ("p", "q") and what == "negative" and rows.shape[0] == 1:
+        text += "; values of a sample are points, not weights: solve(None, None, PointCost(x, y))"
+    raise ValueError(text)
 
 
 def masses(rows: Any) -> NDArray[np.float64]:
@@ -142,6 +145,8 @@ def measures(
     if array.ndim != 2 or array.shape[1] != size:
         each = " in each measure" if given.ndim > 1 else ""
         grid = f", or images of shape {shape}" if len(shape) > 1 else ""
+        if given.ndim == 3 and given.shape[:2] == shape:  # channels
+            grid += f" (one channel, or their mean: {name}.mean(axis=2))"
         raise SizeError(f"{name}: expected {size} weights{each}{grid}, got shape {given.shape}")
     return array, check_weights(array, name)
 

@@ -61,7 +61,7 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     normalize : bool
         Divide both measures by their sums. By default the value is for the masses given.
     penalty : float or pair, optional
-        Mass may be left over and costs this much a unit; the sums of p and q may differ. A number for both sides, or a
+        Mass may be left over at this cost per unit; the sums of p and q may differ. A number for both sides, or a
         pair for p and q, each a number or an array with an entry for every point.
     mass : float, optional
         Exactly this much is transported, at least cost.
@@ -325,7 +325,7 @@ def _rows(x: Any, name: str, n: int) -> Any:
 
 
 def _solve_shared(problem: Problem, options: Options, copied: float) -> Part:
-    """Solve problems that share a cost, for which so many bytes were copied."""
+    """Solve problems that share a cost, for which `copied` bytes were copied."""
     if options.max_memory is not None:
         _check_memory([problem], options, copied)
     warm = options.warm_start

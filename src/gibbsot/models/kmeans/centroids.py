@@ -324,7 +324,7 @@ class _RowUpdates:
             job.cuts.append(_lowered(cuts, a))
 
     def _refine(self, gap: float) -> None:
-        """Take steps of the level method until a gap is proved, or so many."""
+        """Take steps of the level method until a gap is proved, or their limit is reached."""
         for job in self.jobs:
             job.refines = self.last or job.best == np.inf
         if not any(job.refines for job in self.jobs):

@@ -516,7 +516,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
             self._dimension = found[0].points.shape[1] if reset and found else getattr(self, "_dimension", 0)
             return found, full
         tuples = isinstance(X, list) and any(isinstance(one, tuple) for one in X)
-        if self.feature_vectors is None and tuples and _sets.are_clouds(X, "sqeuclidean"):
+        arrays = isinstance(X, list) and all(isinstance(one, np.ndarray) and one.ndim == 2 for one in X)
+        negative = arrays and any((one < 0).any() for one in X)
+        if self.feature_vectors is None and (negative or (tuples and _sets.are_clouds(X, "sqeuclidean"))):
             raise ValueError("X: looks like clouds; expected support='free' for these, or measures as rows")
         batches = _base.batches(self, X, reset)
         if reset:
