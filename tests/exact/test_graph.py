@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from unittest import mock
 
@@ -15,6 +16,7 @@ from gibbsot import GraphCost, GridCost, SparseCost, solve, solve_batch
 from gibbsot.core.backend import backend
 from gibbsot.costs.problems import Problem
 from gibbsot.exact import graph as module
+from gibbsot.exact import simplex
 from gibbsot.exact.annealed import Crossover
 from gibbsot.exact.graph import GridEdges
 from gibbsot.exact.methods import choose
@@ -328,6 +330,20 @@ def test_progress_of_a_graph_is_shown(capfd, monkeypatch):
     assert f"{len(p)} nodes, {len(cost.network().tail)} links: a first tree of cost" in shown
     assert "pivots: cost" in shown
     assert loud.value == quiet.value
+
+
+@needs_simplex
+def test_long_pivoting_reports_on_the_way(capfd, monkeypatch):
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    monkeypatch.setattr(simplex, "_PIVOTS", 5)
+    graph, directed, p, q = example("planar", 2)
+    cost = GraphCost(graph, directed)
+    loud = solve(p, q, cost, verbose=True)
+    counts = [int(n) for n in re.findall(r"(\d+) pivots: cost", capfd.readouterr().err)]
+    assert len(counts) > 2
+    assert counts == sorted(counts)
+    assert counts[-1] == loud.solutions[0]._problem.pivots
+    assert loud.value == solve(p, q, cost).value
 
 
 def test_an_error_names_the_points_that_cannot_be_served():
