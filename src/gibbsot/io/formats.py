@@ -186,7 +186,7 @@ def _archive(path: Path, key: str | None) -> NDArray[Any]:
 
 def _text(path: Path, columns: Sequence[str] | None, header: bool | None) -> Table:
     """Read a text file of numbers, with or without column names; with semicolons also with decimal commas."""
-    numbered = [(k, line) for k, line in enumerate(_decoded(path).splitlines(), 1) if line.strip()]
+    numbered = [(k, line) for k, line in enumerate(decoded_text(path).splitlines(), 1) if line.strip()]
     if not numbered:
         raise ValueError(f"{path}: expected a table of numbers (it is empty)")
     mark = next((mark for mark in ";\t," if any(mark in line for _, line in numbered)), None)
@@ -221,7 +221,7 @@ def _text(path: Path, columns: Sequence[str] | None, header: bool | None) -> Tab
     return Table(values, names if len(names) == values.shape[1] else (), rows)
 
 
-def _decoded(path: Path) -> str:
+def decoded_text(path: Path) -> str:
     """Return the text of a file in UTF-8, in UTF-16 with a byte order mark, or in Latin-1."""
     content = path.read_bytes() if path != STDIN else sys.stdin.buffer.read(_LONGEST_INPUT + 1)
     if path == STDIN and len(content) > _LONGEST_INPUT:
