@@ -228,7 +228,7 @@ def write_index() -> None:
     for name, (command, pages, _) in MEASUREMENTS.items():
         head = (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
         measured = head.strip("*:").removeprefix(f"`python {command}`, ")
-        # README is no page of the site; the front page has the same links
+        # README is not a page of the site; the front page has the same links
         links = ", ".join("README" if page == "README" else f"[{page}]({page}.md)" for page in pages)
         lines.append(f"| `python {command}` | {measured} | {links} |")
     (FOLDER / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -121,7 +121,7 @@ def test_files_that_name_nodes_which_do_not_exist():
     arrays = GraphCost(sparse.csr_array([[0, 1.0], [1.0, 0]])).arrays()
     with pytest.raises(ValueError, match="rows: expected nodes from 0 to 1"):
         from_arrays({**arrays, "rows": np.array([2])})
-    with pytest.raises(ValueError, match="graph: is no valid sparse matrix"):
+    with pytest.raises(ValueError, match="graph: is not a valid sparse matrix"):
         from_arrays({**arrays, "heads": np.array([1, 5])})
 
 

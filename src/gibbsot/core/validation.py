@@ -231,7 +231,7 @@ def sparse_rows(x: Any, name: str) -> sparse.csr_array:
     >>> sparse_rows(matrix, "p")
     Traceback (most recent call last):
         ...
-    ValueError: p: is no valid sparse matrix (indices must be < 3)
+    ValueError: p: is not a valid sparse matrix (indices must be < 3)
     """
     try:
         found = _compressed(x) if x.format in ("csr", "csc", "bsr") else _coordinates(x)
@@ -239,7 +239,7 @@ def sparse_rows(x: Any, name: str) -> sparse.csr_array:
             found = found.reshape(1, -1)
         found = _compressed(sparse.csr_array(found))
     except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"{name}: is no valid sparse matrix ({error})") from None
+        raise ValueError(f"{name}: is not a valid sparse matrix ({error})") from None
     if found.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected real numbers, got a matrix of {found.dtype}")
     if found.dtype not in (np.float32, np.float64):
@@ -479,7 +479,7 @@ def count(x: Any, name: str, most: int | None = None) -> int:
 
 
 def check_rng(rng: Any, bits: int = 64) -> None:
-    """Refuse what is no source of noise: see `noise_key`."""
+    """Refuse what is not a source of noise: see `noise_key`."""
     if not isinstance(rng, np.random.Generator | None) and not 0 <= integer(rng, "rng") < 2**bits:
         raise ValueError(
             f"rng: expected an integer from 0 to 2**{bits} - 1 or a numpy.random.Generator, got {shown(rng)}"

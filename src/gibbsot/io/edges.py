@@ -37,7 +37,7 @@ class Edges(NamedTuple):
         Raises
         ------
         ValueError
-            If a line has other columns, or a length that is no number of at least 0; it names the line.
+            If a line has other columns, or a length that is not a number of at least 0; it names the line.
         """
         numbers: dict[str, int] = {}
         lengths: dict[tuple[int, int], float] = {}
@@ -57,7 +57,7 @@ class Edges(NamedTuple):
         Raises
         ------
         ValueError
-            If a node is not in the graph or has two lines, or a weight is no number of at least 0; it names the line.
+            If a node is not in the graph or has two lines, or a weight is not a number >= 0; it names the line.
         """
         numbers, found = {name: k for k, name in enumerate(self.names)}, np.zeros(len(self.names))
         seen: dict[str, int] = {}

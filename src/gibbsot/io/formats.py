@@ -122,7 +122,7 @@ def table(
         found = _parquet(where, columns)
     else:
         if columns is not None:
-            raise ValueError(f"{where}: is no table; columns can be chosen in .csv and .parquet files")
+            raise ValueError(f"{where}: is not a table; columns can be chosen in .csv and .parquet files")
         found = Table(_archive(where, key) if suffix == ".npz" else (_numpy if suffix == ".npy" else _idx)(where))
     if found.values.ndim == 0:
         raise ValueError(f"{where}: has a single value; expected an array")
@@ -256,7 +256,7 @@ def _is_row(first: list[str], columns: Sequence[str] | None, commas: bool) -> bo
         first = [first[int(name) - 1] for name in columns]
     if len(first) >= _COUNTED and [word.strip() for word in first] == [str(k) for k in range(len(first))]:
         return False  # the names that pandas gives to columns
-    # digits and separators alone are no names but numbers that cannot be read, such as 1.234,5
+    # digits and separators alone are not names but numbers that cannot be read, such as 1.234,5
     return _are_numbers(first, commas) or all(re.fullmatch(r"\s*[+-]?\d[\d.,' ]*", word) for word in first)
 
 
@@ -293,7 +293,7 @@ def _reason(
                     hint = "; decimal commas need semicolons between the columns" if re.search(r"\d,\d", word) else ""
                     if mark == ";" and hint:
                         hint = "; expected numbers without thousands separators"
-                    what = f"{word.strip()[:40]!r}, which is no number" if word.strip() else "an empty field"
+                    what = f"{word.strip()[:40]!r}, which is not a number" if word.strip() else "an empty field"
                     where = f" in column {names[column]!r}" if len(names) == width and names[column] else ""
                     return f"line {k} has {what}{where}{hint}"
     except csv.Error:

@@ -68,7 +68,7 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     kl : float or pair of float, optional
         Unbalanced transport: the marginals of the plan may differ from p and q, and the objective has ``rho1 KL(Z 1 |
         p) + rho2 KL(Z^T 1 | q)`` besides ``<Z, M>``. A number for both, or a pair (rho1, rho2); an infinite one
-        keeps its marginal. The problem is no linear programme: ``gap`` is then 1e-4 by default.
+        keeps its marginal. The problem is not a linear programme: ``gap`` is then 1e-4 by default.
     max_seconds : float, optional
         The time after which the solve ends with what it has proved: valid bounds, a coupling and the status "budget
         spent". Where infinite costs forbid every coupling found so far, ``reason`` says that there is none yet: value
@@ -295,7 +295,7 @@ def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options
 def _copied(cost: Any) -> float:
     """Return the bytes of the matrix that a cost will have and the argument has not."""
     if not isinstance(cost, Cost):
-        with suppress(TypeError, IndexError, KeyError):  # where this is no matrix, `as_cost` says so
+        with suppress(TypeError, IndexError, KeyError):  # where this is not a matrix, `as_cost` says so
             if isinstance(cost, np.ndarray):
                 return (4.0 if cost.dtype == np.float32 else 8.0) * cost.size
             return 16.0 * len(cost) * len(cost[0])  # an array, and that of the cost
@@ -434,7 +434,7 @@ def _estimate(
 
 
 def _check_range(problem: Problem, solutions: list[Solution]) -> None:
-    """Refuse problems whose transport cost is no double."""
+    """Refuse problems whose transport cost is not a double."""
     for mass, one in zip(problem.mass.tolist(), solutions, strict=True):
         if mass > 1 and math.isfinite(one.upper) and not math.isfinite(2 * mass * one.scale):
             raise ValueError(

@@ -223,9 +223,9 @@ def test_a_start_with_weights():
     ("options", "X", "message"),
     [
         ({"cost": "cityblock"}, some_clouds(2, 2), "cost: is 'cityblock'; expected 'sqeuclidean'"),
-        ({"cost": GridCost(4, power=1)}, np.ones((2, 4)), "cost: GridCost.* is no squared Euclidean distance"),
-        ({"cost": PointCost(np.eye(4), metric="cosine")}, np.ones((2, 4)), "is no squared Euclidean distance"),
-        ({"cost": np.ones((4, 4))}, np.ones((2, 4)), "is no squared Euclidean distance.*support='fixed'"),
+        ({"cost": GridCost(4, power=1)}, np.ones((2, 4)), "cost: GridCost.* is not a squared Euclidean distance"),
+        ({"cost": PointCost(np.eye(4), metric="cosine")}, np.ones((2, 4)), "is not a squared Euclidean distance"),
+        ({"cost": np.ones((4, 4))}, np.ones((2, 4)), "is not a squared Euclidean distance.*support='fixed'"),
         ({"tau": 5}, some_clouds(2, 2), "tau: does not apply to support='free'; expected its default, 20"),
         ({"checkpoint": "there"}, some_clouds(2, 2), "checkpoint: does not apply to support='free'"),
         ({"support": "fixed", "n_support": 3}, np.ones((2, 4)), "n_support: does not apply to support='fixed'"),

@@ -162,7 +162,7 @@ def test_iterations_and_callbacks_end_a_fit():
         ({"n_clusters": 31}, "n_clusters: is 31; expected at most n_samples=30"),
         ({"n_support": 3}, "n_support: does not apply to support='fixed'"),
         ({"support": "open"}, "support: expected"),
-        ({"support": "free", "cost": GridCost(12, power=1)}, "is no squared Euclidean distance"),
+        ({"support": "free", "cost": GridCost(12, power=1)}, "is not a squared Euclidean distance"),
         ({"init": "random"}, "init: expected"),
         ({"init": np.ones((2, 12))}, "init: has 2 rows; expected n_clusters=3"),
         ({"gap": -1.0}, "gap: expected"),

@@ -484,7 +484,7 @@ def squared_positions(cost: Cost) -> Array:
     found = cost.positions()
     if found is None or found.power != 2 or found.norm != 2:
         raise ValueError(
-            f"cost: {cost!r} is no squared Euclidean distance between points; expected GridCost(shape), "
+            f"cost: {cost!r} is not a squared Euclidean distance between points; expected GridCost(shape), "
             "PointCost(points), 'sqeuclidean' with feature_vectors or with clouds, or support='fixed' for this cost"
         )
     return found.X
