@@ -382,6 +382,12 @@ def test_a_time_limit_leaves_valid_bounds():
     assert best.optimal
     assert stopped.value > 1.01 * best.value
     np.testing.assert_allclose(stopped.plan.sum(axis=1), p / p.sum(), atol=1e-15)
+    with pytest.warns(UserWarning, match="the time or memory allowed was used up"):
+        result = solve(p, q, cost, normalize=True, max_seconds=1e-9)
+    assert result.status == "budget spent"
+    assert result.lower_bound <= best.value <= result.upper_bound
+    with pytest.raises(ValueError, match="max_memory: this takes about"):
+        solve(p, q, cost, normalize=True, max_memory=1000)
 
 
 @needs_simplex
