@@ -20,7 +20,6 @@ from ...io import npz
 from .. import _base
 from .._costs import Metric
 from .._loop import Checkpoints, run_epochs
-from ..geometry import sets as _sets
 from . import files
 from .fit import Fit
 from .free import fit_free, refuse_clouds
