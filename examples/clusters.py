@@ -30,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_sample_images
 from sklearn.decomposition import TruncatedSVD
@@ -194,8 +196,9 @@ def main() -> None:
         ("digits", 8, 10, (X[:n] / X[:n].sum(axis=1, keepdims=True), y[:n])),
         ("silhouettes", SIDE, 4, silhouettes(shapes)),
     ):
-        ours = transport(data, count, classes, what, cost=GridCost((side, side)))
-        pictures[what] = ours.cluster_centers_, euclidean(data, count, classes, "pixels").cluster_centers_
+        ours = transport(data, count, classes, what, cost=GridCost((side, side))).cluster_centers_
+        theirs = euclidean(data, count, classes, "pixels").cluster_centers_
+        pictures[what] = ours, theirs[linear_sum_assignment(cdist(ours, theirs))[1]]  # the nearest below each other
 
     found = documents(texts)
     model = transport(found.clouds(), len(MODULES), found.classes, "documents", support="free", n_support=8)
