@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import ot
 import pytest
@@ -89,6 +91,17 @@ def test_one_target_for_all():
     p, q = weights()
     np.testing.assert_allclose(wasserstein(p, q[0], GRID), [wasserstein(row, q[0], GRID) for row in p])
     assert wasserstein(p[:0], q[0], GRID).shape == (0,)
+
+
+def test_leading_dimensions_that_would_make_all_pairs_are_refused():
+    p, q = weights()
+    expected = re.escape("q: expected leading dimensions that match those of p, (5,), or one measure; got (5, 1)")
+    with pytest.raises(ValueError, match=expected):
+        wasserstein(p, q[:, None], GRID)
+    x, y = points()
+    with pytest.raises(ValueError, match="y: expected leading dimensions that match those of x"):
+        wasserstein(None, None, (np.stack([x, x]), np.stack([y, y])[:, None]))
+    np.testing.assert_allclose(wasserstein(p[:, None], q[None], GRID)[0], wasserstein(q, p[0], GRID))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])

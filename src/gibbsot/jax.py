@@ -64,14 +64,14 @@ def wasserstein(
     Parameters
     ----------
     p, q : arrays of shape (..., m1) and (..., m2), or None
-        Weights; leading dimensions are broadcast. Sums agree to 1e-3, or to four units in the last place of a half
-        precision. None for uniform weights of mass one (with points).
+        Weights: one q for many p, or as many leading dimensions of both, which are broadcast. Sums agree to 1e-3, or to
+        four units in the last place of a half precision. None for uniform weights of mass one (with points).
     cost : Cost, NumPy array of shape (m1, m2), pair of arrays (x, y), or Oracle
         The cost, which is a constant; or the points x and y of clouds, of shape (..., m1, d) and (..., m2, d); or a
         `gibbsot.Oracle`, which keeps what it has found of each pair, by its position, and chooses chains or exact duals
         by its rules. Where it has targets, q is None; the other options are those of the oracle.
     penalty : float or pair, optional
-        Mass may be left over at this cost per unit, as in `solve`: a number, or a pair for p and q, each a number
+        Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q, each a number
         or an array with an entry for every point. Sums may differ, and gradients are not centred.
     kl : float or pair of float, optional
         Unbalanced transport, as in `solve`, to a certified gap of 1e-6. Gradients are not centred.
@@ -131,7 +131,11 @@ def wasserstein(
     options = _Options(own, None, constant(penalty), both, metric, bool(normalize), native.threads(n_jobs), tolerance)
     arrays = [p, q, x, y] if points else [p, q]
     axes = [1, 1, 2, 2]
-    shape = jnp.broadcast_shapes(*(z.shape[: z.ndim - k] for z, k in zip(arrays, axes)))  # noqa: B905
+    sides = [p.shape[:-1], q.shape[:-1]]
+    if points:
+        pairs = zip((x, y), sides, "xy", "pq")  # noqa: B905
+        sides = [validation.leading(z.shape[:-2], side, *names) for z, side, *names in pairs]
+    shape = validation.leading(*sides, *("xy" if points else "pq"))
     arrays = [jnp.broadcast_to(z, (*shape, *z.shape[z.ndim - k :])) for z, k in zip(arrays, axes)]  # noqa: B905
     return _transport(tuple(arrays), options)
 
@@ -145,7 +149,7 @@ def _of_oracle(p: Any, q: Any, oracle: Oracle) -> jax.Array:
     for x, name, m in zip(arrays, "pq", oracle.cost.shape, strict=False):
         if x.ndim == 0 or x.shape[-1] != m:
             raise ValueError(f"{name}: expected shape (..., {m}) to match the cost, got {x.shape}")
-    shape = jnp.broadcast_shapes(*(x.shape[:-1] for x in arrays))
+    shape = validation.leading(arrays[0].shape[:-1], arrays[-1].shape[:-1])
     if n and math.prod(shape) != n:
         raise ValueError(
             f"p: expected one row for each of the {n} targets, got shape {arrays[0].shape} of {m1} weights"

@@ -91,10 +91,7 @@ def _raise_first_bad_weight(rows: Any, values: Array, name: str) -> None:
         value = values[row, column]
     what = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "negative"
     where = f"{named_row(row, rows.shape[0], ', ')}entry {column}"
-    text = f"{name}: has {what} weights, the first at {where}; expected finite weights >= 0"
-    if name in ("p", "q") and what == "negative" and rows.shape[0] == 1:
-        text += "; values of a sample are points, not weights: solve(None, None, PointCost(x, y))"
-    raise ValueError(text)
+    raise ValueError(f"{name}: has {what} weights, the first at {where}; expected finite weights >= 0")
 
 
 def masses(rows: Any) -> NDArray[np.float64]:
@@ -145,8 +142,6 @@ def measures(
     if array.ndim != 2 or array.shape[1] != size:
         each = " in each measure" if given.ndim > 1 else ""
         grid = f", or images of shape {shape}" if len(shape) > 1 else ""
-        if given.ndim == 3 and given.shape[:2] == shape:  # channels
-            grid += f" (one channel, or their mean: {name}.mean(axis=2))"
         raise SizeError(f"{name}: expected {size} weights{each}{grid}, got shape {given.shape}")
     return array, check_weights(array, name)
 
@@ -231,7 +226,7 @@ def sparse_rows(x: Any, name: str) -> sparse.csr_array:
     >>> sparse_rows(matrix, "p")
     Traceback (most recent call last):
         ...
-    ValueError: p: is not a valid sparse matrix (indices must be < 3)
+    ValueError: p: is no valid sparse matrix (indices must be < 3)
     """
     try:
         found = _compressed(x) if x.format in ("csr", "csc", "bsr") else _coordinates(x)
@@ -239,7 +234,7 @@ def sparse_rows(x: Any, name: str) -> sparse.csr_array:
             found = found.reshape(1, -1)
         found = _compressed(sparse.csr_array(found))
     except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"{name}: is not a valid sparse matrix ({error})") from None
+        raise ValueError(f"{name}: is no valid sparse matrix ({error})") from None
     if found.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected real numbers, got a matrix of {found.dtype}")
     if found.dtype not in (np.float32, np.float64):
@@ -459,6 +454,20 @@ def spacings(spacing: float | Sequence[float] | None, sides: tuple[int, ...]) ->
     return np.full(len(sides), values)  # np.broadcast_to takes as long as a small problem
 
 
+def leading(first: Sequence[int], other: Sequence[int], name: str = "p", other_name: str = "q") -> tuple[int, ...]:
+    """Return the shape that leading dimensions are broadcast to: one measure is paired with many.
+
+    Shapes of different lengths, such as (B,) and (B, 1), would make all pairs, which nobody asks for in this way.
+    """
+    if len(first) == len(other) or {*first} <= {1} or {*other} <= {1}:
+        n = max(len(first), len(other))
+        pairs = list(zip(*((1,) * (n - len(x)) + tuple(x) for x in (first, other)), strict=True))
+        if all(a == b or 1 in (a, b) for a, b in pairs):
+            return tuple(b if a == 1 else a for a, b in pairs)
+    match = f"that match those of {name}, {tuple(first)}, or one measure"
+    raise ValueError(f"{other_name}: expected leading dimensions {match}; got {tuple(other)}")
+
+
 # --- numbers and options ---------------------------------------------------------------------------------------------
 
 
@@ -479,7 +488,7 @@ def count(x: Any, name: str, most: int | None = None) -> int:
 
 
 def check_rng(rng: Any, bits: int = 64) -> None:
-    """Refuse what is not a source of noise: see `noise_key`."""
+    """Refuse what is no source of noise: see `noise_key`."""
     if not isinstance(rng, np.random.Generator | None) and not 0 <= integer(rng, "rng") < 2**bits:
         raise ValueError(
             f"rng: expected an integer from 0 to 2**{bits} - 1 or a numpy.random.Generator, got {shown(rng)}"

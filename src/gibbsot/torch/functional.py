@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import math
 from typing import Any
 
 import numpy as np
@@ -47,17 +47,17 @@ def wasserstein(
     Parameters
     ----------
     p, q : tensors of shape (..., m1) and (..., m2), or None
-        Weights; leading dimensions are broadcast, so that one q serves many p. On a grid the last dimensions may be
-        those of the grid. Sums agree to 1e-3, or to four units in the last place of a half precision. None for uniform
-        weights of mass one (with points).
+        Weights: one q for many p, or as many leading dimensions of both, which are broadcast. On a grid the last
+        dimensions may be those of the grid. Sums agree to 1e-3, or to four units in the last place of a half precision.
+        None for uniform weights of mass one (with points).
     cost : Cost, array of shape (m1, m2), or pair of tensors (x, y)
         The cost; or the points x and y of clouds, of shape (..., m1, d) and (..., m2, d).
     method : {"exact", "gibbs"}
         "exact": the optimum. "gibbs": the estimate of the annealed sampler, as of `solve`, and its potentials.
     penalty : float or pair, optional
-        Mass may be left over and costs this much per unit, as in `solve`: a number, or a pair for p and q. Each may be
-        an array with one number for every point, but not with points. Sums may differ, and gradients are not
-        centred: they tell what more mass costs.
+        Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q; each may be an
+        array of one number for every point, but not with points. Sums may differ, and gradients are not centred: they
+        tell what more mass costs.
     kl : float or pair of float, optional
         Unbalanced transport, as in `solve`, to a certified gap of 1e-6; with ``method="exact"``. Gradients of weights
         are ``rho (1 - exp(-f / rho))``, not centred.
@@ -133,7 +133,7 @@ def rows(
     p, q = _flattened(p, "p", sizes[0], grids[0]), _flattened(q, "q", sizes[1], grids[1])
     if logits:
         p = torch.softmax(p, dim=-1, dtype=computed(p.dtype))  # in half precision it would not sum to one
-    shape = _leading(p.shape[:-1], q.shape[:-1])
+    shape = validation.leading(p.shape[:-1], q.shape[:-1])
     p, q = (x.expand(*shape, x.shape[-1]).reshape(-1, x.shape[-1]) for x in (p, q))
     return p, q, tuple(shape)
 
@@ -154,18 +154,6 @@ def checked(x: Tensor, name: str) -> Tensor:
         found = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"{name}: expected a tensor of floating-point numbers, got {found}")
     return x
-
-
-def _leading(first: Any, other: Any, name: str = "p", other_name: str = "q") -> Any:
-    """Return the shape that leading dimensions are broadcast to: one measure is paired with many.
-
-    Shapes of different lengths, such as (B,) and (B, 1), would make all pairs, which nobody asks for in this way.
-    """
-    if len(first) == len(other) or {*first} <= {1} or {*other} <= {1}:
-        with suppress(RuntimeError):
-            return torch.broadcast_shapes(first, other)
-    match = f"that match those of {name}, {tuple(first)}, or one measure"
-    raise ValueError(f"{other_name}: expected leading dimensions {match}; got {tuple(other)}")
 
 
 class Function:
@@ -223,11 +211,14 @@ def _of_points(
     for weights, name, m in ((p, "p", m1), (q, "q", m2)):
         if weights.ndim == 0 or weights.shape[-1] != m:
             raise ValueError(f"{name}: expected one weight for each of the {m} points, got {tuple(weights.shape)}")
-    sides = _leading(x.shape[:-2], p.shape[:-1], "x", "p"), _leading(y.shape[:-2], q.shape[:-1], "y", "q")
-    shape = _leading(*sides, "x", "y")
+    sides = (
+        validation.leading(x.shape[:-2], p.shape[:-1], "x", "p"),
+        validation.leading(y.shape[:-2], q.shape[:-1], "y", "q"),
+    )
+    shape = validation.leading(*sides, "x", "y")
     x, y = (z.expand(*shape, *z.shape[-2:]).flatten(0, -2) for z in (x, y))
     p, q = (z.expand(*shape, z.shape[-1]).flatten() for z in (p, q))
-    pairs = torch.arange(shape.numel() + 1)
+    pairs = torch.arange(math.prod(shape) + 1)
     return clouds((p, q, x, y), (m1 * pairs, m2 * pairs), metric, penalty, kl, normalize, n_jobs).reshape(shape)
 
 

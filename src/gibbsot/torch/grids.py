@@ -69,7 +69,8 @@ class _GridLoss(WassersteinLoss):
         Parameters
         ----------
         p, q : tensors of shape (B, C, ...)
-            Nonnegative images or volumes. Leading dimensions may be any, and are broadcast.
+            Nonnegative images or volumes. One is compared with many, or both have as many leading dimensions, which are
+            broadcast.
         index : tensor of int, shape (B,), optional
             The ids of the examples, as for `WassersteinLoss`.
 
@@ -119,7 +120,7 @@ class ImagesLoss(_GridLoss):
     normalize : bool, optional
         Divide each channel by its sum; by default unless there is a penalty or kl.
     penalty : float or pair, optional
-        Images keep their masses, and mass that is not transported costs this much per unit, on either side.
+        Images keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
         ``method``, ``from_logits``, ``kl``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and,
         with ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``rng``, as for `WassersteinLoss`.
@@ -171,7 +172,7 @@ class VolumesLoss(_GridLoss):
     normalize : bool, optional
         Divide each channel by its sum; by default unless there is a penalty or kl.
     penalty : float or pair, optional
-        Volumes keep their masses, and mass that is not transported costs this much per unit, on either side.
+        Volumes keep their masses, and mass that is not transported costs this much a unit, on either side.
     **options
         As for `ImagesLoss`.
 

@@ -221,8 +221,8 @@ class WassersteinLoss(torch.nn.Module):
         Parameters
         ----------
         p, q : tensors of shape (..., m1) and (..., m2)
-            Weights; p may be logits. Leading dimensions are broadcast. On a grid the last dimensions may be those of
-            the grid. The mean over no pairs is NaN.
+            Weights; p may be logits. One q for many p, or as many leading dimensions of both, which are broadcast.
+            On a grid the last dimensions may be those of the grid. The mean over no pairs is NaN.
         index : tensor of int, shape (B,), optional
             The ids of the examples along the first dimension, which determine what is kept of them; each at most once
             in a batch.
