@@ -96,7 +96,7 @@ def test_what_is_printed(blobs, tmp_path, capfd):
     [
         (["--out", "matrix.txt"], "--out: expected a name that ends with .npy"),
         (["--out", "matrix.npy", "--gap", "-1"], "--gap: expected a number >= 0"),
-        (["--out", "matrix.npy", "--cost", "cosin"], "--cost: 'cosin' is neither a file nor a metric"),
+        (["--out", "matrix.npy", "--cost", "cosin"], "--cost: 'cosin' is no file and no metric"),
         (["--out", "matrix.npy", "--limit", "0"], "limit"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_column_of_names(tmp_path, capfd):
     assert np.load(tmp_path / "D.npz")["names"].tolist() == ["Bonn", "Kiel", "Ulm"]
     assert report["read"].startswith("3 measures of 3 bins, taken to lie on a line")
     (tmp_path / "a.csv").write_text("morning,noon\n1,2\n3,low\n")
-    assert "line 3 has 'low', which is not a number in column 'noon'" in fails(
+    assert "line 3 has 'low', which is no number in column 'noon'" in fails(
         capfd, "distances", tmp_path / "a.csv", "--out", tmp_path / "D.npz"
     )
 
@@ -179,6 +179,17 @@ def test_the_header_of_a_table(tmp_path, capfd):
     words = ("distances", tmp_path / "a.csv", "--out", tmp_path / "D.npy")
     assert succeeds(capfd, *words, "--header")["measures"] == 2
     assert succeeds(capfd, *words, "--no-header")["measures"] == 3
+
+
+@pytest.mark.parametrize("corner", ["name", ""])
+def test_names_beside_the_columns_of_pandas(tmp_path, capfd, corner):
+    """``to_csv`` of a table with an index of names: the first line has the names of columns, 0, 1, ..."""
+    (tmp_path / "a.csv").write_text(f"{corner},0,1,2,3\nBonn,1,2,3,4\nKiel,3,2,1,0\n")
+    words = ("distances", tmp_path / "a.csv", "--out", tmp_path / "D.npz")
+    assert succeeds(capfd, *words)["measures"] == 2
+    assert np.load(tmp_path / "D.npz")["names"].tolist() == ["Bonn", "Kiel"]
+    if corner:
+        assert succeeds(capfd, *words, "--no-header")["measures"] == 3
 
 
 def test_points_are_no_measures(tmp_path, capfd):

@@ -148,7 +148,7 @@ def test_nmf_with_a_metric_between_words(tmp_path, capfd):
     found = WassersteinNMF.load(tmp_path / "columns" / "model.npz").cost_
     assert found.at(0, 1) == pytest.approx(np.linalg.norm(counts[:, 0] - counts[:, 1]))
     new = tmp_path / "new"
-    assert "'cosin' is neither a file nor a metric; expected a file, or one of" in fails(
+    assert "'cosin' is no file and no metric; expected a file, or one of" in fails(
         capfd, *words, new, "--cost", "cosin"
     )
     assert "--vectors: needs a metric" in fails(capfd, *words, new, *metric[2:])
@@ -305,9 +305,9 @@ def test_a_crafted_sparse_matrix_is_refused(tmp_path, capfd):
     matrix.indices = matrix.indices + 10**7
     sparse.save_npz(tmp_path / "shards" / "a.npz", matrix)
     line = fails(capfd, "nmf", tmp_path / "shards", "--components", "2", "--out", tmp_path / "out")
-    assert re.search(r"a\.npz: is not a valid sparse matrix \((column index values|indices) must be < 5\)", line)
+    assert re.search(r"a\.npz: is no valid sparse matrix \((column index values|indices) must be < 5\)", line)
     line = fails(capfd, "nmf", tmp_path / "shards" / "a.npz", "--components", "2", "--out", tmp_path / "out")
-    assert re.search(r"a\.npz: is not a valid sparse matrix \((column index values|indices) must be < 5\)", line)
+    assert re.search(r"a\.npz: is no valid sparse matrix \((column index values|indices) must be < 5\)", line)
     sparse.save_npz(tmp_path / "good.npz", sparse.csr_array(np.eye(5)))
     words = ["nmf", tmp_path / "good.npz", "--components", "2", "--epochs", "2", "--out", tmp_path / "out"]
     assert succeeds(capfd, *words)["measures"] == 5
@@ -337,6 +337,10 @@ def test_resume_reads_as_the_run_did(blobs, tmp_path, capfd):
     assert again["read"] == "12 images of 4 x 3 pixels, shrunk from 8 x 6"
     assert again["ground_cost"].startswith("city-block distance")
     np.testing.assert_allclose(np.load(out / "components.npy").sum(axis=1), 1, rtol=1e-5)
+    message = fails(capfd, *words, "3", "--resume", "--size", "4", "4")
+    assert "has 16 bins, and the model in" in message
+    assert "leave out --size and --shape" in message
+    assert "--spacing: the model in" in fails(capfd, *words, "3", "--resume", "--spacing", "2")
     (out / "options.json").write_text("{}")
     assert "options.json: is damaged" in fails(capfd, *words, "3", "--resume")
 

@@ -68,7 +68,7 @@ _PATHS = ("labels", "vectors")
 _READING = ("key", "shape", "labels", "label", "limit", "invert", "header")
 _SAVED = (*_READING, "size", "cost", "vectors", "power", "spacing")
 _IMAGE_FILES = ("reconstruction.png",)
-_MAX_PROFILES = 64  # components of measures that are not images, in one figure
+_MAX_PROFILES = 64  # components of measures that are no images, in one figure
 _SHARDS_PER_THREAD = 3
 
 
@@ -373,7 +373,11 @@ def _check_same(options: FitOptions, cost: Cost, model: Any) -> None:
     for name, saved in (("components", model.n_components), ("seed", model.random_state)):
         if name in options.given and (value := getattr(options, name)) != saved:
             raise ValueError(f"--{name}: the model in {path} has {saved}, not {value}")
-    for name, option in (("cost_option", "--cost"), ("vectors", "--vectors"), ("power", "--power")):
+    if (bins := cost.shape[0]) != model.n_features_in_:
+        hint = "leave out --size and --shape, which the model has"
+        raise ValueError(f"{options.data}: has {bins} bins, and the model in {path} {model.n_features_in_}; {hint}")
+    several = (("cost_option", "--cost"), ("vectors", "--vectors"), ("power", "--power"), ("spacing", "--spacing"))
+    for name, option in several:
         if name in options.given and cost != model.cost_:
             raise ValueError(f"{option}: the model in {path} has another cost")
 

@@ -122,7 +122,7 @@ def table(
         found = _parquet(where, columns)
     else:
         if columns is not None:
-            raise ValueError(f"{where}: is not a table; columns can be chosen in .csv and .parquet files")
+            raise ValueError(f"{where}: is no table; columns can be chosen in .csv and .parquet files")
         found = Table(_archive(where, key) if suffix == ".npz" else (_numpy if suffix == ".npy" else _idx)(where))
     if found.values.ndim == 0:
         raise ValueError(f"{where}: has a single value; expected an array")
@@ -186,7 +186,7 @@ def _archive(path: Path, key: str | None) -> NDArray[Any]:
 
 def _text(path: Path, columns: Sequence[str] | None, header: bool | None) -> Table:
     """Read a text file of numbers, with or without column names; with semicolons also with decimal commas."""
-    numbered = [(k, line) for k, line in enumerate(decoded_text(path).splitlines(), 1) if line.strip()]
+    numbered = [(k, line) for k, line in enumerate(_decoded(path).splitlines(), 1) if line.strip()]
     if not numbered:
         raise ValueError(f"{path}: expected a table of numbers (it is empty)")
     mark = next((mark for mark in ";\t," if any(mark in line for _, line in numbered)), None)
@@ -196,7 +196,8 @@ def _text(path: Path, columns: Sequence[str] | None, header: bool | None) -> Tab
     which = None
     try:
         first = _fields(numbered[0][1], mark)
-        if header or (header is None and not _is_row(first, columns, commas) and not _is_named(numbered, mark, commas)):
+        named = _is_named(numbered, mark, commas) and not _count(first[1:])
+        if header or (header is None and not named and not _is_row(first, columns, commas)):
             names, numbered = tuple(name.strip() for name in first), numbered[1:]
         which = _chosen(columns, names, len(first), path)
         if which is None and _is_named(numbered, mark, commas):
@@ -221,7 +222,7 @@ def _text(path: Path, columns: Sequence[str] | None, header: bool | None) -> Tab
     return Table(values, names if len(names) == values.shape[1] else (), rows)
 
 
-def decoded_text(path: Path) -> str:
+def _decoded(path: Path) -> str:
     """Return the text of a file in UTF-8, in UTF-16 with a byte order mark, or in Latin-1."""
     content = path.read_bytes() if path != STDIN else sys.stdin.buffer.read(_LONGEST_INPUT + 1)
     if path == STDIN and len(content) > _LONGEST_INPUT:
@@ -254,10 +255,15 @@ def _is_row(first: list[str], columns: Sequence[str] | None, commas: bool) -> bo
     """Return whether the first line has numbers, in the columns of interest, and not the names of columns."""
     if columns is not None and all(_is_number_of(name, len(first)) for name in columns):
         first = [first[int(name) - 1] for name in columns]
-    if len(first) >= _COUNTED and [word.strip() for word in first] == [str(k) for k in range(len(first))]:
-        return False  # the names that pandas gives to columns
-    # digits and separators alone are not names but numbers that cannot be read, such as 1.234,5
+    if _count(first):
+        return False
+    # digits and separators alone are no names but numbers that cannot be read, such as 1.234,5
     return _are_numbers(first, commas) or all(re.fullmatch(r"\s*[+-]?\d[\d.,' ]*", word) for word in first)
+
+
+def _count(words: Sequence[str]) -> bool:
+    """Return whether fields are 0, 1, 2, ..., the names that pandas gives to columns."""
+    return len(words) >= _COUNTED and [word.strip() for word in words] == [str(k) for k in range(len(words))]
 
 
 def _is_named(numbered: list[tuple[int, str]], mark: str | None, commas: bool) -> bool:
@@ -293,7 +299,7 @@ def _reason(
                     hint = "; decimal commas need semicolons between the columns" if re.search(r"\d,\d", word) else ""
                     if mark == ";" and hint:
                         hint = "; expected numbers without thousands separators"
-                    what = f"{word.strip()[:40]!r}, which is not a number" if word.strip() else "an empty field"
+                    what = f"{word.strip()[:40]!r}, which is no number" if word.strip() else "an empty field"
                     where = f" in column {names[column]!r}" if len(names) == width and names[column] else ""
                     return f"line {k} has {what}{where}{hint}"
     except csv.Error:
