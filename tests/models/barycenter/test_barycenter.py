@@ -471,3 +471,12 @@ def test_a_list_of_clouds_names_free_support():
     for cost in ("line", GridCost(2)):
         with pytest.raises(ValueError, match=r"X: has negative entries.*support='free'"):
             WassersteinBarycenter(cost=cost).fit(clouds)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_positive_clouds_without_a_cost_are_not_taken_as_rows(d):
+    clouds = [np.random.default_rng(0).random((n, d)) for n in (5, 6)]
+    with pytest.raises(ValueError, match=f"X: is a list of arrays with {d} columns.*support='free'.*cost='line'"):
+        WassersteinBarycenter().fit(clouds)
+    shards = WassersteinBarycenter("line", random_state=0).fit(clouds)
+    assert shards.barycenter_.shape == (d,)

@@ -420,12 +420,10 @@ class Alternation:
         """Alternate until neither points nor weights gain; yield what was updated."""
         yield "start"
         while True:
-            start = self.now.value
             yield from self._move_points()
             before = self.now.value
             yield from self._move_weights()
-            rest = before - self.now.value <= self.tol * before and self.stationarity <= self.tol
-            if rest or self.now.value == start:
+            if before - self.now.value <= self.tol * before:
                 return
 
     def _move_points(self) -> Iterator[str]:
@@ -467,7 +465,6 @@ class Alternation:
     def _short_step(self) -> Array:
         """Return weights a little way down the potentials."""
         f = self.now.potentials - self.p @ self.now.potentials
-        f = np.ldexp(f, -np.frexp(np.abs(f).max())[1])  # so that squares do not underflow
         return np.asarray(self.p * np.exp(-_SHORT * f / np.sqrt(self.p @ f**2)))
 
     def cloud(self) -> Cloud:
@@ -487,7 +484,7 @@ def squared_positions(cost: Cost) -> Array:
     found = cost.positions()
     if found is None or found.power != 2 or found.norm != 2:
         raise ValueError(
-            f"cost: {cost!r} is not a squared Euclidean distance between points; expected GridCost(shape), "
+            f"cost: {cost!r} is no squared Euclidean distance between points; expected GridCost(shape), "
             "PointCost(points), 'sqeuclidean' with feature_vectors or with clouds, or support='fixed' for this cost"
         )
     return found.X
@@ -500,10 +497,8 @@ def clouds_of(estimator: Any, X: Any, reset: bool = True) -> tuple[list[Array], 
     ``cost_`` if the data are rows; otherwise data must have that number.
     """
     cost = estimator.cost
-    own = cost is None or isinstance(cost, str) or callable(cost) or _are_pairs(X)
-    metric = cost if isinstance(cost, str) else "sqeuclidean"
-    if estimator.feature_vectors is None and own and _sets.are_clouds(X, metric):
-        if (cost is not None and not isinstance(cost, str)) or metric != "sqeuclidean":
+    if estimator.feature_vectors is None and _sets.are_clouds(X, "sqeuclidean" if cost is None else cost):
+        if cost is not None and cost != "sqeuclidean":
             raise ValueError(
                 f"cost: is {cost!r}; expected 'sqeuclidean' for free support, whose updates are means of points. Other "
                 "metrics need measures on common points and support='fixed'"
@@ -527,29 +522,6 @@ def clouds_of(estimator: Any, X: Any, reset: bool = True) -> tuple[list[Array], 
             points.append(positions[rows.indices[start:end][own]])
             weights.append(rows.data[start:end][own].astype(np.float64))
     return points, weights
-
-
-def refuse_clouds(estimator: Any, X: Any) -> None:
-    """Refuse clouds where measures on common points are expected; a list of matrices may be one of shards."""
-    if estimator.feature_vectors is not None:
-        return
-    arrays = isinstance(X, list) and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in X)
-    if arrays and any((x < 0).any() for x in X):
-        raise ValueError("X: has negative entries, which weights cannot have; a list of clouds needs support='free'")
-    if _are_pairs(X) and _sets.are_clouds(X, "sqeuclidean"):
-        raise ValueError(
-            "X: is a list of clouds; expected measures on common points, or support='free' for such a list"
-        )
-    if isinstance(estimator.cost, str) and _sets.are_clouds(X, estimator.cost):
-        raise ValueError(
-            f"feature_vectors: expected an embedding of each feature for cost={estimator.cost!r}; for clouds expected "
-            "support='free'"
-        )
-
-
-def _are_pairs(X: Any) -> bool:
-    """Tell whether data are a list with tuples, as points with their weights are."""
-    return isinstance(X, list | tuple) and any(isinstance(x, tuple) for x in X)
 
 
 def given_start(init: Any, size: int | None, d: int) -> Cloud | None:
