@@ -105,6 +105,51 @@ def test_most_pairs_are_not_solved(fives):
     assert model.statistics_.solved < model.statistics_.refined + 60
 
 
+def documents(n: int, m: int, seed: int = 0):
+    """Return counts of words, of which each document has some topics, and distances of their vectors."""
+    rng = np.random.default_rng(seed)
+    topics, topic = rng.normal(size=(8, 20)), rng.integers(0, 8, m)
+    vectors = topics[topic] + 0.7 * rng.normal(size=(m, 20))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    shares = rng.dirichlet(np.full(8, 0.15), size=n)[:, topic] + 0.01
+    counts = np.stack([rng.multinomial(40, share / share.sum()) for share in shares]).astype(float)
+    return counts, np.linalg.norm(vectors[:, None] - vectors, axis=2)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_learned_duals_bound_the_pairs_of_documents(symmetric):
+    X, M = documents(90, 150)
+    if not symmetric:
+        M = M * np.linspace(1, 1.2, 150)
+    cost = DenseCost(M)
+    P = X / X.sum(axis=1, keepdims=True)
+    W = distances(P, P[::-1], cost=cost)
+    first = NearestPoints(cost)
+    features = first.features(X)
+    nearest = first(features, features[::-1])
+    first.learn(sets.Rows(X), None)
+    learned = first(features, features[::-1])
+    assert (learned <= W + 1e-12).all()
+    assert (learned >= nearest - 1e-12).all()
+    assert (W - learned).mean() < 0.7 * (W - nearest).mean()
+
+
+@compiled
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_neighbours_of_documents_take_few_solutions(symmetric):
+    X, M = documents(120, 150)
+    if not symmetric:
+        M = M * np.linspace(1, 1.2, 150)
+    D = distances(X, cost=M)
+    np.fill_diagonal(D, np.inf)
+    model = WassersteinNeighbors(4, cost=M).fit(X)
+    found, indices = model.kneighbors()
+    np.testing.assert_array_equal(indices, np.argsort(D, axis=1, kind="stable")[:, :4])
+    np.testing.assert_allclose(found, np.sort(D, axis=1)[:, :4], rtol=1e-12)
+    assert model.statistics_.pairs == 120 * 119
+    assert model.statistics_.solved < (0.09 if symmetric else 0.16) * model.statistics_.pairs
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_any_measures(seed, k):
     X = measures(9, 12, seed)

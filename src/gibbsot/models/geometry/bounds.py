@@ -16,7 +16,7 @@ from ...costs import Cost
 from ...costs.problems import Problem
 from ...exact.certificate import lower_bound
 from ...exact.methods import optima
-from .sets import Clouds
+from .sets import Clouds, Rows
 
 Array = NDArray[np.float64]
 
@@ -25,6 +25,9 @@ _FRAMES = 4
 _DIRECTIONS = 16  # at most, in more than three dimensions
 _COARSE_POINTS = 200  # of a grid, from which the potentials of a coarse problem pay off
 _BLOCK = 4_000_000  # entries of temporary arrays
+_FEWEST_LEARNED, _MOST_DUALS = 50, 512  # measures from which duals are kept, and how many of these
+_AVERAGED = 5  # measures in a mean
+_CACHED = 16_000  # pairs whose bounds stay in a processor's cache
 _OPERATIONS = 200_000_000  # of one call of a kernel, which cannot be interrupted
 _ULP = float(np.finfo(np.float64).eps)
 
@@ -207,7 +210,10 @@ class NearestPoints:
 
     .. math:: W(p, q) \ge \max\Big(\sum_i p_i \min_{j: q_j > 0} M_{ij}, \; \sum_j q_j \min_{i: p_i > 0} M_{ij}\Big)
 
-    The relaxed word mover's distance of Kusner et al. (2015).
+    The relaxed word mover's distance of Kusner et al. (2015). After `learn` also by duals f and g of other problems,
+    which are feasible for all measures:
+
+    .. math:: W(p, q) \ge \max_k \; \langle p, f_k \rangle + \langle q, g_k \rangle
 
     Parameters
     ----------
@@ -216,7 +222,7 @@ class NearestPoints:
     """
 
     def __init__(self, cost: Cost) -> None:
-        self._cost = cost.astype(np.float64)
+        self._cost, self._duals = cost.astype(np.float64), list[tuple[Array, Array]]()
         self._error = (2 * cost.depth + 2 * cost.shape[0] + 16) * _ULP * (abs(cost.least()) + cost.spread())
 
     def features(self, rows: Array) -> Array:
@@ -230,9 +236,46 @@ class NearestPoints:
             out[:, 2] = -self._cost.col_max(np.where(some > 0, 0.0, -np.inf))
         return found
 
+    def learn(self, measures: Rows, n_jobs: int | None) -> None:
+        """Solve problems between measures and means of others, and keep their duals.
+
+        Means have weight on many points, so that their duals say something of any measure. They take the time of as
+        many exact solutions as there are measures, or of 512.
+        """
+        n = len(measures)
+        if n < _FEWEST_LEARNED:
+            return
+        rng = np.random.default_rng(0)
+        chosen, step = rng.permutation(n)[:_MOST_DUALS], max(1, _BLOCK // self._cost.shape[0] ** 2)
+        f, g = list[Array](), list[Array]()
+        for start in range(0, len(chosen), step):
+            rows = measures[chosen[start : start + step]]
+            means = np.stack([_mean(measures[rng.integers(n, size=_AVERAGED)]) for _ in rows])
+            found = optima(Problem.checked(rows, means, self._cost, np.ones(len(rows))), n_jobs=n_jobs)
+            f.append(np.stack([solution.f for solution in found]))
+            g.append(-self._cost.col_max(f[-1]).astype(np.float64))
+        pair = np.concatenate(f), np.concatenate(g)
+        self._duals = [pair, pair[::-1]] if self._cost.symmetric() else [pair]
+        self._error_of_duals = 2 * (self._cost.shape[0] + 16) * _ULP * float(max(np.abs(x).max() for x in pair))
+
     def __call__(self, first: Array, second: Array) -> Array:
         """Return the bounds of all pairs of two sets of features."""
-        return np.maximum(first[:, 0] @ second[:, 1].T, first[:, 2] @ second[:, 0].T) - self._error
+        best = np.maximum(first[:, 0] @ second[:, 1].T, first[:, 2] @ second[:, 0].T) - self._error
+        for f, g in self._duals:
+            a, b = f @ first[:, 0].T, g @ second[:, 0].T - (self._error + 2 * self._error_of_duals)
+            step = max(1, _CACHED // best.shape[1])
+            for start in range(0, len(best), step):
+                some = best[start : start + step]
+                apart = np.empty_like(some)
+                for own, other in zip(a[:, start : start + step, None], b, strict=True):
+                    np.add(own, other, out=apart)
+                    np.maximum(some, apart, out=some)
+        return np.asarray(best)
+
+
+def _mean(rows: Array) -> Array:
+    """Return the mean of measures after normalisation."""
+    return np.asarray((rows / rows.sum(axis=1, keepdims=True)).mean(axis=0))
 
 
 class Refinement:

@@ -18,11 +18,12 @@ from ...io import progress
 from .. import _base
 from .._costs import Metric
 from . import sets as _sets
-from .bounds import CloudBounds, FirstBounds, Refinement, first_bounds
+from .bounds import CloudBounds, FirstBounds, NearestPoints, Refinement, first_bounds
 
 Array = NDArray[np.float64]
 
 _BLOCK = 2_000_000  # pairs whose bounds are in memory at a time
+_ROUND = 1000  # pairs that are solved together, from which on more of them save no time
 _TOLERANCE = 1e-9  # relative: values that differ by less count as ties until both are known
 _MODES = ("distance", "connectivity")
 
@@ -57,8 +58,9 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
     far are solved. The result is that of solving all pairs.
 
     On grids and points with (squared) Euclidean distances the bounds compare the quantile functions of orthogonal
-    projections, in a few rotated frames; elsewhere each point moves to the nearest one of the other measure [1]_. On
-    grids, potentials of a coarser problem bound the pairs that are left.
+    projections, in a few rotated frames; elsewhere each point moves to the nearest one of the other measure [1]_, and
+    duals of problems between measures and means of others bound all pairs. On grids, potentials of a coarser problem
+    bound the pairs that are left. If the cost is symmetric, the measures of the fit are compared once.
 
     Parameters
     ----------
@@ -172,7 +174,11 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
                 kept.append(rows.weights)
                 numbers.append(self.n_samples_fit_ + full)
                 self.n_samples_fit_ += size
-        self._measures: _sets.Measures = _sets.joined(kept)
+        measures = _sets.joined(kept)
+        if isinstance(self._first, NearestPoints):
+            self._first.learn(measures, self.n_jobs)
+        self._measures: _sets.Measures = measures
+        self._symmetric = cost.symmetric()
         self._full, self._features = np.concatenate(numbers), np.concatenate(features)
         self.statistics_ = SearchStatistics()
         self._n_features_out = self.n_samples_fit_
@@ -181,7 +187,7 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
     def _fit_clouds(self, clouds: _sets.Clouds) -> WassersteinNeighbors:
         """Store clouds, measures with points of their own."""
         self.cost_ = clouds.metric
-        self._refines, self.n_samples_fit_ = False, len(clouds)
+        self._refines, self._symmetric, self.n_samples_fit_ = False, False, len(clouds)
         self.n_features_in_: int = clouds.points[0].shape[1]
         self._first = CloudBounds(clouds.metric, clouds.joined[0])
         self._measures, self._full, self._features = clouds, np.arange(len(clouds)), self._first.features(clouds)
@@ -365,6 +371,7 @@ class _Search:
         self._model, self._queries, self._which, self._advance = model, queries, which, advance
         features = model._features[which] if own else model._first.features(queries[which])
         self._lower = model._first(features, model._features)
+        self._both = own and model._symmetric
         if own:
             self._lower[np.arange(len(which)), which] = np.inf
         self.values = np.full(self._lower.shape, np.inf)
@@ -385,7 +392,8 @@ class _Search:
             if count > k:  # the first ones are solved in any case
                 self._refine(chosen, limit)
             self._solve(chosen & self._open)
-            count *= 2
+            if np.count_nonzero(chosen) < _ROUND:  # otherwise the limits that a short round finds save more
+                count *= 2
 
     def within(self, limit: float) -> None:
         """Solve all pairs that may be within a limit."""
@@ -445,12 +453,31 @@ class _Search:
         """Solve pairs exactly."""
         model = self._model
         i, j = np.nonzero(chosen)
+        i, j = self._once(i, j) if self._both else (i, j)
         pairs, cost = (self._which[i], j), model.cost_ if isinstance(model.cost_, Cost) else None
         ends = self._queries, model._measures
         for which, found in _sets.solutions(*ends, pairs, cost, n_jobs=model.n_jobs, plans=False):
-            self.values[i[which], j[which]] = _sets.values(found)
-            self._open[i[which], j[which]] = False
+            self._know(i[which], j[which], _sets.values(found))
             model.statistics_.solved += len(found)
             self._report()
         if len(i) and (cost is None or cost.least() >= 0):
-            self.values[i, j] = np.maximum(self.values[i, j], 0)
+            self.values[self.values < 0] = 0
+
+    def _once(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return pairs of measures of the fit without those that are there in the other order."""
+        first, end = self._which[0], self._which[-1] + 1
+        swapped = (j >= first) & (j < end) & (i + first > j)
+        rows, columns = np.where(swapped, j - first, i), np.where(swapped, i + first, j)
+        chosen = np.zeros(self.values.shape, bool)
+        chosen[rows, columns] = True
+        found = np.nonzero(chosen)
+        return found[0], found[1]
+
+    def _know(self, i: NDArray[np.intp], j: NDArray[np.intp], values: Array) -> None:
+        """Keep the transport costs of pairs, and those in the other order where they are the same."""
+        self.values[i, j], self._open[i, j] = values, False
+        if self._both:
+            first, end = self._which[0], self._which[-1] + 1
+            inside = (j >= first) & (j < end)
+            i, j = j[inside] - first, i[inside] + first
+            self.values[i, j], self._open[i, j] = values[inside], False

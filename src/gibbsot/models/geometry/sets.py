@@ -570,7 +570,9 @@ def _between_rows(
     if small.mean() < 0.5:
         return None
     which = np.flatnonzero(small)
-    parts = [C[np.ix_(points[s], others[t])].ravel() for s, t in zip(a[which].tolist(), b[which].tolist(), strict=True)]
+    firsts = [each[:, None] * C.shape[1] for each in points]
+    entries = C.ravel()
+    parts = [entries[firsts[s] + others[t]].ravel() for s, t in zip(a[which].tolist(), b[which].tolist(), strict=True)]
     sizes = m1[a[which]] * m2[b[which]]
     places = np.stack([rows[a[which]], m1[a[which]], columns[b[which]], m2[b[which]], starts(sizes)], axis=1)
     matrices = PackedMatrices(np.concatenate(parts))

@@ -89,13 +89,10 @@ class Centroids(ABC):
 
     Attributes
     ----------
-    count : int
-        The number of centroids.
     power : float
         The r for which the r-th root of transport costs is a distance; 0 if there is none.
     """
 
-    count: int
     power: float = 0.0
 
     @abstractmethod
@@ -143,7 +140,7 @@ class Centroids(ABC):
         clusters : list of Cluster
             Whose centroids.
         gap : float
-            A relative gap at which they stop; clouds stop at the gain `tol` at last.
+            A relative gap at which they stop.
         last : bool
             Whether the centroids are not expected to move again: the gap is to be proved, or there are more steps.
         """
@@ -327,7 +324,7 @@ class _RowUpdates:
             job.cuts.append(_lowered(cuts, a))
 
     def _refine(self, gap: float) -> None:
-        """Take steps of the level method until a gap is proved, or their limit is reached."""
+        """Take steps of the level method until a gap is proved, or so many."""
         for job in self.jobs:
             job.refines = self.last or job.best == np.inf
         if not any(job.refines for job in self.jobs):
@@ -504,8 +501,7 @@ class CloudCentroids(ShardCentroids):
         return max(0.0, cloud_optima(first, [second])[0].lower)
 
     def update(self, clusters: list[Cluster], gap: float, last: bool) -> list[Update]:
-        """Move centroids by updates of their points and weights, until these gain little."""
-        gap = self.tol if last else max(gap, self.tol)
+        """Move centroids by updates of their points and weights."""
         return [self._update(cluster, gap, last) for cluster in clusters]
 
     def _update(self, cluster: Cluster, gap: float, last: bool) -> Update:
@@ -516,7 +512,7 @@ class CloudCentroids(ShardCentroids):
         else:
             start = self.centres[k]
             problem = _ShardPlans(self, cluster, len(start.points))
-            run = Alternation(problem, Cloud(start.points - self.centre, start.weights), gap)
+            run = Alternation(problem, Cloud(start.points - self.centre, start.weights), max(gap, self.tol))
             for steps, _ in enumerate(run.run(), 2):
                 if steps > _MOVES[last]:
                     break
@@ -567,7 +563,7 @@ class PartsCentroids(Centroids):
     """
 
     def __init__(self, parts: list[Any], factors: Array) -> None:
-        self.parts, self.factors, self.count = parts, factors, parts[0].count
+        self.parts, self.factors = parts, factors
         powers = {part.power for part in parts}
         self.power = powers.pop() if len(powers) == 1 else 0.0
 
