@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 from gibbsot import DenseCost, PointCost, Problem, solve
 from gibbsot.core import native
-from gibbsot.costs import from_arrays, points
+from gibbsot.costs import from_arrays, kdtree, points
 from gibbsot.exact.annealed import feasible
 from gibbsot.exact.certificate import lower_bound
 from gibbsot.sampling.sampler import init, run
@@ -135,6 +135,28 @@ def test_potentials_are_feasible_for_the_exact_distances(large, seed, d):
             exact = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(x, y, strict=True))
             assert Fraction(f[i]) - Fraction(L[j]) <= exact
     assert below[0] <= 0  # X to itself
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock", "chebyshev"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_pairs_below_a_bound_are_those_of_the_matrix(monkeypatch, metric, threads):
+    if native.name() == "numpy":
+        pytest.skip("k-d trees")
+    rng = np.random.default_rng(1)
+    X, Y = clouds(2, m1=150, m2=70)
+    h, M = rng.normal(size=70) / 10, cdist(X, Y, metric)
+    h[3] = np.inf  # a column that is left out
+    bound = np.quantile(M + h, 0.03, axis=1)
+    bound[10:140] = -np.inf  # parts in which nothing is found
+    monkeypatch.setattr(kdtree, "_TOGETHER", 16)
+    i, j = np.nonzero(M + h < bound[:, None])
+    assert 20 < len(i) < 100
+    for cost in (PointCost(X, Y, metric).by_trees(), PointCost(X, Y, metric)):
+        found = cost.below(h, bound, 70, threads)
+        assert sorted(zip(*found, strict=True)) == list(zip(i, j, strict=True))
+        least = cost.below(h, bound, 1, threads)
+        np.testing.assert_array_equal(np.sort(least[0]), np.unique(i))
+        np.testing.assert_array_equal(least[1], (M + h).argmin(axis=1)[least[0]])
 
 
 def test_nothing_of_the_size_of_the_matrix_is_stored():

@@ -329,6 +329,36 @@ class Cost(ABC):
         limit = None if below is None else np.ascontiguousarray(below, np.float64)
         return self._nearest(x, k, by_rows, limit, native.threads(n_jobs))
 
+    def below(self, x: ArrayLike, bound: ArrayLike, k: int, n_jobs: int | None = None) -> tuple[NDArray[np.int64], ...]:
+        """Return the pairs whose sum ``M_ij + x_j`` is below a bound of its row: of each row the k least ones.
+
+        Parameters
+        ----------
+        x : array of shape (m2,)
+            A potential; ``inf`` leaves a point out.
+        bound : array of shape (m1,)
+            The bounds.
+        k : int
+            The number of pairs of a row; some costs find more.
+        n_jobs : int, optional
+            Threads, where a search can use them.
+
+        Returns
+        -------
+        rows, columns : arrays of int64
+            The pairs.
+
+        Examples
+        --------
+        >>> from gibbsot import PointCost
+        >>> i, j = PointCost([0.0, 1.0, 3.0]).below([0.0, 0.0, -8.0], [1.0, -3.0, -8.0], 2)
+        >>> list(zip(i.tolist(), j.tolist()))
+        [(0, 0), (1, 2)]
+        """
+        found = self.nearest(x, k, below=bound, n_jobs=n_jobs)[0]
+        i, place = np.nonzero(found >= 0)
+        return i, found[i, place]
+
     @property
     def has_lists(self) -> bool:
         """Whether `listed` is fast without a matrix."""

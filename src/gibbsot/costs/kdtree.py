@@ -19,6 +19,7 @@ MOST_DIMENSIONS = 4  # of k-d trees
 _SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
 _CELL = 4  # points of a cell
 _WIDE = 1000.0  # times the usual width: cells that are no cells
+_TOGETHER = 1 << 16  # points whose lists are in memory at once
 _CACHED = 8192  # coordinates that are looked at at once
 
 
@@ -129,6 +130,37 @@ class SearchedPoints:
                 of.points, queries=order, bound=bound, metric=metric, n_threads=threads, indices=found, values=sums
             )
         return found, sums
+
+    def below(
+        self, of: SearchedPoints, h: Array, k: int, metric: str, bound: NDArray[np.float64], threads: int = 1
+    ) -> tuple[Indices, Indices]:
+        """Return the pairs of other points and of these whose sums are below bounds, without a list of each point.
+
+        Parameters
+        ----------
+        of, h, k, metric, threads
+            As of `least`.
+        bound : array of shape (n,)
+            Only smaller sums count.
+
+        Returns
+        -------
+        others, these : arrays of int64
+        """
+        tree, order, others, these = self._tree, of.order, list[Indices](), list[Indices]()
+        with self._lock:
+            tree.set_h(np.ascontiguousarray(h, np.float64), threads)
+            for start in range(0, len(order), _TOGETHER):
+                some = order[start : start + _TOGETHER]
+                found, sums = np.empty((len(some), k), np.int64), np.empty((len(some), k))
+                tree.nearest(
+                    of.points[some], queries=np.arange(len(some), dtype=np.int32), bound=bound[some], metric=metric,
+                    n_threads=threads, indices=found, values=sums,
+                )  # fmt: skip
+                i, place = np.nonzero(found >= 0)
+                others.append(some[i].astype(np.int64))
+                these.append(found[i, place])
+        return np.concatenate(others), np.concatenate(these)
 
 
 def joined(x: Array, a: NDArray[np.float64], smallest: int) -> tuple[Array, NDArray[np.float64], Indices]:

@@ -438,6 +438,12 @@ class PointCost(Cost):
             return self._matrix()._nearest(x, k, by_rows, below, threads)
         return super()._nearest(x, k, by_rows, below, threads)
 
+    def below(self, x: ArrayLike, bound: ArrayLike, k: int, n_jobs: int | None = None) -> tuple[NDArray[np.int64], ...]:
+        if not self._searched:
+            return super().below(x, bound, k, n_jobs)
+        own, others = self._sides
+        return others.below(own, np.asarray(x), k, self.metric, np.asarray(bound), native.threads(n_jobs))
+
     @property
     def has_lists(self) -> bool:
         return self._by_products and not self._fits()

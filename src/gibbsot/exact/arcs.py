@@ -26,6 +26,7 @@ _ULP = float(np.finfo(np.float64).eps)
 _MOST = 0.75  # of the first arcs: if more are far, they are no outliers
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _DEARER = 8.0  # times the cost of artificial arcs, as long as they carry mass
+_PART = 1 << 18  # arcs that are looked at together
 
 
 def union(*keys: Indices) -> Indices:
@@ -82,8 +83,10 @@ class GrowingArcs:
     def __init__(self, cost: Cost, p: Array, q: Array, neighbours: int, budget: Budget) -> None:
         self.cost, self.budget = cost, budget
         self.rows, self.columns = np.flatnonzero(p), np.flatnonzero(q)
-        self._a, self._b = p[self.rows], q[self.columns]
-        self._row_number, self._column_number = np.cumsum(p > 0) - 1, np.cumsum(q > 0) - 1
+        # where all points have weight, weights and numbers stay theirs: copies of a million points' take 32 MB
+        every = [len(own) == len(x) for x, own in ((p, self.rows), (q, self.columns))]
+        self._a, self._b = p if every[0] else p[self.rows], q if every[1] else q[self.columns]
+        self._numbers = [None if each else np.cumsum(x > 0) - 1 for x, each in zip((p, q), every, strict=True)]
         self._neighbours = neighbours
         self.carried = self.settled = False
         self.enough = -np.inf
@@ -107,33 +110,55 @@ class GrowingArcs:
         """
         self.f, self.g = f, g
         self._has_plan, keys = some_plan, self._near(near)
+        del near
         if some_plan:
             keys = union(keys, self._plan())
-        i, j = np.divmod(keys, self.cost.shape[1])
-        costs = self.cost.at(i, j)
+        self._costs = costs = self._costs_of(keys)
         kept = np.isfinite(costs)
         # if the arcs of some plan are allowed, there is one
         self._patience = _PATIENCE if not some_plan else 0 if kept.all() else None
         near_by = costs <= far
         if np.count_nonzero(kept & near_by) >= _MOST * np.count_nonzero(kept):
             kept &= near_by
-        if not kept.all():  # copies of a million points' arcs take some 300 MB
-            keys, i, j, costs = keys[kept], i[kept], j[kept], costs[kept]
-        self._begin(keys, i, j, costs)
-
-    def _begin(self, keys: Indices, i: Indices, j: Indices, costs: Array) -> None:
-        """Start the simplex on arcs."""
-        f, g = self.f[self.rows], self.g[self.columns]
+        if not kept.all():
+            keys, self._costs = keys[kept], costs[kept]
         self._keys = keys
+        del keys, costs, kept, near_by  # 180 MB of a million points
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the simplex on the first arcs, whose costs are forgotten."""
+        keys, costs = self._keys, self._costs
+        f, g = self.f[self.rows], self.g[self.columns]
         self._scale = float(np.abs(costs).max() + np.ptp(f) + np.ptp(g))
         if self._scale == 0:  # beside constants the cost of artificial arcs would vanish
             self.f, self.g = np.where(self.f > -np.inf, 0.0, self.f), np.where(self.g > -np.inf, 0.0, self.g)
             f, g = np.zeros(len(f)), np.zeros(len(g))
-        largest = float((costs - self.f[i] - self.g[j]).max())
+        largest = max(float((costs[part] - self.f[i] - self.g[j]).max()) for part, i, j in self._parts(keys))
         self._artificial = max(2 * largest, _ULP * self._scale, 1e-300)
         self.problem = arc_problem(self._a, self._b, self.budget)
-        self.problem.add(self._row_number[i], self._column_number[j], costs)
+        for part, i, j in self._parts(keys, max(_PART, len(keys) // 8)):  # the list is copied where it grows
+            self._add_to_problem(i, j, costs[part])
+        self._costs = costs = np.empty(0)
         self.problem.start(f, g, self._artificial)
+
+    def _parts(self, keys: Indices, size: int = _PART) -> Iterator[tuple[slice, Indices, Indices]]:
+        """Yield some arcs after others, with their rows and columns: those of a million points take 150 MB."""
+        for start in range(0, len(keys), size):
+            part = slice(start, start + size)
+            yield part, *np.divmod(keys[part], self.cost.shape[1])
+
+    def _costs_of(self, keys: Indices) -> Array:
+        """Return the costs of arcs."""
+        costs = np.empty(len(keys))
+        for part, i, j in self._parts(keys):
+            costs[part] = self.cost.at(i, j)
+        return costs
+
+    def _add_to_problem(self, i: Indices, j: Indices, costs: Array) -> None:
+        """Add arcs between points, which have other numbers in the problem if some have no weight."""
+        own, others = (x if number is None else number[x] for x, number in zip((i, j), self._numbers, strict=True))
+        self.problem.add(own, others, costs)
 
     @property
     def count(self) -> int:
@@ -183,11 +208,11 @@ class GrowingArcs:
         keys = self._plan()
         i, j = np.divmod(keys, self.cost.shape[1])
         forbidden = ~np.isfinite(self.cost.at(i, j))
-        own = np.divmod(self._keys, self.cost.shape[1])
         self.f, self.g = self.f - np.median(self.f[self.rows]), self.g - np.median(self.g[self.columns])
-        self._begin(self._keys, *own, self.cost.at(*own))
+        self._costs = self._costs_of(self._keys)
+        self._begin()
         price = np.full(np.count_nonzero(forbidden), 2 * len(self._keys) * max(self._scale, 1e-300))
-        self.problem.add(self._row_number[i[forbidden]], self._column_number[j[forbidden]], price)
+        self._add_to_problem(i[forbidden], j[forbidden], price)
         self._scale = float(price.max(initial=self._scale))
         while not self.problem.optimise() and not self.budget.spent and self._raise_artificial():
             pass
@@ -206,8 +231,8 @@ class GrowingArcs:
         if not self.cost.finite:
             allowed = np.isfinite(costs)
             keys, i, j, costs = keys[allowed], i[allowed], j[allowed], costs[allowed]
-        self.problem.add(self._row_number[i], self._column_number[j], costs)
-        self._keys = union(self._keys, keys)
+        self._add_to_problem(i, j, costs)
+        self._keys = np.insert(self._keys, np.searchsorted(self._keys, keys), keys)  # all are new, and sorted
         self._scale = max(self._scale, float(np.abs(costs).max(initial=0.0)))
         return True
 
@@ -232,13 +257,20 @@ class GrowingArcs:
         (m1, m2), threads = self.cost.shape, self.budget.threads
         if columns is None:
             columns = self.cost.nearest(-self.g, min(self._neighbours, m2), n_jobs=threads)[0]
+        found = self._keys_of(columns, self.rows)
         rows = self.cost.nearest(-self.f, min(self._neighbours, m1), False, n_jobs=threads)[0]
-        return self._keys_of(columns, rows, self.rows, self.columns)
+        return union(found, self._keys_of(rows, self.columns, False))
 
-    def _keys_of(self, columns: Indices, rows: Indices, own: NDArray[np.intp], others: NDArray[np.intp]) -> Indices:
-        """Return the arcs from some rows to the columns found for them, and to some columns from the rows found."""
-        m2, J, I = self.cost.shape[1], columns[own], rows[others]  # noqa: E741
-        return union((own[:, None] * m2 + J)[J >= 0], (I * m2 + others[:, None])[I >= 0])
+    def _keys_of(self, found: Indices, own: NDArray[np.intp], by_rows: bool = True) -> Indices:
+        """Return the arcs from some rows to the columns found for all, or to some columns, in the memory of `found`."""
+        found = found if len(own) == len(found) else found[own]
+        there, m2 = found >= 0, self.cost.shape[1]
+        if by_rows:
+            found += own[:, None] * m2
+        else:
+            found *= m2
+            found += own[:, None]
+        return found.reshape(-1) if there.all() else found[there]
 
     def _violated(self) -> Indices:
         """Return arcs of least reduced cost of points that have a violated arc, without those that exist.
@@ -249,14 +281,13 @@ class GrowingArcs:
         share, limit = 8 * (self.cost.depth + 1) * _ULP, 4 * self._tolerance() + 2 * self.cost.rounding()
         f, g = (np.where(np.isfinite(x), x - share * np.abs(x), x) for x in (self.f, self.g))
         if self.cost.bounded_search:
-            J = self.cost.nearest(-g, min(k, m2), below=f - limit, n_jobs=threads)[0]
-            I, over = np.empty((m2, 0), np.int64), np.empty(0, np.intp)  # noqa: E741
-            short = np.arange(m1)
+            i, j = self.cost.below(-g, f - limit, min(k, m2), threads)
+            found = union(i * m2 + j)
         else:
             short = self.rows[self.cost.row_min(-g)[self.rows] < (f - limit)[self.rows]]
             over = self.columns[self.cost.col_max(f)[self.columns] > (limit - g)[self.columns]]
             J = self.cost.nearest(-self.g, min(k, m2))[0] if len(short) else np.empty((m1, 0), np.int64)
             I = self.cost.nearest(-self.f, min(k, m1), False)[0] if len(over) else np.empty((m2, 0), np.int64)  # noqa: E741
-        found = self._keys_of(J, I, short, over)
+            found = union(self._keys_of(J, short), self._keys_of(I, over, False))
         place = np.minimum(np.searchsorted(self._keys, found), len(self._keys) - 1)  # both are sorted
         return found[self._keys[place] != found]

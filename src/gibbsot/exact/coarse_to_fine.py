@@ -10,6 +10,7 @@ and the mass between two cells is spread over their points.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -138,23 +139,35 @@ def levels_of(cost: Cost, a: Array, b: Array) -> list[Level]:
     return [*found, Level(cost, a, b, None)]
 
 
-class _Start(NamedTuple):
+@dataclass
+class _Start:
     """Feasible potentials from which a level is solved, their bound, and the columns of least reduced cost of rows."""
 
     f: Array
     g: Array
     bound: float
-    near: Indices
+    near: Indices | None
+
+    def taken(self) -> Indices | None:
+        """Return the columns, and forget them: those of a million points take 64 MB."""
+        near, self.near = self.near, None
+        return near
 
 
 class _Solved(NamedTuple):
-    """Potentials of a level, the value of its plan, the problem on its arcs when it is needed, and rounds."""
+    """Potentials of a level, the value of its plan, the plan and the problem on its arcs when needed, and rounds."""
 
     f: Array
     g: Array
     value: float
-    problem: Callable[[], Engine]
+    plan: Callable[[], Arcs]
+    problem: Callable[[], Engine] | None
     rounds: int
+
+    def kept(self) -> _Solved:
+        """Return the same without the problem, whose arcs and basis take as much as ten plans."""
+        arcs = self.plan()
+        return self._replace(plan=lambda: arcs, problem=None)
 
 
 class PointsSolution(Solution):
@@ -225,7 +238,8 @@ class _Levels:
         for n in range(len(self.levels) - 2, -1, -1):
             if self.budget.spent:
                 return self._of_level(n + 1, solved)
-            coarse, start = solved, self._carried(n, solved)
+            solved = coarse = solved.kept()
+            start = self._carried(n, solved)
             # a bound that is good at this level may be good at the finest
             if self.gap and coarse.value <= enough(start.bound, self.gap):
                 answer = self._of_level(n + 1, coarse)
@@ -234,8 +248,10 @@ class _Levels:
             if f is not None and n == 0:
                 start = self._nearer(f[self.rows], start, coarse.value)
             solved = self._grown(self.levels[n], start, self.gap if n == 0 else 0.0, far)
+            assert solved.problem is not None
             if self.budget.spent and not solved.problem().carried:
                 return self._of_level(n + 1, coarse)
+        assert solved.problem is not None
         problem = solved.problem()
         if not problem.carried:
             return self._solution(*self._coupling(*problem.exact_plan()), solved.f, solved.rounds)
@@ -250,7 +266,7 @@ class _Levels:
         simplex are returned.
         """
         growing = GrowingArcs(level.cost, level.a, level.b, _NEIGHBOURS, self.budget)
-        growing.start(start.f, start.g, start.near, some_plan=False, far=far)
+        growing.start(start.f, start.g, start.taken(), some_plan=False, far=far)
         best, growing.enough = start.f, enough(start.bound, gap) if gap else -np.inf
         problem = growing.problem
         for rounds in growing.rounds(_ROUNDS):
@@ -261,17 +277,18 @@ class _Levels:
                     value = enough(dual_value(level.a, level.b, growing.f, closed), gap)
                 best, growing.enough = (growing.f, value) if value > growing.enough else (best, growing.enough)
                 if problem.value <= growing.enough:
-                    return _Solved(best, growing.g, problem.value, lambda: problem, rounds)
+                    return _Solved(best, growing.g, problem.value, problem.exact_plan, lambda: problem, rounds)
         f, g = growing.f, growing.g
         self.budget.report("%d x %d points, %d arcs, %d rounds", *level.cost.shape, growing.count, rounds)
         if self.budget.spent:
             g = -level.cost.col_max(f, self.budget.threads)
             if dual_value(level.a, level.b, f, g) <= start.bound:
                 f, g = start.f, start.g
-        return _Solved(f, g, problem.value, lambda: problem, rounds)
+        return _Solved(f, g, problem.value, problem.exact_plan, lambda: problem, rounds)
 
     def _with_more_digits(self, solved: _Solved) -> Solution:
         """Return the solution that potentials with twice the digits prove."""
+        assert solved.problem is not None
         level, problem = self.levels[0], solved.problem()
         i, j, arc, _ = problem.basis()
         own, screen = arc >= 0, CostScreen(level.cost, threads=self.budget.threads)
@@ -313,9 +330,9 @@ class _Levels:
             f = level.carried(g, threads)
             if finer:
                 g = -level.cost.col_max(f, threads)
-        return self._solution(*self._coupling(*self._spread(n, solved.problem())), f)
+        return self._solution(*self._coupling(*self._spread(n, solved.plan())), f)
 
-    def _spread(self, n: int, problem: Engine) -> Arcs:
+    def _spread(self, n: int, plan: Arcs) -> Arcs:
         """Return a plan of the finest level from that of level n.
 
         The points of a cell share the arcs of their cell in the order of both, on each side; the parts of an arc on the
@@ -325,7 +342,7 @@ class _Levels:
         for level in self.levels[:n]:
             if level.coarser is not None:
                 cells = [level.coarser.rows[cells[0]], level.coarser.columns[cells[1]]]
-        i, j, mass = problem.exact_plan()
+        i, j, mass = plan
         parts = []
         for ends, cell, weight in ((i, cells[0], self.levels[0].a), (j, cells[1], self.levels[0].b)):
             arcs, points = np.argsort(ends, kind="stable"), np.argsort(cell, kind="stable")
@@ -411,4 +428,5 @@ def _solve_all_arcs(level: Level) -> tuple[_Solved, float]:
         own.optimise()
         return own
 
-    return _Solved(f, g, answer.value.item(), problem, 1), np.inf if capped is None else most
+    far = np.inf if capped is None else most
+    return _Solved(f, g, answer.value.item(), lambda: problem().exact_plan(), problem, 1), far
