@@ -82,7 +82,7 @@ def families(rng: np.random.Generator, count: int) -> dict[str, Iterator[Case]]:
 
 
 def main() -> None:
-    table = Table(title="error of solve against ot.emd2: mean (largest), and milliseconds a problem")
+    table = Table(title="error of solve against ot.emd2: mean (largest), and milliseconds per problem")
     table.add_column("60 problems each")
     for n in SWEEPS:
         table.add_column(f"{n} sweeps" if n else "default", justify="right")

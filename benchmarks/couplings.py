@@ -39,7 +39,7 @@ lap = importlib.import_module("lap") if importlib.util.find_spec("lap") else Non
 Points = NDArray[np.float64]
 Solver = Callable[[Points, Points], NDArray[np.intp]]
 LAPX = ("lapjv", "lapjvx", "lapjvc", "lapjvs", "lapjvr", "lapjvh", "lapmod")
-OLDER, SLOW = ("lapjv", "lapjvx", "lapjvc", "lapmod"), 2048  # left out above so many points
+OLDER, SLOW = ("lapjv", "lapjvx", "lapjvc", "lapmod"), 2048  # the slow ones are left out above 2,048 points
 console = Console(width=160)
 
 

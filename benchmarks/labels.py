@@ -23,7 +23,7 @@ distances too, but only when it decides.
 
 As measured, over 15 runs of each kind: the cost is lower with W and with W + KL than with CE in every run. The top
 labels of W alone are mostly further off than those of CE: nothing in it ranks labels. For tags those of W + KL are
-nearer than those of CE in 14 of 15 runs, for every k, and than those of CE by distances in 12. With one label a sample
+nearer than those of CE in 14 of 15 runs for every k, and than those of CE by distances in 12. With one label per sample
 they are no better: the first is within 3 % of CE's in the mean at every noise, nearer in 11 of 30 runs, and in one than
 that of CE by distances.
 """

@@ -47,7 +47,7 @@ LEVELS = (0.0012, 0.0010)
 FINE = 0.00071  # exact objective of a fit whose time is reported
 Steps = tuple[float, float]  # of components and memberships
 STEPS: tuple[Steps, ...] = ((1.5, 1.5), (2, 1.5), (2, 1), (1.5, 1), (1, 2), (3, 1))  # candidates for exact duals
-SINKHORN: tuple[Steps, float, int] = (8, 8), 1e-3, 20  # the best of a few steps; epsilon; iterations an epoch
+SINKHORN: tuple[Steps, float, int] = (8, 8), 1e-3, 20  # the best of a few steps; epsilon; iterations per epoch
 BLUE = "#3a6ea5"
 
 Array = NDArray[Any]
@@ -232,7 +232,7 @@ class Report:
 
     def __init__(self) -> None:
         self.table = Table(title=f"Wasserstein NMF, K = {K}, kernels: {native.name()}, one thread unless said")
-        self.table.caption = "ot.sinkhorn: epsilon {1:g}, {2} iterations an epoch, warm-started".format(*SINKHORN)
+        self.table.caption = "ot.sinkhorn: epsilon {1:g}, {2} iterations per epoch, warm-started".format(*SINKHORN)
         for column in ("what", "measured", "target", ""):
             self.table.add_column(column, justify="left" if column == "what" else "right")
 
@@ -258,12 +258,12 @@ def digits(report: Report, data: Data, axes: list[Axes], peer: float, quick: boo
     model, watch = fit(data, 1.4 if quick else 1.1)
     ours = watch.curve
     report.fitted("default", model, watch, 0.0008)
-    report.row(f"      {1e3 * FINE:.2f}e-3 in", f"{ours.until(FINE):.3g} s")
+    report.row(f"      time to {1e3 * FINE:.2f}e-3", f"{ours.until(FINE):.3g} s")
     if not quick:
         longer, watched = fit(data, max_epochs=10 * model.max_epochs)
         report.fitted(f"at most {longer.max_epochs:,} epochs", longer, watched, 0.0007)
         rise = watched.curve.rise
-        report.row("      the largest rise over its best so far", f"{rise:.1%}", "<= 5.0%", rise <= 0.05)
+        report.row("      largest rise above the best value so far", f"{rise:.1%}", "<= 5.0%", rise <= 0.05)
         cold = fit(data, 1.4, cold=True)[1].curve
         what = f"   default, but chains start cold in every epoch: {cold[-1][0]:.3g} s"
         report.row(what, f"{1e3 * cold[-1][1]:.3g}e-3", "worse", cold[-1][1] > ours[-1][1])
@@ -316,13 +316,13 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
     done = dense(P, T)[2].sweeps.mean()
     native = seconds - in_chains + (Watch.in_chains - before) * sweeps / done
     plain = plain_epoch(data, P, T, round(sweeps)) * sweeps / round(sweeps)
-    report.row(f"{name}, an epoch, {sweeps:.1f} sweeps per image", f"{seconds:.3g} s")
-    report.row("   with our kernels for a dense matrix", f"{native:.3g} s, {native / seconds:.3g}x")
-    what = "   its sweeps in NumPy, float32, a matrix an image (8 images, scaled up)"
+    report.row(f"{name}, time per epoch, {sweeps:.1f} sweeps per image", f"{seconds:.3g} s")
+    report.row("   the same with our kernels for a dense matrix", f"{native:.3g} s, {native / seconds:.3g}x")
+    what = "   the same sweeps in NumPy, float32, a matrix per image (8 images, scaled up)"
     report.row(what, f"{plain:.3g} s, {plain / seconds:.3g}x", f">= {least:g}x", plain >= least * seconds)
     share, all_share = (1 - swept / all for all, swept in ((seconds, in_chains), watch.seconds[-1]))
-    report.row("   its share outside the kernels of the sampler", f"{share:.0%}", "<= 25%", share <= 0.25)
-    what = "   that of the whole fit, with the initialisation of the chains and exact evaluations"
+    report.row("   share of an epoch outside the kernels of the sampler", f"{share:.0%}", "<= 25%", share <= 0.25)
+    what = "   share of a whole fit outside them, with the first chains and exact evaluations"
     report.row(what, f"{all_share:.0%}", "< 35%", all_share < 0.35)
     run: Any = model._run
     times: dict[int, list[float]] = {1: [], 2: []}
@@ -332,14 +332,14 @@ def an_epoch(report: Report, name: str, data: Data, model: WassersteinNMF, watch
             run.epoch(model._settings(run))
             times[n].append(time.perf_counter() - start)
     ratio = min(times[1]) / min(times[2])
-    report.row("   n_jobs=2 against 1, by the clock, best of twenty", f"{ratio:.3g}x", ">= 1.7x", ratio >= 1.7)
+    report.row("   n_jobs=2 against 1, wall-clock time, best of twenty", f"{ratio:.3g}x", ">= 1.7x", ratio >= 1.7)
     whole = []
     for n in times:
         start = time.perf_counter()
         WassersteinNMF(K, cost=data.cost, max_epochs=model.n_iter_, random_state=0, n_jobs=n).fit(data.X)
         whole.append(time.perf_counter() - start)
     ratio = whole[0] / whole[1]
-    what = f"   that of a whole fit from the data, {model.n_iter_} epochs"
+    what = f"   the same for a whole fit from the data, {model.n_iter_} epochs"
     report.row(what, f"{whole[0]:.3g} s, {whole[1]:.3g} s, {ratio:.3g}x", ">= 1.7x", ratio >= 1.7)
 
 

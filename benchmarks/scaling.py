@@ -162,7 +162,7 @@ def main() -> None:
     X /= X.sum(axis=1, keepdims=True)
     n = len(X)
     table = Table(title=f"{n:,} digits 28 x 28, K = {K}, {SHARDS} shards, kernels: {native.name()}")
-    for column in ("", "an epoch", "CPU time", "in relation", "bytes per epoch", "target", ""):
+    for column in ("", "time per epoch", "CPU time", "in relation", "bytes per epoch", "target", ""):
         table.add_column(column, justify="left" if not column else "right")
 
     def row(name: str, timing: Timing, relation: str = "", target: str = "", good: bool | None = None) -> None:
@@ -190,7 +190,7 @@ def main() -> None:
         _, two, also = both(client)
         faster = one.seconds / two.seconds
         row("two workers", two, f"{faster:.2f}x", "strong scaling, 1.7x", faster >= 1.7)
-        row("   half of the data a worker", two, f"{half.seconds / two.seconds:.0%}", "weak scaling")
+        row("   half of the data per worker", two, f"{half.seconds / two.seconds:.0%}", "weak scaling")
         _, long = fit(X[::10], SHARDS, options.long, client, tau=5)
         grown = long.growth / 1e6
         row(f"   memory of a worker over {options.long} epochs", long, f"{grown:+.1f} MB", "flat", grown < 20)
@@ -207,7 +207,7 @@ def main() -> None:
     (command, worker), _ = nnls(np.array([[1.0, w] for w in empty]), np.array(list(empty.values())))
     model = Model(alone.seconds / n, float(command), float(worker), K * SIDE**2 * (4 + 8))
     console.print(
-        f"a measure {1e6 * model.work:.0f} us; the commands of an epoch {1e3 * model.command:.1f} ms, and "
+        f"per measure {1e6 * model.work:.0f} us; the commands of an epoch {1e3 * model.command:.1f} ms, and "
         f"{1e3 * model.worker:.2f} ms per worker (without measures on "
         f"{', '.join(f'{w}: {1e3 * s:.1f} ms' for w, s in empty.items())} workers); components out "
         f"and gradient back {model.bytes / 1e3:.0f} kB between two processes; assumed: {NETWORK / 1e9:g} GB/s, "

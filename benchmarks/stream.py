@@ -72,7 +72,7 @@ class Photons:
 
 
 class Digits:
-    """Shifted digits; those that are held out are no shifts of others."""
+    """Shifted digits; those that are held out are not shifts of others."""
 
     n_components, cost = DIGIT_COMPONENTS, GridCost((DIGIT_SIDE, DIGIT_SIDE))
 

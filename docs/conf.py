@@ -76,6 +76,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
     "thumbnail_size": (600, 400),
+    "default_thumb_file": str(HERE / "star-heart-card.png"),  # of an example that is not run
     "min_reported_time": 30,
     "reference_url": {"gibbsot": None},
     "within_subsection_order": "FileNameSortKey",

@@ -30,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_sample_images
 from sklearn.decomposition import TruncatedSVD
@@ -97,7 +99,7 @@ class Documents(NamedTuple):
 
 
 def documents(most: int) -> Documents:
-    """Return docstrings of SciPy, at most so many of each module, and word vectors of them."""
+    """Return docstrings of SciPy, at most `most` of each module, and word vectors of them."""
     texts, classes = [], []
     for number, name in enumerate(MODULES):
         module = importlib.import_module(f"scipy.{name}")
@@ -148,25 +150,23 @@ def scores(models: list[Any], classes: Labels) -> list[str]:
     return text
 
 
-def draw(images: dict[str, tuple[Array, Array]], colours: list[tuple[Array, Array]], path: Path) -> None:
-    """Draw the centroids of images by both methods, and palettes as bars of colours."""
-    figure = plots.new_figure(9, 8)
-    axes = figure.subplots(2 * len(images) + 1, 1, height_ratios=[1, 1, 2.3, 2.3, 1.4])
-    rows = [
-        (what, how, both[k]) for what, both in images.items() for k, how in enumerate(("transport costs", "pixels"))
-    ]
-    for ax, (what, how, centroids) in zip(axes, rows, strict=False):
-        side = int(np.sqrt(centroids.shape[1]))
-        tiles = [np.pad(image.reshape(side, side) / image.max(), 1) for image in centroids]
-        ax.imshow(np.concatenate(tiles, axis=1), cmap="gray_r")
-        ax.set_title(f"centroids of {what}: {how}", fontsize=9)
+def draw(ours: Array, theirs: Array, colours: list[tuple[Array, Array]], path: Path) -> None:
+    """Draw the centroids of silhouettes by both methods, and palettes as bars of colours."""
+    figure = plots.new_figure(9, 3.4)
+    axes = figure.subplot_mosaic([["ours", "theirs"], ["palettes", "palettes"]], height_ratios=[1, 0.8])
+    for name, centroids, how in (("ours", ours, "transport costs"), ("theirs", theirs, "pixels")):
+        tiles = [np.pad(image.reshape(SIDE, SIDE) / image.max(), 1) for image in centroids]
+        axes[name].imshow(np.concatenate(tiles, axis=1), cmap="Greys")
+        axes[name].set_title(f"centroids of silhouettes: {how}", fontsize=10)
+    below = axes["palettes"]
     for row, (points, weights) in enumerate(colours):
         order = np.argsort(points.sum(axis=1))
         ends = np.append(0, np.cumsum(weights[order]))
         for start, end, colour in zip(ends[:-1], ends[1:], np.clip(points[order], 0, 1), strict=True):
-            axes[-1].barh(-row, end - start, left=start, color=colour, height=0.9)
-    axes[-1].set_title("palettes: centroids of clouds of colours", fontsize=9)
-    for ax in axes:
+            below.barh(-row, end - start, left=start, color=colour, height=0.9)
+    below.set_title("palettes: centroids of clouds of colours", fontsize=10)
+    below.set_xlim(0, 1)
+    for ax in axes.values():
         ax.axis("off")
     figure.savefig(path, dpi=120, bbox_inches="tight")
 
@@ -196,8 +196,9 @@ def main() -> None:
         ("digits", 8, 10, (X[:n] / X[:n].sum(axis=1, keepdims=True), y[:n])),
         ("silhouettes", SIDE, 4, silhouettes(shapes)),
     ):
-        ours = transport(data, count, classes, what, cost=GridCost((side, side)))
-        pictures[what] = ours.cluster_centers_, euclidean(data, count, classes, "pixels").cluster_centers_
+        ours = transport(data, count, classes, what, cost=GridCost((side, side))).cluster_centers_
+        theirs = euclidean(data, count, classes, "pixels").cluster_centers_
+        pictures[what] = ours, theirs[linear_sum_assignment(cdist(ours, theirs))[1]]  # the nearest below each other
 
     found = documents(texts)
     model = transport(found.clouds(), len(MODULES), found.classes, "documents", support="free", n_support=8)
@@ -215,7 +216,7 @@ def main() -> None:
         own = np.bincount(found.classes[model.labels_ == k], minlength=len(MODULES))
         table.add_row(str(own.sum()), f"{MODULES[own.argmax()]} ({own.max()})", found.nearest(centroid))
     console.print(table)
-    draw(pictures, palette.cluster_centers_, options.out / "clusters.png")
+    draw(*pictures["silhouettes"], palette.cluster_centers_, options.out / "clusters.png")
 
 
 if __name__ == "__main__":

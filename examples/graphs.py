@@ -21,12 +21,11 @@ from scipy.spatial import Delaunay
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
-from gibbsot import GraphCost, WassersteinBarycenter, WassersteinNMF, solve_batch
+from gibbsot import GraphCost, WassersteinBarycenter, WassersteinNMF, plots, solve_batch
 
 NODES, MEASURES, VISITS = 2000, 200, 500
 BRIDGES = (0.3, 0.75)
 PLACES = np.array([[0.2, 0.2], [0.75, 0.15], [0.3, 0.85], [0.85, 0.8]])
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 
 def network(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, GraphCost]:
@@ -61,8 +60,8 @@ def bumps(X: np.ndarray, centres: np.ndarray, width: float) -> np.ndarray:
     return found / found.sum(axis=1, keepdims=True)
 
 
-def draw(path: Path, X: np.ndarray, ends: np.ndarray, rows: list[dict[str, np.ndarray]], colours: list[str]) -> None:
-    """Draw rows of measures: one colour for all, or data in grey above components in their colours."""
+def draw(path: Path, X: np.ndarray, ends: np.ndarray, rows: list[dict[str, np.ndarray]]) -> None:
+    """Draw rows of measures: one row in pink, or data in grey above components in pink."""
     across = len(rows[0])
     figure = Figure(figsize=(2.6 * across, 2.95 * len(rows)), layout="constrained")
     line, north = np.linspace(0, 1, 200), X[:, 1] > river(X[:, 0])
@@ -75,7 +74,7 @@ def draw(path: Path, X: np.ndarray, ends: np.ndarray, rows: list[dict[str, np.nd
             ax.add_collection(LineCollection(X[ends], linewidths=0.3, colors="0.82", zorder=1))
             ax.add_collection(LineCollection(X[bridges], linewidths=2, colors="0.35", zorder=1))
             some = p > 1e-3 * p.max()
-            colour = colours[0] if len(rows) == 1 else colours[c] if r else "0.25"
+            colour = plots.PINK if r == len(rows) - 1 else "0.25"
             ax.scatter(*X[some].T, s=2500 * p[some] / p.sum(), color=colour, linewidths=0, alpha=0.85, zorder=2)
             ax.set_title(name, fontsize=11, pad=8)
             ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -91,7 +90,7 @@ def barycenter(folder: Path, X: np.ndarray, ends: np.ndarray, cost: GraphCost, l
     seconds = time.perf_counter() - begun
     print(f"barycenter: objective {model.objective_:.5f}, gap {model.gap_:.1e}, {model.status_}, {seconds:.0f} s")
     measures = {"first": P[0], "second": P[1], "third": P[2], "barycenter": model.barycenter_}
-    draw(folder / "graph-barycenter.png", X, ends, [measures], [COLOURS[0]])
+    draw(folder / "graph-barycenter.png", X, ends, [measures])
 
 
 def components(
@@ -115,7 +114,7 @@ def components(
     print(f"components: {model.n_iter_} epochs in {seconds:.0f} s; centres at most {off.max():.3f} from the places")
     data = {f"measure {b + 1}": Q[b] for b in range(len(PLACES))}
     found = {f"component {k + 1}": model.components_[one] for k, one in enumerate(order)}
-    draw(folder / "graph-components.png", X, ends, [data, found], list(COLOURS))
+    draw(folder / "graph-components.png", X, ends, [data, found])
 
 
 def main(folder: Path, limit: float) -> None:

@@ -70,12 +70,16 @@ def data(args: argparse.Namespace) -> tuple[Array, tuple[int, int]]:
     return rows / rows.sum(axis=1, keepdims=True), shape
 
 
-def draw(model: WassersteinNMF, X: Array, shape: tuple[int, int], out: Path) -> None:
-    """Write the pictures: components by decreasing usage, some images with their mixtures, and the convergence."""
+def draw(model: WassersteinNMF, plain: Array, X: Array, shape: tuple[int, int], out: Path) -> None:
+    """Write the pictures: components of both models, some images with their mixtures, and the convergence."""
     cmap = "gray_r" if np.median(X) == 0 else "gray"  # ink on an empty background, or light everywhere
     some = np.unique(np.linspace(0, len(X) - 1, 20).astype(int))
-    components, reconstruction, convergence = (plots.new_figure(*size) for size in ((10, 6), (10, 6), (8, 4.5)))
-    plots.components(components, model.components_[np.argsort(-model.usage_)], shape, cmap=cmap)
+    components, reconstruction, convergence = (plots.new_figure(*size) for size in ((13, 5.2), (10, 6), (8, 4.5)))
+    both = {"scikit-learn's NMF": plain, "Wasserstein NMF": model.components_[np.argsort(-model.usage_)]}
+    halves: Any = components.subfigures(1, 2, wspace=0.03)
+    for half, (name, found) in zip(halves, both.items(), strict=True):
+        plots.components(half, found, shape, cmap=cmap)
+        half.axes[0].set_title(name)
     mixtures = model.inverse_transform(model.memberships_[some])
     plots.reconstruction(reconstruction, X[some], mixtures, shape, cmap=cmap)
     plots.convergence(convergence.subplots(), model.history_)
@@ -148,16 +152,17 @@ def run(args: argparse.Namespace, console: Console) -> int:
     for column in ("", "exact cost", "pixels per component", "epochs", "time"):
         table.add_column(column, justify="right" if column else "left")
     K, start = len(model.components_), time.perf_counter()
-    D, W, iterations = plain(X, K)
+    theirs, W, iterations = plain(X, K)
+    by_usage = theirs[np.argsort(-W.mean(axis=0))]
     rows = {
-        "scikit-learn NMF": (D, W, str(iterations), time.perf_counter() - start),
+        "scikit-learn's NMF": (theirs, W, str(iterations), time.perf_counter() - start),
         "Wasserstein NMF": (model.components_, model.memberships_, _end(model), seconds),
     }
     for name, (D, W, end, spent) in rows.items():
         exact = solve_batch(W @ D, X, cost, normalize=True, n_jobs=-1).value.mean()
         pixels = np.mean(1 / (D**2).sum(axis=1))  # as many as a uniform component of the same concentration
         table.add_row(name, f"{exact:.6f}", f"{pixels:.0f}", end, f"{spent:.1f} s")
-    draw(model, X, shape, args.out)
+    draw(model, by_usage, X, shape, args.out)
     console.print(table)
     pictures = ", ".join(str(args.out / name) for name in ("components.png", "reconstruction.png", "convergence.png"))
     console.print(f"Pictures: {pictures}\nModel: {path}", highlight=False, soft_wrap=True)

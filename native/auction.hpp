@@ -61,7 +61,7 @@ public:
         waiting_.clear();
     }
 
-    // Bids until no row has mass left but those that wait, at most `enough` is left, or so many bids were made. pause(),
+    // Bids until no row has mass left but those that wait, at most `enough` is left, or `most` bids were made. pause(),
     // which is called every few milliseconds, returns whether to stop. Returns the number of bids.
     template <class Pause>
     std::size_t run(double epsilon, double enough, std::size_t most, Pause pause) {

@@ -225,7 +225,7 @@ constexpr std::size_t kInfo = 8;  // numbers of a problem
 // One problem a row of p and q, all with the costs C, each from a row of the arcs of earlier bases if there are any.
 // `numbers` has, one after the other, for all problems: value, lower, upper, scale, entries, pivots, feasible and stopped;
 // the potentials f and g; the masses of the plans. `arcs` has their rows and columns; without columns there are no plans.
-// Potentials are written for the points that have weight. After so many seconds, or when `stop` is set, problems end with
+// Potentials are written for the points that have weight. After `seconds`, or when `stop` is set, problems end with
 // what they have reached.
 void solve_dense_batch(const Matrix<const double>& C, const Matrix<const double>& p, const Matrix<const double>& q,
                        const Stack<const std::int32_t>& basis, double accuracy, std::size_t n_threads, double seconds,

@@ -69,7 +69,7 @@ inline double unit_of(const double* x, std::size_t n) {
 struct Inner {
     DoubleDouble value;
     double absolute;     // the sum of the absolute terms, rounded
-    std::int64_t terms;  // of which so many are not zero
+    std::int64_t terms;  // the number of terms that are not zero
     int exponent;
 };
 

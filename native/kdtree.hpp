@@ -145,6 +145,7 @@ private:
     static constexpr double kInfinite = std::numeric_limits<double>::infinity();
     static constexpr std::size_t kLeaf = 8;
     static constexpr std::size_t kFitted = 1024;  // points of the largest node that has a plane
+    static constexpr double kRidge = 1e-2;           // of the variance along the widest axis
     static constexpr double kRounding = 0x1p-48;  // sixteen units in the last place, of all terms of a bound
 
     struct Node {
@@ -195,28 +196,33 @@ private:
         nodes_[v] = node;
     }
 
-    // The plane of a node that has not too many points: its slopes fit h along every axis alone.
+    // The plane of a node that has not too many points: its slopes are a least-squares fit of h.
     void fit(Node& node) {
         const auto begin = static_cast<std::size_t>(node.begin), end = static_cast<std::size_t>(node.end);
         std::fill(node.slope, node.slope + D, 0.0);
         node.offset = node.least;
         if (end - begin > kFitted) return;
-        double mean = 0, largest = 0;
+        double mean = 0, largest = 0, middle[D] = {};
         for (std::size_t k = begin; k < end; ++k) {
             mean += h_[k];
             largest = std::max(largest, std::abs(h_[k]));
+            for (std::size_t a = 0; a < D; ++a) middle[a] += points_[a][k];
         }
         if (!(largest < kInfinite)) return;
         mean /= static_cast<double>(end - begin);
+        for (double& m : middle) m /= static_cast<double>(end - begin);
+        double gram[D][D] = {}, product[D] = {};
+        for (std::size_t k = begin; k < end; ++k) {
+            double d[D];
+            for (std::size_t a = 0; a < D; ++a) {
+                d[a] = points_[a][k] - middle[a];
+                product[a] += d[a] * (h_[k] - mean);
+                for (std::size_t b = 0; b <= a; ++b) gram[a][b] += d[a] * d[b];
+            }
+        }
+        solve(gram, product, node.slope);
         double slack = largest;
         for (std::size_t a = 0; a < D; ++a) {
-            double product = 0, square = 0;
-            for (std::size_t k = begin; k < end; ++k) {
-                const double d = points_[a][k] - node.centre[a];
-                product += d * (h_[k] - mean);
-                square += d * d;
-            }
-            node.slope[a] = square > 0 && std::isfinite(product / square) ? product / square : 0;
             slack += std::abs(node.slope[a]) * (node.high[a] - node.low[a]);
             const double grain = kRounding * (std::abs(node.low[a]) + std::abs(node.high[a]) + std::abs(node.slope[a]));
             slack += grain * grain / kRounding;  // the minimum of a parabola is found to within the grain of its axis
@@ -228,6 +234,29 @@ private:
             offset = std::min(offset, above);
         }
         node.offset = offset - kRounding * slack;
+    }
+
+    // Solves the system of a fit by Cholesky's method; slopes are zero if they are not finite. A ridge keeps them moderate
+    // where coordinates depend on each other, as those of points on a surface do: then axis by axis would count twice.
+    static void solve(double (&gram)[D][D], double (&x)[D], double (&slope)[D]) {
+        double widest = 0;
+        for (std::size_t a = 0; a < D; ++a) widest = std::max(widest, gram[a][a]);
+        for (std::size_t a = 0; a < D; ++a) {
+            for (std::size_t b = 0; b <= a; ++b) {
+                double rest = gram[a][b] + (a == b ? kRidge * widest : 0.0);
+                for (std::size_t c = 0; c < b; ++c) rest -= gram[a][c] * gram[b][c];
+                gram[a][b] = a == b ? std::sqrt(rest) : rest / gram[b][b];
+            }
+            for (std::size_t c = 0; c < a; ++c) x[a] -= gram[a][c] * x[c];
+            x[a] /= gram[a][a];
+        }
+        bool finite = true;
+        for (std::size_t a = D; a-- > 0;) {
+            for (std::size_t c = a + 1; c < D; ++c) x[a] -= gram[c][a] * x[c];
+            x[a] /= gram[a][a];
+            finite = finite && std::isfinite(x[a]);
+        }
+        if (finite) std::copy(x, x + D, slope);
     }
 
     // A lower bound of the sums of a node's points.

@@ -68,7 +68,7 @@ public:
 private:
     static constexpr double kInfinite = std::numeric_limits<double>::infinity();
     static constexpr std::size_t kMost = 24;        // pairs for each point, if all are listed
-    static constexpr std::size_t kSampled = 32;     // one row of so many tells whether that is the case
+    static constexpr std::size_t kSampled = 32;     // one row in 32 is looked at to tell whether that is the case
     static constexpr std::size_t kNeighbours = 24;  // of each row, if not
     static constexpr std::size_t kAdded = 4;        // violated pairs of a row in a round
     static constexpr int kRounds = 100;

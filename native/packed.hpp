@@ -158,7 +158,7 @@ private:
     double* data_ = nullptr;
 };
 
-// The sum of weights, zero where they are no valid ones: finite, none negative, with a positive sum.
+// The sum of weights, zero where they are not valid: finite, none negative, with a positive sum.
 inline double mass_of(const double* weights, std::size_t n) {
     const auto [low, high] = extremes(weights, n);
     if (!(low >= 0 && high < kInf<double>)) return 0;

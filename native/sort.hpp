@@ -24,8 +24,8 @@ inline std::uint64_t ordered_bits(double x) {
 }
 
 // Sorts by distributing three times, by digits of the leading bits in which the numbers differ, the lowest digit first.
-// Numbers that share these bits are then neighbours, and inserting puts them in order. Where so many share them that this
-// is slow, a sort that compares ends it.
+// Numbers that share these bits are then neighbours, and inserting puts them in order. Where too many
+// share them for this to be fast, a sort that compares finishes the work.
 template <class Record>
 class Sorter {
 public:

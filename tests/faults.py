@@ -333,7 +333,7 @@ class Harness:
         assert row.silences[-1] <= SILENCE, f"silence of {row.silences[-1]:.1f} s"
 
     def _pids(self, count: int, clock: Clock) -> list[int]:
-        """Return the processes of the workers when so many of them are there."""
+        """Return the processes of the workers when `count` of them are there."""
         cluster, limit = self.client.cluster, time.monotonic() + self.deadline
         while not clock.ended.is_set() and time.monotonic() < limit:
             pids = [nanny.pid for nanny in cluster.workers.values() if nanny.status.name == "running" and nanny.pid]

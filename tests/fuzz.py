@@ -787,7 +787,7 @@ def check_status(answer: Answer, case: Case, W: Optimum) -> str | None:
 
 
 def check_plan(answer: Answer, case: Case) -> str | None:
-    """Return whether potentials are not feasible, or a plan is no coupling."""
+    """Return whether potentials are not feasible, or a plan is not a coupling."""
     p, q = case.p, case.q
     if answer.f is not None and not case.left_over:
         f, g = ([Fraction(float(z)) for z in x] for x in (answer.f, answer.g))

@@ -216,6 +216,29 @@ def test_empty_diagrams_and_points_on_the_diagonal():
         assert wasserstein_distance([], [[0, np.inf]]) == np.inf
 
 
+@pytest.mark.parametrize("order", [1, 2, 3.5])
+@pytest.mark.parametrize("exponent", [-1060, -600, 600, 1015])
+def test_powers_of_distances_may_be_out_of_range(order, exponent):
+    """Factors that are powers of two change no digit but where numbers are subnormal."""
+    rng = np.random.default_rng(9)
+    X, Y = diagram(rng, 20, "wide"), diagram(rng, 25, "wide")
+    X, Y = (np.round(points, 3) for points in (X, Y))  # subnormal numbers keep these digits
+    X[3, 1], Y[4, 1], X[7] = np.inf, np.inf, X[7, 0]
+    distance, matching = wasserstein_distance(X, Y, True, order)
+    scaled, same = wasserstein_distance(np.ldexp(X, exponent), np.ldexp(Y, exponent), True, order)
+    assert np.ldexp(scaled, -exponent) == pytest.approx(distance, rel=1e-2 if exponent < -1022 else 1e-15)
+    if exponent >= -1022:
+        np.testing.assert_array_equal(same, matching)
+
+
+def test_distances_beyond_the_range():
+    far = 1.5e308
+    assert wasserstein_distance([[-far, far]], [], order=2) == far
+    assert wasserstein_distance([[far, far], [0, 1]], [[0, 1.5]]) == 0.5  # what is on the diagonal may be anywhere
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="beyond the range of float64; scale the diagrams"):
+        wasserstein_distance([[-far, far], [-far, far]], [])
+
+
 def test_lists_of_diagrams_in_threads():
     rng = np.random.default_rng(1)
     some = [diagram(rng, n, "noise") for n in (5, 0, 12, 9)]
@@ -244,6 +267,7 @@ def test_against_gudhi():
         ({"internal_p": 0}, "internal_p: expected a number of at least 1, got 0"),
         ({"order": np.inf}, "order"),
         ({"enable_autodiff": True}, "enable_autodiff: expected False"),
+        ({"Y": "abc"}, r"Y: expected points \(birth, death\) as rows of numbers"),
     ],
 )
 def test_bad_diagrams(options, message):

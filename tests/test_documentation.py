@@ -328,12 +328,24 @@ def test_a_table_has_one_unit_of_time_and_signs_at_its_ratios():
     )
 
 
-def test_the_table_of_readme_is_that_of_the_measurement(monkeypatch, tmp_path):
-    before = (ROOT / "README.md").read_text(encoding="utf-8")
-    (tmp_path / "README.md").write_text(re.sub(r"(<!-- solve -->).*(<!-- end -->)", r"\1\n\2", before, flags=re.DOTALL))
+def test_figures_of_readme_and_of_the_front_page_are_those_of_the_measurements(monkeypatch, tmp_path):
     monkeypatch.setattr(measurements, "ROOT", tmp_path)
-    measurements.write_readme()
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == before
+    (tmp_path / "docs").mkdir()
+    before, known, names = {}, {"solve", *measurements.figures(), "photographs"}, []
+    for page in ("README.md", "docs/index.md"):
+        before[page] = (ROOT / page).read_text(encoding="utf-8")
+        names += (found := re.findall(r"<!-- (\w+) -->", before[page]))[::2]
+        assert found[1::2] == ["end"] * (len(found) // 2)
+        assert set(re.findall(r"^ *<!-- (\w+)", before[page], flags=re.MULTILINE)) <= {"solve", "end"}  # or no Markdown
+        emptied = before[page]
+        for name in ("solve", "growth"):
+            emptied = re.sub(rf"(<!-- {name} -->\s*).*?(\s*<!-- end -->)", r"\1gone\2", emptied, flags=re.DOTALL)
+        (tmp_path / page).write_text(emptied, encoding="utf-8")
+    assert set(names) <= known
+    assert {"solve", "growth", "million", "largest"} <= set(names)
+    measurements.write_sentences()
+    for page, text in before.items():
+        assert (tmp_path / page).read_text(encoding="utf-8") == text
 
 
 def test_tables_that_are_older_than_their_code_are_named(monkeypatch, tmp_path):

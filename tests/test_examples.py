@@ -68,7 +68,7 @@ def test_graphs_write_their_pictures(tmp_path):
 @pytest.mark.slow
 def test_demo_writes_its_pictures(tmp_path):
     printed = run("nmf.py", "--quick", "--epochs", "6", "--out", tmp_path / "new")
-    assert "scikit-learn NMF" in printed
+    assert "scikit-learn's NMF" in printed
     assert "40 images of 28 x 28" in printed
     for name in ("components", "reconstruction", "convergence"):
         check_picture(tmp_path / "new" / f"{name}.png")

@@ -374,7 +374,7 @@ def test_results_are_drawn_in_a_new_figure(monkeypatch):
     [
         (lambda ax: gibbsot.solve_batch(np.eye(2), None, np.eye(2)).plot(ax), "result of a batch"),
         (lambda ax: gibbsot.solve([1], [1], [[9]], penalty=1).plot(ax), "nothing is transported"),
-        (lambda ax: gibbsot.solve([1], [1], [[9]]).plot(ax, positions=[[0, 0]]), "positions: .* is no graph"),
+        (lambda ax: gibbsot.solve([1], [1], [[9]]).plot(ax, positions=[[0, 0]]), "positions: .* is not a graph"),
         (lambda ax: gibbsot.solve([1, 0], [0, 1], line_graph(2)).plot(ax, positions=[[0, 0]]), r"shape \(2, 2\)"),
         (lambda ax: gibbsot.solve(None, None, line_graph(2001)).plot(ax), r"positions: .* shape \(2001, 2\)"),
     ],

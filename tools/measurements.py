@@ -1,8 +1,9 @@
 """Measure what README and site say, and rewrite their tables: `python tools/measurements.py [NAME ...]`.
 
 Each measurement is a command whose output is written to docs/_measurements/NAME.md, with the machine and the date;
-pages of the site include these files. The first table of README is made from that of `solve`, and the ratios of every
-version are kept in history.json, from which the table *By release* is made. Without names all are
+pages of the site include these files. The table of README is made from that of `solve`, and the sentences with figures
+in README and on the front page, between comments such as `<!-- growth -->` and `<!-- end -->`, from other tables. The
+ratios of every version are kept in history.json, from which the table *By release* is made. Without names all are
 measured, which takes hours; `--list` prints the names and commands, `--stale` those whose code has changed since.
 """
 
@@ -218,8 +219,7 @@ def measure(name: str, note: str) -> None:
         raise SystemExit(f"{name}: python {command} ended with status {child.returncode}; its file was not changed")
     header = f"*`python {command}`, {machine()}{note and ' ' + note}, {date.today():%d %B %Y}:*\n\n"
     (FOLDER / f"{name}.md").write_text(header + to_markdown("".join(lines)), encoding="utf-8")
-    if name == "solve":
-        write_readme()
+    write_sentences()
 
 
 def write_index() -> None:
@@ -228,7 +228,7 @@ def write_index() -> None:
     for name, (command, pages, _) in MEASUREMENTS.items():
         head = (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
         measured = head.strip("*:").removeprefix(f"`python {command}`, ")
-        # README is no page of the site; the front page has the same links
+        # README is not a page of the site; the front page has the same links
         links = ", ".join("README" if page == "README" else f"[{page}]({page}.md)" for page in pages)
         lines.append(f"| `python {command}` | {measured} | {links} |")
     (FOLDER / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -299,8 +299,49 @@ def release_table(history: dict[str, dict[str, dict[str, float]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_readme() -> None:
-    """Rewrite the table of README, between its two comments, from that of `solve`."""
+def write_sentences() -> None:
+    """Rewrite the table and the figures of README and of the front page, each between its two comments."""
+    found = {"solve": readme_table(), **figures()}
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        text = page.read_text(encoding="utf-8")
+        for name, new in found.items():
+            text = re.sub(rf"(<!-- {name} -->\s*).*?(\s*<!-- end -->)", rf"\g<1>{new}\g<2>", text, flags=re.DOTALL)
+        page.write_text(text, encoding="utf-8")
+
+
+def figures() -> dict[str, str]:
+    """Return what README and the front page say with figures of tables; what a table does not have is left out."""
+
+    def table(name: str, column: str) -> list[dict[str, str]]:
+        return table_of((FOLDER / f"{name}.md").read_text(encoding="utf-8"), column)
+
+    growth = {row["points"]: row for row in table("growth", "gibbsot, s")}
+    middle, largest = growth["4,096"], list(growth)[-1]
+    million = table("regimes_growth", "seconds")[-1]
+    ratios = [_number(row["emd2 / solve"]) for row in table("solve", "emd2 / solve")]
+    faster = sum(x > 1 for x in ratios)
+    regimes = {row["problem"]: row["peer / ours"] for row in table("regimes", "peer / ours") if row["peer / ours"]}
+    worst = min(regimes, key=lambda name: _number(regimes[name]))
+    engine = {row["what"]: row["ours"] for row in table("exact_engine", "ratio")}
+    grids = [_seconds(time) for what, time in engine.items() if what.startswith("grid 256^2")]
+    found = {
+        "growth": f"4,096 points per side take {_short(middle['gibbsot, s'])} s, where POT takes "
+        f"{_short(middle['POT, emd2, s'])} s; {largest} take {_short(growth[largest]['gibbsot, s'])} s",
+        "largest": f"{largest} per side in {_short(growth[largest]['gibbsot, s'])} s",
+        "million": f"{million['points']} points took {_number(million['seconds']) / 60:.1f} minutes",
+        "faster": f"{f'all {faster}' if faster == len(ratios) else f'{faster} of {len(ratios)}'} problems of the "
+        f"benchmark (the smallest ratio was {_two_digits(min(ratios))}{_TIMES})",
+        "worst": f"{_two_digits(_number(regimes[worst]))}{_TIMES}, for {worst}",
+        "engine": f"100,000 points in the plane in {_two_digits(_seconds(engine['100,000 points in 2-D']))} s, images "
+        f"of 256 x 256 pixels in {_two_digits(min(grids))} to {_two_digits(max(grids))} s",
+    }
+    if time := engine.get("photographs 512^2, certified gap 1e-2"):
+        found["photographs"] = f"512 x 512 pixels to a certified 1 % in {_two_digits(_seconds(time))} s"
+    return found
+
+
+def readme_table() -> str:
+    """Return the table of README, from that of `solve`."""
     kinds = {
         "dense": "matrices",
         "words": "word vectors, cosine distance",
@@ -321,19 +362,21 @@ def write_readme() -> None:
         ratios = " | ".join(f"{_two_digits(_number(row['emd2 / solve']))}{_TIMES}" for row in found)
         times = " | ".join(f"{_two_digits(_number(found[-1][key]) / 1000)} s" for key in ("solve ms", "emd2 ms"))
         lines.append(f"| {label} | {ratios} | {times} |")
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    text = re.sub(
-        r"(<!-- solve -->\n).*?(<!-- end -->)",
-        lambda match: match[1] + "\n".join(lines) + "\n" + match[2],
-        text,
-        flags=re.DOTALL,
-    )
-    readme.write_text(text, encoding="utf-8")
+    return "\n".join(lines)
 
 
 def _number(text: str) -> float:
-    return float(text.replace(",", "").removesuffix(_TIMES))
+    return float(text.replace(",", "").removesuffix(_TIMES).removesuffix("x"))
+
+
+def _seconds(text: str) -> float:
+    """Return a time such as 2.5 ms in seconds."""
+    number, unit = text.split()
+    return _number(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6}[unit]
+
+
+def _short(text: str) -> str:
+    return _two_digits(_number(text))
 
 
 def _two_digits(x: float) -> str:

@@ -21,7 +21,7 @@ print(result)
 # The plan is a sparse coupling of p and q: its row sums are p and its column sums q.
 fig, axes = plt.subplot_mosaic([[".", "q"], ["p", "plan"]], width_ratios=[1, 4], height_ratios=[1, 4], figsize=(6, 6))
 axes["plan"].imshow(np.sqrt(result.plan.toarray()), cmap="Greys", aspect="auto")
-axes["plan"].set(xticks=[], yticks=[], xlabel="bins of q", ylabel="bins of p")
+axes["plan"].set(xlabel="bin of q", ylabel="bin of p")
 axes["p"].fill_betweenx(x, 0, -p / p.sum(), color=gibbsot.plots.GREEN)
 axes["p"].set_ylim(n, 0)
 axes["q"].fill_between(x, 0, q / q.sum(), color=gibbsot.plots.PINK)

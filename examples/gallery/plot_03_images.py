@@ -16,12 +16,10 @@ result = gibbsot.solve(a, b, gibbsot.GridCost((28, 28), spacing=1.0), normalize=
 print(result)
 
 # %%
-# The displacement of each pixel is the barycenter of where its mass goes, minus its own position.
+# `OTResult.map` has the mean of where the mass of each pixel goes; minus the pixel's own position it is a displacement.
 points = np.indices((28, 28)).reshape(2, -1).T
-plan = result.plan
-mass = plan.sum(axis=1)
-used = mass > 0
-displacement = (plan @ points)[used] / mass[used, None] - points[used]
+used = a.ravel() > 0
+displacement = (np.asarray(result.map()) - points)[used]
 fig, axes = plt.subplots(1, 3, figsize=(9, 3.2))
 axes[0].imshow(a, cmap="Greys")
 axes[0].set_title("from")

@@ -26,17 +26,16 @@ for gap in (0.1, 0.03, 0.01, 1e-3, None):
 
 # %%
 W = rows[-1][2].value
-fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), width_ratios=[1, 1, 1.6])
-axes[0].imshow(p, cmap="viridis")
-axes[1].imshow(q, cmap="viridis")
-for ax in axes[:2]:
-    ax.set_xticks([])
-    ax.set_yticks([])
-seconds = [row[1] for row in rows]
-for name, bounds in (("upper", "upper_bound"), ("lower", "lower_bound")):
-    axes[2].plot(seconds, [getattr(row[2], bounds) / W for row in rows], "o", label=f"{name} bound")
-axes[2].legend(frameon=False)
-axes[2].axhline(1, color="0.6", lw=0.8)
-axes[2].set(xlabel="seconds", ylabel="certified bounds / W")
-fig.tight_layout()
+panels = [["p", "bounds"], ["q", "bounds"]]
+fig, axes = plt.subplot_mosaic(panels, figsize=(7.5, 4.6), width_ratios=[1, 2.2], layout="constrained")
+for name, image in (("p", p), ("q", q)):
+    axes[name].imshow(image, cmap="Greys")
+    axes[name].set(title=name, xticks=[], yticks=[])
+ax = axes["bounds"]
+for name, colour in (("upper", gibbsot.plots.PINK), ("lower", gibbsot.plots.GREEN)):
+    bounds = [getattr(row[2], f"{name}_bound") / W for row in rows]
+    ax.plot(bounds, "o-", color=colour, label=f"{name} bound")
+ax.legend(frameon=False)
+ax.set_xticks(range(len(rows)), [f"{gap or 'optimum'}\n{seconds:.2f} s" for gap, seconds, _ in rows])
+ax.set(xlabel="gap asked for, and time", ylabel="certified bounds / W")
 plt.show()

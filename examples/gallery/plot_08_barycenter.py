@@ -19,12 +19,14 @@ missing = f"entropy at most {smooth.entropy_gap_:.0e} below the largest"
 print(f"smooth: objective {smooth.objective_:.6f}, gap {smooth.gap_:.1e}, {missing}")
 
 # %%
-fig, axes = plt.subplots(1, 9, figsize=(10, 1.6))
-pictures = [*images, images.mean(axis=0), model.barycenter_, smooth.barycenter_]
-titles = [*"123456", "pixel mean", "barycenter", "smooth"]
-for ax, picture, title in zip(axes, pictures, titles, strict=True):
-    ax.imshow(picture.reshape(28, 28), cmap="Greys")
-    ax.set_title(title, fontsize=9)
+fig = plt.figure(figsize=(7, 3.9), layout="constrained")
+above, below = fig.subfigures(2, 1, height_ratios=[1, 2.2])
+for ax, image in zip(above.subplots(1, 6), images, strict=True):
+    ax.imshow(image.reshape(28, 28), cmap="Greys")
     ax.axis("off")
-fig.tight_layout()
+found = {"mean of the pixels": images.mean(axis=0), "barycenter": model.barycenter_, "smooth": smooth.barycenter_}
+for ax, (title, image) in zip(below.subplots(1, 3), found.items(), strict=True):
+    ax.imshow(image.reshape(28, 28), cmap="Greys")
+    ax.set_title(title)
+    ax.axis("off")
 plt.show()

@@ -21,7 +21,7 @@ between = np.linalg.norm(positions[:, None] - positions, axis=2)
 model = gibbsot.WassersteinClassifier(between, random_state=0).fit(X, noisy)
 
 # %%
-# The predicted histogram over labels at three places. A red cross is the place, a circle a label; its area is the
+# The predicted histogram over labels at three places. A pink cross is the place, a circle a label; its area is the
 # probability of the label. Mass sits on labels near the place.
 places = np.array([[-1.5, 1.0], [0.0, 0.0], [1.5, -1.0]])
 fig, axes = plt.subplots(1, 3, figsize=(9, 3.2), sharex=True, sharey=True)

@@ -32,8 +32,8 @@ for _ in range(8):
 
 # %%
 fig, ax = plt.subplots(figsize=(5.5, 3))
-ax.plot(1e3 * np.array(cold) / len(Q), "o-", label="from nothing")
-ax.plot(1e3 * np.array(warm) / len(Q), "o-", label="from the basis of the step before")
+ax.plot(1e3 * np.array(cold) / len(Q), "o-", color=gibbsot.plots.GREY, label="from nothing")
+ax.plot(1e3 * np.array(warm) / len(Q), "o-", color=gibbsot.plots.PINK, label="from the basis of the step before")
 ax.set(xlabel="step", ylabel="ms per problem", ylim=(0, None))
 ax.legend(frameon=False)
 fig.tight_layout()

@@ -36,7 +36,7 @@ for step in range(6):
 print("mean cost of the nearest center:", np.round(history, 5))
 fig, axes = plt.subplots(2, 5, figsize=(5.5, 2.4))
 for ax, center in zip(axes.ravel(), centers, strict=True):
-    ax.imshow(center.reshape(8, 8), cmap="gray_r")
+    ax.imshow(center.reshape(8, 8), cmap="Greys")
     ax.set_axis_off()
 fig.tight_layout()
 plt.show()

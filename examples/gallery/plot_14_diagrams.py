@@ -8,6 +8,7 @@ A point is matched with a point of the other diagram, or with the diagonal, whic
 import matplotlib.pyplot as plt
 import numpy as np
 
+from gibbsot import plots
 from gibbsot.diagrams import wasserstein_distance
 
 rng = np.random.default_rng(3)
@@ -24,8 +25,8 @@ for i, j in matching:
     y = Y[j] if j >= 0 else np.full(2, X[i].mean())
     paired = i >= 0 and j >= 0
     ax.plot(*zip(x, y, strict=True), color="0.2" if paired else "0.7", linewidth=1.4 if paired else 0.8, zorder=1)
-ax.scatter(*X.T, s=22, linewidths=0, label="X")
-ax.scatter(*Y.T, s=22, linewidths=0, label="Y")
+ax.scatter(*X.T, s=22, linewidths=0, color=plots.GREEN, label="X")
+ax.scatter(*Y.T, s=22, linewidths=0, color=plots.PINK, label="Y")
 ax.set(xlabel="birth", ylabel="death", aspect="equal", xlim=(-0.05, 1.2), ylim=(-0.05, 1.2))
 ax.legend(loc="upper left", frameon=False)
 plt.show()

@@ -60,10 +60,12 @@ else:
     print(f"PyTorch: {value.item():.3f}")
 
 # %%
-fig, axes = plt.subplots(2, 8, figsize=(7, 2))
-for images, own in ((frames, axes[0]), (result.x, axes[1])):
-    for ax, image in zip(own, images[:: steps // 8], strict=True):
-        ax.imshow(image.reshape(side, side), cmap="gray_r")
-        ax.set_axis_off()
-fig.tight_layout()
+# The spot of every frame, and the way of its centre.
+fig, axes = plt.subplots(1, 2, figsize=(7, 3.8), sharex=True, sharey=True, layout="constrained")
+places = np.indices((side, side)).reshape(2, -1)
+for ax, images, title in zip(axes, (frames, result.x), ("frames", "smoothed"), strict=True):
+    ax.imshow(images.max(axis=0).reshape(side, side), cmap="Greys", vmax=2 * images.max())
+    y, x = places @ images.T
+    ax.plot(x, y, ".-", color=gibbsot.plots.PINK)
+    ax.set(title=title, xticks=[], yticks=[])
 plt.show()

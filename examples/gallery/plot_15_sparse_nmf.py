@@ -28,14 +28,15 @@ def loss(D, W, prior):
 fits = [minimize(lambda D, W, prior=prior: loss(D, W, prior), start) for prior in (0.0, 5e-4)]
 
 # %%
-for fit, name in zip(fits, ("without the prior", "with the prior"), strict=True):
+fig = plt.figure(figsize=(6, 4.6), layout="constrained")
+names = "without the prior", "with the prior"
+for part, fit, name in zip(fig.subfigures(2, 1), fits, names, strict=True):
+    part.suptitle(name, fontsize=10)
     D, W = fit.x
     used = (W > 0.01).sum(axis=1).mean()
     print(f"{name}: mean cost {oracle(W @ D).values.mean():.5f}, {used:.1f} components for each digit")
-fig, axes = plt.subplots(2, K, figsize=(8, 1.6))
-for fit, own in zip(fits, axes, strict=True):
-    for ax, component in zip(own, fit.x[0], strict=True):
-        ax.imshow(component.reshape(8, 8), cmap="gray_r")
-        ax.set_axis_off()
-fig.tight_layout()
+    order = np.argsort(-W.sum(axis=0))  # by usage
+    for ax, component in zip(part.subplots(2, K // 2).ravel(), D[order], strict=True):
+        ax.imshow(component.reshape(8, 8), cmap="Greys")
+        ax.set(xticks=[], yticks=[])
 plt.show()

@@ -15,7 +15,7 @@ lower, upper = model.inertia_bounds_
 print(f"inertia between {lower:.12f} and {upper:.12f} after {model.n_iter_} assignments")
 
 # %%
-fig, axes = plt.subplots(2, 8, figsize=(10, 2.8))
+fig, axes = plt.subplots(2, 8, figsize=(9, 3))
 for k, (above, below) in enumerate(axes.T):
     above.imshow(model.cluster_centers_[k].reshape(8, 8), cmap="Greys")
     below.imshow(images[model.labels_ == k].mean(axis=0).reshape(8, 8), cmap="Greys")

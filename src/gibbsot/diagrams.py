@@ -166,7 +166,10 @@ def _at_least_one(x: Any, name: str) -> float:
 
 def _diagram(x: ArrayLike, name: str) -> Points:
     """Return the points of a diagram."""
-    points = np.asarray(x, np.float64)
+    try:
+        points = np.asarray(x, np.float64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: expected points (birth, death) as rows of numbers: {error}") from None
     if points.size == 0:
         return np.empty((0, 2))
     if points.ndim != 2 or points.shape[1] != 2:
@@ -194,19 +197,30 @@ def _parts(points: Points) -> _Parts:
 def _matched(X: Points, Y: Points, order: float, norm: float, essential: bool) -> tuple[float, NDArray[np.intp]] | None:
     """Return the distance and a matching, or None if essential points cannot be matched."""
     rows, columns = _parts(X), _parts(Y)
-    total, pairs = _finite(X, Y, rows.finite, columns.finite, order, norm)
+    distance, pairs = _finite(X, Y, rows.finite, columns.finite, order, norm)
     if essential and len(rows.finite) + len(columns.finite) < len(X) + len(Y):
         for i, j, axis in ((rows.before, columns.before, 1), (rows.after, columns.after, 0)):
             if len(i) != len(j):
                 return None
             i, j = i[np.argsort(X[i, axis], kind="stable")], j[np.argsort(Y[j, axis], kind="stable")]
-            total += float((np.abs(X[i, axis] - Y[j, axis]) ** order).sum())
+            distance = _total(np.abs(X[i, axis] - Y[j, axis]), order, distance)
             pairs.append(np.column_stack([i, j]))
         if len(rows.always) != len(columns.always):
             return None
         pairs.append(np.column_stack([rows.always, columns.always]))
         pairs += [_to_diagonal(rows.nowhere), _to_diagonal(columns.nowhere)[:, ::-1]]
-    return total ** (1 / order), np.concatenate(pairs)
+    if distance == np.inf:
+        raise ValueError("X, Y: their distance is beyond the range of float64; scale the diagrams")
+    return distance, np.concatenate(pairs)
+
+
+def _total(distances: Points, order: float, more: float) -> float:
+    """Return the root of the sum of powers of distances, with one more, where powers may be out of range."""
+    largest = max(float(distances.max(initial=0.0)), more)
+    if not 0 < largest < np.inf:
+        return largest
+    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)
+    return unit * (float(((distances / unit) ** order).sum()) + (more / unit) ** order) ** (1 / order)
 
 
 def _to_diagonal(points: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -217,19 +231,27 @@ def _to_diagonal(points: NDArray[np.intp]) -> NDArray[np.intp]:
 def _finite(
     X: Points, Y: Points, rows: NDArray[np.intp], columns: NDArray[np.intp], order: float, norm: float
 ) -> tuple[float, list[NDArray[np.intp]]]:
-    """Return the cost of matching finite points, and the pairs."""
-    near = (X[rows], Y[columns])
+    """Return the distance of finite points, and the pairs.
+
+    Coordinates are divided by a power of two, which rounds nothing, so that no power of a penalty is out of range.
+    """
+    # points on the diagonal may stay there; they may also be beyond the range of what the others are divided by
+    near = tuple(np.where(points[:, :1] < points[:, 1:], points, 0.0) for points in (X[rows], Y[columns]))
+    largest = max(float((points[:, 1] / 2 - points[:, 0] / 2).max(initial=0.0)) for points in near)
+    exponent = math.frexp(largest)[1] + 1
+    near = tuple(np.ldexp(points, -exponent) for points in near)
     radii = tuple((points[:, 1] - points[:, 0]) * 2.0 ** (1 / norm - 1) for points in near)
-    off = [np.flatnonzero(r > 0) for r in radii]  # those on the diagonal may stay there
+    off = [np.flatnonzero(r > 0) for r in radii]
     own, others = near[0][off[0]], near[1][off[1]]
     found = _by_paths(own, others, (radii[0][off[0]], radii[1][off[1]]), order, norm)
     if found is None:
         found = _by_solve(own, others, (radii[0][off[0]], radii[1][off[1]]), order, norm)
     total, matched = found
+    distance = float(np.ldexp(total ** (1 / order), exponent))
     pairs = np.column_stack([rows[off[0]][matched[0]], columns[off[1]][matched[1]]])
     left = [_others(len(points), pair) for points, pair in ((X, pairs[:, 0]), (Y, pairs[:, 1]))]
     alone = [own[left[side][own]] for side, own in enumerate((rows, columns))]
-    return total, [pairs, _to_diagonal(alone[0]), _to_diagonal(alone[1])[:, ::-1]]
+    return distance, [pairs, _to_diagonal(alone[0]), _to_diagonal(alone[1])[:, ::-1]]
 
 
 def _others(n: int, some: NDArray[np.intp]) -> NDArray[np.bool_]:

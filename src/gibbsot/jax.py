@@ -71,7 +71,7 @@ def wasserstein(
         `gibbsot.Oracle`, which keeps what it has found of each pair, by its position, and chooses chains or exact duals
         by its rules. Where it has targets, q is None; the other options are those of the oracle.
     penalty : float or pair, optional
-        Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q, each a number
+        Mass may be left over at this cost per unit, as in `solve`: a number, or a pair for p and q, each a number
         or an array with an entry for every point. Sums may differ, and gradients are not centred.
     kl : float or pair of float, optional
         Unbalanced transport, as in `solve`, to a certified gap of 1e-6. Gradients are not centred.

@@ -9,7 +9,9 @@ import pytest
 
 from cli_runs import check_picture, fails, succeeds
 from gibbsot import GridCost, WassersteinKMeans
+from gibbsot.cli.cluster import _sheet
 from gibbsot.core import native
+from gibbsot.plots.fits import _GAP
 
 whole_fit = pytest.mark.skipif(native.name() == "numpy", reason="takes minutes, and says nothing of the kernels")
 
@@ -27,6 +29,19 @@ def test_a_folder_of_images(blobs, tmp_path, capfd):
     for name in ("centroids.png", "cluster-0.png", "cluster-2.png"):
         check_picture(out / name)
     assert not list(out.glob(".*"))
+
+
+def test_a_contact_sheet_shows_the_centroid_and_the_nearest_images():
+    images = np.random.default_rng(0).random((130, 6))
+    for count, size, title in ((130, (10, 12), "119 of 130 images"), (2, (1, 3), "2 images")):
+        figure = _sheet(3, images[0], images[:count], (2, 3), "gray")
+        [ax] = figure.axes
+        assert ax.get_title(loc="left") == f"cluster 3: its centroid, then {title}, the nearest first"
+        height, width = ax.images[0].get_array().shape
+        rows, columns = size
+        assert (height, width) == (rows * (2 + _GAP) - _GAP, columns * (3 + _GAP) - _GAP)
+        [frame] = ax.lines
+        assert (frame.get_xdata().max(), frame.get_ydata().max()) == (2.5, 1.5)  # around the first image
 
 
 @whole_fit

@@ -96,7 +96,7 @@ def test_what_is_printed(blobs, tmp_path, capfd):
     [
         (["--out", "matrix.txt"], "--out: expected a name that ends with .npy"),
         (["--out", "matrix.npy", "--gap", "-1"], "--gap: expected a number >= 0"),
-        (["--out", "matrix.npy", "--cost", "cosin"], "--cost: 'cosin' is no file and no metric"),
+        (["--out", "matrix.npy", "--cost", "cosin"], "--cost: 'cosin' is neither a file nor a metric"),
         (["--out", "matrix.npy", "--limit", "0"], "limit"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_column_of_names(tmp_path, capfd):
     assert np.load(tmp_path / "D.npz")["names"].tolist() == ["Bonn", "Kiel", "Ulm"]
     assert report["read"].startswith("3 measures of 3 bins, taken to lie on a line")
     (tmp_path / "a.csv").write_text("morning,noon\n1,2\n3,low\n")
-    assert "line 3 has 'low', which is no number in column 'noon'" in fails(
+    assert "line 3 has 'low', which is not a number in column 'noon'" in fails(
         capfd, "distances", tmp_path / "a.csv", "--out", tmp_path / "D.npz"
     )
 

@@ -29,6 +29,16 @@ def test_the_cost_is_the_shortest_path(roads, capfd):
     assert (roads / "flow.csv").read_text() == "from,to,mass\nmill,bridge,0.5\nmarket,bridge,0.5\n"
 
 
+@pytest.mark.parametrize(
+    ("mark", "encoding"), [("\t", "utf-8-sig"), (";", "latin-1"), ("  ", "utf-16"), (", ", "utf-8")]
+)
+def test_separators_and_encodings(roads, capfd, mark, encoding):
+    text = ROADS.replace("mill", "m\u00fchle").replace(",", mark)
+    (roads / "roads.csv").write_text(text, encoding=encoding)
+    (roads / "a.csv").write_text(f"m\u00fchle{mark}1\nmarket{mark}1\n", encoding=encoding)
+    assert succeeds(capfd, *words(roads))["value"] == pytest.approx(2.5)
+
+
 def test_directed_edges(roads, capfd):
     message = fails(capfd, *words(roads, "--directed", "--quiet"))
     assert "row 2 has weight in p but only infinite costs" in message
@@ -45,6 +55,8 @@ def test_directed_edges(roads, capfd):
         ("a.csv", "mill,1\nmill,2\n", "line 2: node 'mill' has a weight in line 1 already"),
         ("a.csv", "mill,nan\n", "line 1: 'nan'; expected a weight of at least 0"),
         ("a.csv", "mill,0\n", "no node has weight"),
+        ("roads.csv", "mill,bridge,2\n" + 200_000 * "x" + ",b,1\n", "line 2: field larger than field limit"),
+        ("roads.csv", "mill\tbridge\t2\nbridge,market\t3\n", "line 2: has 2 columns"),
     ],
 )
 def test_errors_name_the_line(roads, capfd, name, text, message):

@@ -148,7 +148,7 @@ def test_nmf_with_a_metric_between_words(tmp_path, capfd):
     found = WassersteinNMF.load(tmp_path / "columns" / "model.npz").cost_
     assert found.at(0, 1) == pytest.approx(np.linalg.norm(counts[:, 0] - counts[:, 1]))
     new = tmp_path / "new"
-    assert "'cosin' is no file and no metric; expected a file, or one of" in fails(
+    assert "'cosin' is neither a file nor a metric; expected a file, or one of" in fails(
         capfd, *words, new, "--cost", "cosin"
     )
     assert "--vectors: needs a metric" in fails(capfd, *words, new, *metric[2:])
@@ -305,9 +305,9 @@ def test_a_crafted_sparse_matrix_is_refused(tmp_path, capfd):
     matrix.indices = matrix.indices + 10**7
     sparse.save_npz(tmp_path / "shards" / "a.npz", matrix)
     line = fails(capfd, "nmf", tmp_path / "shards", "--components", "2", "--out", tmp_path / "out")
-    assert re.search(r"a\.npz: is no valid sparse matrix \((column index values|indices) must be < 5\)", line)
+    assert re.search(r"a\.npz: is not a valid sparse matrix \((column index values|indices) must be < 5\)", line)
     line = fails(capfd, "nmf", tmp_path / "shards" / "a.npz", "--components", "2", "--out", tmp_path / "out")
-    assert re.search(r"a\.npz: is no valid sparse matrix \((column index values|indices) must be < 5\)", line)
+    assert re.search(r"a\.npz: is not a valid sparse matrix \((column index values|indices) must be < 5\)", line)
     sparse.save_npz(tmp_path / "good.npz", sparse.csr_array(np.eye(5)))
     words = ["nmf", tmp_path / "good.npz", "--components", "2", "--epochs", "2", "--out", tmp_path / "out"]
     assert succeeds(capfd, *words)["measures"] == 5

@@ -121,7 +121,7 @@ def test_the_seed_decides(pair, capfd):
         (("p.npy", "fake.png"), "fake.png: is damaged or not an image"),
         (("p.npy", "broken.npz"), "broken.npz: is damaged"),
         (("p.npy", "q.npy", "--cost", "short.npy"), "short.npy: expected costs of shape (20, 20), got (7,)"),
-        (("p.npy", "q.npy", "--cost", "euclid"), "--cost: 'euclid' is no file and no metric"),
+        (("p.npy", "q.npy", "--cost", "euclid"), "--cost: 'euclid' is neither a file nor a metric"),
         (
             ("p.npy", "q.npy", "--cost", "cosine"),
             "--cost: is cosine; expected sqeuclidean, euclidean or l1 between pixels",
@@ -138,7 +138,7 @@ def test_the_seed_decides(pair, capfd):
         (("p.npy", "q.npy", "--gap", "-1"), "--gap: expected a number >= 0"),
         (("p.npy", "q.npy", "--rows", "0", "0"), "p.npy: is a single measure"),
         (("flat.npy", "flat.npy", "--rows", "0", "3"), "flat.npy: has no row 3; expected a number from 0 to 2"),
-        (("p.npy", "q.npy", "--columns", "x"), "p.npy: is no table; columns can be chosen in .csv and .parquet"),
+        (("p.npy", "q.npy", "--columns", "x"), "p.npy: is not a table; columns can be chosen in .csv and .parquet"),
         (("p.npy", "q.npy", "--jobs", "0"), "n_jobs: 0 has no meaning"),
         (("p.npy", "q.npy", "--seed", "-1"), "--seed: expected"),
         (("p.npy", "q.npy", "--size", "2", "2"), "expected an image to shrink"),

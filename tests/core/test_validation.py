@@ -52,7 +52,7 @@ DAMAGED = (
 
 @pytest.mark.parametrize("kind", DAMAGED)
 def test_damaged_sparse_matrices_are_refused(kind):
-    with pytest.raises(ValueError, match="X: is no valid sparse matrix"):
+    with pytest.raises(ValueError, match="X: is not a valid sparse matrix"):
         validation.sparse_rows(damaged(kind), "X")
 
 
@@ -81,7 +81,7 @@ ENTRIES = {
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_damaged_sparse_matrices_are_refused_wherever_they_come_in(entry, tmp_path):
-    with pytest.raises(ValueError, match="is no valid sparse matrix"):
+    with pytest.raises(ValueError, match="is not a valid sparse matrix"):
         ENTRIES[entry](damaged("csr large"), tmp_path)
 
 

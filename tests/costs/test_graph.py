@@ -52,6 +52,32 @@ def test_transforms_and_searches_are_those_of_the_matrix(directed):
         assert ((least < 0.2) == (bounded >= 0)).all()
 
 
+def test_the_way_from_a_node_to_itself_needs_no_search(monkeypatch):
+    """As `distances` asks for all of them, and a search for each of many nodes would take longer than the problems."""
+    rng = np.random.default_rng(4)
+    cost = GraphCost(random_graph(rng, 30, 90))
+    M, own, searched = cost.matrix(), np.arange(30), []
+    search = csgraph.dijkstra
+    monkeypatch.setattr(csgraph, "dijkstra", lambda *a, **k: searched.append(k["indices"].tolist()) or search(*a, **k))
+    assert not cost.at(own, own).any()
+    assert not searched
+    i, j = np.concatenate([own, [3, 8]]), np.concatenate([own, [5, 8]])
+    np.testing.assert_allclose(cost.at(i, j), M[i, j], rtol=1e-14)
+    assert searched == [[3]]
+
+
+def test_graphs_of_networkx_are_named_with_their_converter():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.Graph()
+    graph.add_weighted_edges_from([("a", "b", 0.0), ("b", "c", 2.0)])
+    for make in (lambda: GraphCost(graph), lambda: solve([1, 0, 0], [0, 0, 1], graph)):
+        with pytest.raises(TypeError, match=r"got (a )?Graph.*networkx\.to_scipy_sparse_array\("):
+            make()
+    cost = GraphCost(networkx.to_scipy_sparse_array(graph))
+    assert cost.matrix().tolist() == [[0, 0, 2], [0, 0, 2], [2, 2, 0]]
+    assert solve([1, 0, 0], [0, 0, 1], cost).value == 2
+
+
 def test_stored_zeros_are_edges_and_the_lesser_of_two_lengths_counts():
     graph = sparse.coo_array(([0.0, 5.0, 2.0], ([0, 1, 2], [1, 2, 1])), (3, 3))
     undirected = GraphCost(graph, directed=False)
@@ -95,7 +121,7 @@ def test_files_that_name_nodes_which_do_not_exist():
     arrays = GraphCost(sparse.csr_array([[0, 1.0], [1.0, 0]])).arrays()
     with pytest.raises(ValueError, match="rows: expected nodes from 0 to 1"):
         from_arrays({**arrays, "rows": np.array([2])})
-    with pytest.raises(ValueError, match="graph: is no valid sparse matrix"):
+    with pytest.raises(ValueError, match="graph: is not a valid sparse matrix"):
         from_arrays({**arrays, "heads": np.array([1, 5])})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from unittest import mock
 
@@ -15,6 +16,7 @@ from gibbsot import GraphCost, GridCost, SparseCost, solve, solve_batch
 from gibbsot.core.backend import backend
 from gibbsot.costs.problems import Problem
 from gibbsot.exact import graph as module
+from gibbsot.exact import simplex
 from gibbsot.exact.annealed import Crossover
 from gibbsot.exact.graph import GridEdges
 from gibbsot.exact.methods import choose
@@ -330,6 +332,20 @@ def test_progress_of_a_graph_is_shown(capfd, monkeypatch):
     assert loud.value == quiet.value
 
 
+@needs_simplex
+def test_long_pivoting_reports_on_the_way(capfd, monkeypatch):
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    monkeypatch.setattr(simplex, "_PIVOTS", 5)
+    graph, directed, p, q = example("planar", 2)
+    cost = GraphCost(graph, directed)
+    loud = solve(p, q, cost, verbose=True)
+    counts = [int(n) for n in re.findall(r"(\d+) pivots: cost", capfd.readouterr().err)]
+    assert len(counts) > 2
+    assert counts == sorted(counts)
+    assert counts[-1] == loud.solutions[0]._problem.pivots
+    assert loud.value == solve(p, q, cost).value
+
+
 def test_an_error_names_the_points_that_cannot_be_served():
     pairs = sparse.coo_array(([1.0, 1, 1, 1], ([0, 1, 2, 2], [0, 0, 0, 1])), (3, 2))
     with pytest.raises(ValueError, match=r"0\.75 of .* in rows 0, 1 only has ways .* 0\.5 .* in column 0"):
@@ -366,6 +382,12 @@ def test_a_time_limit_leaves_valid_bounds():
     assert best.optimal
     assert stopped.value > 1.01 * best.value
     np.testing.assert_allclose(stopped.plan.sum(axis=1), p / p.sum(), atol=1e-15)
+    with pytest.warns(UserWarning, match="the time or memory allowed was used up"):
+        result = solve(p, q, cost, normalize=True, max_seconds=1e-9)
+    assert result.status == "budget spent"
+    assert result.lower_bound <= best.value <= result.upper_bound
+    with pytest.raises(ValueError, match="max_memory: this takes about"):
+        solve(p, q, cost, normalize=True, max_memory=1000)
 
 
 @needs_simplex

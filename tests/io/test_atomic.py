@@ -157,9 +157,9 @@ def test_a_link_stays_a_link(tmp_path, dangling):
 @unix
 def test_pipes_and_devices_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="is no regular file"), atomic.replace_file(tmp_path / "pipe"):
+    with pytest.raises(OSError, match="is not a regular file"), atomic.replace_file(tmp_path / "pipe"):
         pass
-    with pytest.raises(OSError, match="is no regular file"), atomic.FileGroup() as files, files.open(tmp_path / "pipe"):
+    with pytest.raises(OSError, match="not a regular file"), atomic.FileGroup() as files, files.open(tmp_path / "pipe"):
         pass
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 

@@ -264,7 +264,7 @@ def test_what_the_schema_does_not_have_is_neither_written_nor_read(tmp_path):
     arrays = {"x": np.ones(2), "y1": np.int64(3)}
     npz.save(tmp_path / "a.npz", schema, arrays)
     assert npz.load(tmp_path / "a.npz", schema).keys() == {"x", "y1"}
-    with pytest.raises(ValueError, match="z: is no entry of the schema 'gibbsot numbers 1'"):
+    with pytest.raises(ValueError, match="z: is not an entry of the schema 'gibbsot numbers 1'"):
         npz.save(tmp_path / "a.npz", schema, arrays | {"z": 1.0})
     with pytest.raises(ValueError, match="x: expected numbers of kind 'f8' on 1 axes, got float32"):
         npz.save(tmp_path / "a.npz", schema, {"x": np.ones(2, np.float32)})

@@ -339,7 +339,7 @@ def test_idx_files_of_every_damage(tmp_path):
 
 
 def test_a_sparse_matrix_of_huge_shape_is_not_made_dense(tmp_path):
-    """Its rows are no images of the shape that is asked for."""
+    """Its rows are not images of the shape that is asked for."""
     wide = sparse.csr_array(([1.0, 1.0], [0, 5], [0, 1, 2]), shape=(2, 10**9))
     sparse.save_npz(tmp_path / "x.npz", wide)
 

@@ -92,7 +92,7 @@ def test_nothing_of_others_is_lost_in_the_folder_of_checkpoints(tmp_path, kind):
             path.write_text("years of work")
 
     put()
-    with pytest.raises(ValueError, match=r"checkpoint: .*run has 'epoch-1', which is no checkpoint"):
+    with pytest.raises(ValueError, match=r"checkpoint: .*run has 'epoch-1', which is not a checkpoint"):
         kind(**options, checkpoint=tmp_path / "run").fit(X)
     assert [path.read_text() for path in theirs] == ["years of work"] * 2
     theirs = [tmp_path / "new" / path.relative_to(tmp_path / "run") for path in theirs]

@@ -450,9 +450,9 @@ Q = np.full((2, 6), 1 / 6)
         (sparse.csr_array(np.full((2, 6), 1e308)), ValueError, "targets: row 0 has a sum that overflows"),
         (sparse.csr_array(Q[:, 1:]), ValueError, "targets: expected at least one row of 6 weights"),
         (sparse.csr_array(Q[:0]), ValueError, "targets: expected at least one row of 6 weights"),
-        ([([0, 1], [0.5])], ValueError, "targets: pair 0 is no support of column indices with as many weights"),
-        ([([0], [1.0]), ([[0]], [[1.0]])], ValueError, "targets: pair 1 is no support"),
-        ([([0.0, 1.0], [0.5, 0.5])], ValueError, "targets: pair 0 is no support of column indices"),
+        ([([0, 1], [0.5])], ValueError, "targets: pair 0 is not a support of column indices with as many weights"),
+        ([([0], [1.0]), ([[0]], [[1.0]])], ValueError, "targets: pair 1 is not a support"),
+        ([([0.0, 1.0], [0.5, 0.5])], ValueError, "targets: pair 0 is not a support of column indices"),
         ([([0], [1.0]), (np.array([], int), [])], ValueError, "targets: pair 1 needs different columns from 0 to 5"),
         ([([0, 6], [0.5, 0.5])], ValueError, "targets: pair 0 needs different columns"),
         ([([-1, 0], [0.5, 0.5])], ValueError, "targets: pair 0 needs different columns"),
@@ -540,7 +540,7 @@ def test_a_file_with_chains_of_another_length_is_refused(name):
 
 def test_a_file_with_columns_out_of_range_is_refused():
     arrays = {key: np.asarray(x) for key, x in some().arrays().items()}
-    with pytest.raises(ValueError, match="targets: is no valid sparse matrix"):
+    with pytest.raises(ValueError, match="targets: is not a valid sparse matrix"):
         TargetChains.from_arrays(arrays | {"columns": arrays["columns"] + 10**7})
 
 

@@ -15,7 +15,7 @@ FALSE_ALARM = 1e-4  # of each test below
 
 
 def chains(n: int) -> int:
-    """So many chains with compiled kernels, fewer without: the tests keep their false-alarm rate and lose power."""
+    """Return n chains with compiled kernels, fewer without: the tests keep their false-alarm rate and lose power."""
     return n if native.name() != "numpy" else n // 20
 
 

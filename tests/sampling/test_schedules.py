@@ -91,8 +91,8 @@ def test_a_warm_start_cools_on_from_where_it_was():
             "n_sweeps: expected the number of sweeps",
         ),
         (lambda: schedules.temperatures([1.0, 2.0], 3), ValueError, "n_sweeps: 3 differs from the 2 temperatures"),
-        (lambda: schedules.temperatures([[1.0]], None), ValueError, "schedule: expected one temperature a sweep"),
-        (lambda: schedules.temperatures([], None), ValueError, "schedule: expected one temperature a sweep"),
+        (lambda: schedules.temperatures([[1.0]], None), ValueError, "schedule: expected one temperature per sweep"),
+        (lambda: schedules.temperatures([], None), ValueError, "schedule: expected one temperature per sweep"),
         (
             lambda: schedules.temperatures("cold", 3),
             TypeError,

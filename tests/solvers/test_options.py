@@ -209,3 +209,26 @@ def test_parts_whose_masses_differ_by_rounding():
     with pytest.raises(ValueError, match=r"cost: infinite costs forbid every plan .* \(problem 0\)"):
         solve([0.4, 0.6], [0.3, 0.7], apart)
     assert solve([0.3, 0.7], [0.3, 0.7], apart).value == 0
+
+
+class Network:
+    """As a graph of networkx, which NumPy takes for a list of its nodes."""
+
+    adj = nodes = ((0, 0), (0, 1))
+
+    def __iter__(self):
+        return iter(self.nodes)
+
+
+@pytest.mark.parametrize(
+    ("p", "cost", "message"),
+    [
+        (None, (np.zeros(3), np.ones(3)), r"cost: expected a Cost or a matrix, got a tuple; PointCost\(X, Y\)"),
+        (HALF, Network(), r"cost: .* got a Network of networkx; GraphCost\(networkx.to_scipy_sparse_array\(graph\)\)"),
+        ([-1.0, 2.0], SWAP, r"p: has negative weights.*; values of a sample are points, not weights: .*PointCost"),
+        (np.ones((4, 5, 3)), GridCost((4, 5)), r"images of shape \(4, 5\) \(one channel, or their mean: p.mean"),
+    ],
+)
+def test_what_newcomers_try_gets_an_answer(p, cost, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        solve(p, p, cost)

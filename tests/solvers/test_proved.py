@@ -37,7 +37,7 @@ needs_kernels = pytest.mark.skipif(native.name() == "numpy", reason="needs the c
 
 @pytest.mark.parametrize("total", [100.0, 1e16])
 def test_a_small_mass_of_a_large_one(total):
-    """The mass left over, total - 0.1, is no double: it was rounded, and the bounds excluded W."""
+    """The mass left over, total - 0.1, is not a double: it was rounded, and the bounds excluded W."""
     result = solve([total], [total], [[1.0]], mass=0.1)
     assert result.lower_bound <= 0.1 <= result.upper_bound
     assert result.status == "optimal"
@@ -75,7 +75,7 @@ def test_a_value_below_the_normal_numbers():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # nothing is left of the light measure
 def test_a_measure_that_vanishes_beside_the_other():
-    """A share of 1e-400 is no double: its cost was left out of the lower bound."""
+    """A share of 1e-400 is not a double: its cost was left out of the lower bound."""
     total = exact_sum((np.array([1e300, 1e-99]), np.array([0.0, -3.0])))
     assert total.lower <= -2e-99 <= total.upper
     p, q, M = np.array([1e-99]), np.array([3e299, 2e299]), np.array([[-31.5, 27.0]])
@@ -86,7 +86,7 @@ def test_a_measure_that_vanishes_beside_the_other():
 
 
 def test_a_large_penalty_with_sums_that_differ_in_the_last_bit():
-    """The difference costs 1e15 a unit: it is 20 % of W."""
+    """The difference costs 1e15 per unit: it is 20 % of W."""
     p, q, M = np.full(10, 0.1), np.array([0.25, 0.75]), np.arange(20.0).reshape(10, 2)
     W = partial_optimum(p, q, exact_matrix(M), 1e15, None)
     assert W is not None

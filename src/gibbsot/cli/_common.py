@@ -245,7 +245,8 @@ def cost_of_bins(
 def _dense_cost(file: str, shape: tuple[int, int]) -> Cost:
     """Read a cost matrix of a given shape."""
     if not Path(file).suffix and not Path(file).exists():
-        raise ValueError(f"--cost: {file!r} is no file and no metric; expected a file, or one of {', '.join(METRICS)}")
+        known = ", ".join(METRICS)
+        raise ValueError(f"--cost: {file!r} is neither a file nor a metric; expected a file, or one of {known}")
     matrix = readers.array(file)
     if matrix.shape != shape:
         raise ValueError(f"{file}: expected costs of shape {shape}, got {matrix.shape}")

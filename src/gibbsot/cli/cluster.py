@@ -44,7 +44,8 @@ EPILOG = (
     "  gibbsot cluster words.npz --cost cosine --vectors embedding.npy --clusters 20 --out topics"
 )
 
-_MOST_ON_SHEET = 120  # measures of a cluster, those nearest to the centroid first
+_MOST_ON_SHEET = 119  # images of a cluster, those nearest to the centroid first
+_COLUMNS, _TILE, _TITLE = 12, 0.75, 0.3  # of a sheet; inches per image, and above them
 
 
 def cluster(
@@ -161,11 +162,23 @@ def _write(
             images = X.toarray() if hasattr(X, "toarray") else X
             for k in range(model.n_clusters):
                 own = np.flatnonzero(model.labels_ == k)
-                own = own[np.argsort(far[own, k], kind="stable")][:_MOST_ON_SHEET]
+                own = own[np.argsort(far[own, k], kind="stable")]
                 names.append(f"cluster-{k}.png")
-                sheet = plots.new_figure(9, 9)
-                plots.components(
-                    sheet, np.concatenate([model.cluster_centers_[k][None], images[own]]), sides, cmap=cmap
-                )
+                sheet = _sheet(k, model.cluster_centers_[k], images[own], sides, cmap)
                 _common.save_png(files, out / names[-1], sheet)
     return names
+
+
+def _sheet(k: int, centroid: Any, images: Any, sides: tuple[int, int], cmap: str) -> Any:
+    """Return a figure of a centroid, in a frame, and of the images of its cluster, which are sorted."""
+    tiles = np.concatenate([centroid[None], images[:_MOST_ON_SHEET]])
+    columns, (height, width) = min(_COLUMNS, len(tiles)), sides
+    rows = -(-len(tiles) // columns)
+    figure = plots.new_figure(columns * _TILE, rows * _TILE * height / width + _TITLE)
+    plots.components(figure, tiles, sides, columns=columns, cmap=cmap)
+    [ax] = figure.axes
+    x, y = np.array([0, width, width, 0, 0]) - 0.5, np.array([0, 0, height, height, 0]) - 0.5
+    ax.plot(x, y, color=plots.PINK, linewidth=2, clip_on=False)
+    shown = f"{len(images)} images" if len(images) <= _MOST_ON_SHEET else f"{_MOST_ON_SHEET} of {len(images)} images"
+    ax.set_title(f"cluster {k}: its centroid, then {shown}, the nearest first", loc="left", fontsize=9)
+    return figure

@@ -68,7 +68,7 @@ _PATHS = ("labels", "vectors")
 _READING = ("key", "shape", "labels", "label", "limit", "invert", "header")
 _SAVED = (*_READING, "size", "cost", "vectors", "power", "spacing")
 _IMAGE_FILES = ("reconstruction.png",)
-_MAX_PROFILES = 64  # components of measures that are no images, in one figure
+_MAX_PROFILES = 64  # components of measures that are not images, in one figure
 _SHARDS_PER_THREAD = 3
 
 

@@ -119,7 +119,7 @@ def threads(n_jobs: int | None) -> int:
     Raises
     ------
     TypeError
-        If ``n_jobs`` is no integer.
+        If ``n_jobs`` is not an integer.
     ValueError
         If ``n_jobs`` is 0.
 

@@ -91,7 +91,10 @@ def _raise_first_bad_weight(rows: Any, values: Array, name: str) -> None:
         value = values[row, column]
     what = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "negative"
     where = f"{named_row(row, rows.shape[0], ', ')}entry {column}"
-    raise ValueError(f"{name}: has {what} weights, the first at {where}; expected finite weights >= 0")
+    text = f"{name}: has {what} weights, the first at {where}; expected finite weights >= 0"
+    if name in ("p", "q") and what == "negative" and rows.shape[0] == 1:
+        text += "; values of a sample are points, not weights: solve(None, None, PointCost(x, y))"
+    raise ValueError(text)
 
 
 def masses(rows: Any) -> NDArray[np.float64]:
@@ -142,6 +145,8 @@ def measures(
     if array.ndim != 2 or array.shape[1] != size:
         each = " in each measure" if given.ndim > 1 else ""
         grid = f", or images of shape {shape}" if len(shape) > 1 else ""
+        if given.ndim == 3 and given.shape[:2] == shape:  # channels
+            grid += f" (one channel, or their mean: {name}.mean(axis=2))"
         raise SizeError(f"{name}: expected {size} weights{each}{grid}, got shape {given.shape}")
     return array, check_weights(array, name)
 
@@ -226,7 +231,7 @@ def sparse_rows(x: Any, name: str) -> sparse.csr_array:
     >>> sparse_rows(matrix, "p")
     Traceback (most recent call last):
         ...
-    ValueError: p: is no valid sparse matrix (indices must be < 3)
+    ValueError: p: is not a valid sparse matrix (indices must be < 3)
     """
     try:
         found = _compressed(x) if x.format in ("csr", "csc", "bsr") else _coordinates(x)
@@ -234,7 +239,7 @@ def sparse_rows(x: Any, name: str) -> sparse.csr_array:
             found = found.reshape(1, -1)
         found = _compressed(sparse.csr_array(found))
     except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"{name}: is no valid sparse matrix ({error})") from None
+        raise ValueError(f"{name}: is not a valid sparse matrix ({error})") from None
     if found.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected real numbers, got a matrix of {found.dtype}")
     if found.dtype not in (np.float32, np.float64):
@@ -488,7 +493,7 @@ def count(x: Any, name: str, most: int | None = None) -> int:
 
 
 def check_rng(rng: Any, bits: int = 64) -> None:
-    """Refuse what is no source of noise: see `noise_key`."""
+    """Refuse what is not a source of noise: see `noise_key`."""
     if not isinstance(rng, np.random.Generator | None) and not 0 <= integer(rng, "rng") < 2**bits:
         raise ValueError(
             f"rng: expected an integer from 0 to 2**{bits} - 1 or a numpy.random.Generator, got {shown(rng)}"

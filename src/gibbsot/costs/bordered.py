@@ -88,7 +88,7 @@ class BorderedCost(Cost):
     def network(self) -> Network | None:
         """Return the other cost's network with a node for each point, linked to that network and to the new points.
 
-        Nothing passes through these nodes, as costs to the new points are no shortest paths. All new rows share one
+        Nothing passes through these nodes, as costs to the new points are not shortest paths. All new rows share one
         node, and so do all new columns.
         """
         inside = self.inner.network()

@@ -39,6 +39,13 @@ def as_cost(cost: Cost | ArrayLike) -> Cost:
             "cost: expected a Cost or a dense matrix, got a sparse one; GraphCost(cost) takes the lengths of edges of a"
             " graph, SparseCost(cost) the costs of the only pairs that are allowed"
         )
+    if hasattr(cost, "adj") and hasattr(cost, "nodes"):  # NumPy would take its nodes for rows
+        raise TypeError(
+            f"cost: expected a Cost or a matrix, got a {type(cost).__name__} of networkx;"
+            " GraphCost(networkx.to_scipy_sparse_array(graph)) is the cost of shortest paths"
+        )
+    if isinstance(cost, tuple) and any(isinstance(one, np.ndarray) for one in cost):
+        raise TypeError("cost: expected a Cost or a matrix, got a tuple; PointCost(X, Y) is a cost between points")
     try:
         return DenseCost(cost)
     except (TypeError, ValueError) as error:

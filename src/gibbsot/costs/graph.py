@@ -271,10 +271,10 @@ class GraphCost(Cost):
             return self.matrix(i[:, 0], j)
         i, j = np.broadcast_arrays(i, j)
         own, other = self._rows[i.ravel()], self._columns[j.ravel()]
-        graph = self.graph
-        if len(np.unique(other)) < len(np.unique(own)):  # the other way round there are fewer runs
+        graph, found, apart = self.graph, np.zeros(i.size), np.flatnonzero(own != other)
+        if len(np.unique(other[apart])) < len(np.unique(own[apart])):  # the other way round there are fewer runs
             graph, own, other = self._reversed, other, own
-        found, order = np.empty(i.size), np.argsort(own, kind="stable")
+        order = apart[np.argsort(own[apart], kind="stable")]
         nodes, starts = np.unique(own[order], return_index=True)
         step = max(1, _BLOCK // graph.shape[0])
         for first in range(0, len(nodes), step):
@@ -312,13 +312,10 @@ class GraphCost(Cost):
             return 0.0
         bound = min(float(lengths.sum()), (n - 1) * float(lengths.max()))
         if self._pieces == 1:  # from any node to the first and from there to any
-            ways = [self._transform_to_first(graph) for graph in (self.graph, self._reversed)]
-            bound = min(bound, sum(ways) * (1 + n * 2.0**-50))
+            way = float(csgraph.dijkstra(self.graph, indices=0).max())
+            back = float(csgraph.dijkstra(self._reversed, indices=0).max()) if self.directed else way
+            bound = min(bound, (way + back) * (1 + n * 2.0**-50))
         return bound
-
-    def _transform_to_first(self, graph: sparse.csr_array) -> float:
-        """Return the largest distance from the first node."""
-        return float(csgraph.dijkstra(graph, indices=0).max())
 
     def least(self) -> float:
         return 0.0

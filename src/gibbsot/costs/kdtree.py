@@ -18,7 +18,7 @@ Indices = NDArray[np.int64]
 MOST_DIMENSIONS = 4  # of k-d trees
 _SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
 _CELL = 4  # points of a cell
-_WIDE = 1000.0  # times the usual width: cells that are no cells
+_WIDE = 1000.0  # times the usual width: cells that hold everything
 _TOGETHER = 1 << 16  # points whose lists are in memory at once
 _CACHED = 8192  # coordinates that are looked at at once
 

@@ -547,7 +547,7 @@ def _options(metric: str, X: Array, Y: Array) -> dict[str, Array]:
 
 
 def _check_block(block: Array, metric: str, dtype: np.dtype[Any]) -> None:
-    """Refuse distances that are no numbers or too large."""
+    """Refuse distances that are NaN or too large."""
     limit = validation.largest_cost(dtype)
     if not (np.abs(block) <= limit).all():
         raise ValueError(f"metric: {metric!r} gives NaN or costs beyond {limit:.3g}; expected costs in this range")

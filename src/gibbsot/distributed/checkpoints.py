@@ -64,7 +64,7 @@ def prepare(folder: Folder) -> str:
     for name in sorted(_entries(folder)):
         if not (name == MARK and fit) and not _is_temporary(name) and not _is_of(_join(folder, name), fit):
             raise ValueError(
-                f"checkpoint: {os.fspath(folder)} has {name!r}, which is no checkpoint of this fit; "
+                f"checkpoint: {os.fspath(folder)} has {name!r}, which is not a checkpoint of this fit; "
                 "expected a folder that is new or empty"
             )
     if not fit:

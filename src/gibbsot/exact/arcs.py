@@ -23,7 +23,7 @@ Array = NDArray[Any]
 Indices = NDArray[np.int64]
 
 _ULP = float(np.finfo(np.float64).eps)
-_MOST = 0.75  # of the first arcs: if more are far, they are no outliers
+_MOST = 0.75  # of the first arcs: if more are far, they are not outliers
 _PATIENCE = 4  # rounds until the arcs of least reduced cost should carry all mass
 _DEARER = 8.0  # times the cost of artificial arcs, as long as they carry mass
 _PART = 1 << 18  # arcs that are looked at together

@@ -21,8 +21,8 @@ _SAMPLE = 2_048  # rows whose nearest one gives a column its first price
 _EPSILON = 3e-3  # by which a bid is raised, relative to the mean distance of rows to their nearest column
 _UNITS = 2  # for each point of the larger side. Weights are rounded to units, or ever more rows would share a column
 _LEFT = 1e-3  # of all mass: if no more is left, prices are as good as they get
-# In few dimensions rows outbid each other in small steps: after so many bids per unit at most a third of the mass may
-# be left, and a start takes no more than so many bids and lists.
+# In few dimensions rows outbid each other in small steps: after the first number of bids per unit at most a third of
+# the mass may be left. A start takes at most the second number of bids per unit, and the third of lists.
 _FIRST, _MOST, _ROUNDS = 30, 300, 100
 
 

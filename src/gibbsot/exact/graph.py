@@ -192,6 +192,10 @@ class NetworkProblem(ArcProblem):
             self.raise_artificial(_DEARER)
         return self.carried
 
+    def _report(self) -> None:
+        if self._budget.reports:
+            self._budget.report("%d pivots: cost %.6g", self.pivots, self.value)
+
     def carrying(self) -> tuple[Indices, Indices, Indices, Array]:
         """Return tails, heads, links and shares of the arcs of the tree that carry mass and are not artificial."""
         tail, head, link, share = self.tree()
@@ -295,8 +299,7 @@ def solve_network(
     if budget.reports:
         budget.report("%d nodes, %d links: a first tree of cost %.6g", network.nodes, len(network.tail), problem.value)
     carried = problem.carry()
-    if budget.reports:
-        budget.report("%d pivots: cost %.6g", problem.pivots, problem.value)
+    problem._report()
     if not carried and not budget.spent:
         raise ValueError(f"{INFEASIBLE}: {problem.cut_off()}")
     found, y = _proved(problem, carried, least)

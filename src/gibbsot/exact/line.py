@@ -160,7 +160,7 @@ def at_once(x: Array, y: Array, p: Array | None, q: Array | None, power: float) 
     Returns
     -------
     LineSolution or None
-        None where numbers are so small or so large that this is no proof, and without kernels.
+        None where numbers are so small or so large that this is not a proof, and without kernels.
     """
     own_x, own_p = _given_or_sorted(x, p)
     own_y, own_q = _given_or_sorted(y, q)

@@ -366,6 +366,9 @@ class ArcProblem:
             self._pivot(tolerance, enough)
         return self.carried
 
+    def _report(self) -> None:
+        """Report the pivots so far; of lists of arcs the rounds are reported, by their callers."""
+
     @property
     def carried(self) -> bool:
         """Whether the arcs carry all mass, in exact arithmetic."""
@@ -382,6 +385,7 @@ class ArcProblem:
         for repeat in range(200):
             before = self.pivots
             while not self._simplex.optimise(_PIVOTS, tolerance, relative):
+                self._report()
                 if self._budget.spent or (enough > -np.inf and self.value <= enough and self.carried):
                     return
                 if self.pivots - before > patience:  # pivots on rounding errors

@@ -57,7 +57,7 @@ class Search:
     moments: tuple[float, float]
 
     def starts(self, count: int | None, noise: np.random.Generator, budget: Budget) -> list[Any]:
-        """Return so many starts."""
+        """Return `count` starts, or all that the method has by default."""
         raise NotImplementedError
 
     def started(self, plan: sparse.csr_array) -> Any:
@@ -65,7 +65,7 @@ class Search:
         raise NotImplementedError
 
     def descend(self, start: Any, most: int, budget: Budget) -> Found:
-        """Return what so many steps from a start find."""
+        """Return what at most `most` steps from a start find."""
         raise NotImplementedError
 
     def eccentricities(self) -> tuple[Array, Array]:

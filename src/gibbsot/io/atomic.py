@@ -98,7 +98,7 @@ def _behind(path: Path) -> Path:
 def check_regular(path: Path) -> None:
     """Raise OSError if a path leads to something else than a regular file, such as a pipe or a device."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "is no regular file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from .formats import decoded_text
 
 
 class Edges(NamedTuple):
@@ -34,7 +37,7 @@ class Edges(NamedTuple):
         Raises
         ------
         ValueError
-            If a line has other columns, or a length that is no number of at least 0; it names the line.
+            If a line has other columns, or a length that is not a number of at least 0; it names the line.
         """
         numbers: dict[str, int] = {}
         lengths: dict[tuple[int, int], float] = {}
@@ -54,7 +57,7 @@ class Edges(NamedTuple):
         Raises
         ------
         ValueError
-            If a node is not in the graph or has two lines, or a weight is no number of at least 0; it names the line.
+            If a node is not in the graph or has two lines, or a weight is not a number >= 0; it names the line.
         """
         numbers, found = {name: k for k, name in enumerate(self.names)}, np.zeros(len(self.names))
         seen: dict[str, int] = {}
@@ -71,9 +74,15 @@ class Edges(NamedTuple):
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines of a table with their numbers, without empty ones and a header."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
+    """Yield the lines of a table with their numbers, without empty ones and a header.
+
+    The first mark that gives the first line as many columns as expected separates those of all lines.
+    """
+    text = decoded_text(path)
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    marks = (mark for mark in ",\t; " if len(_split(first, mark)) == len(columns))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=next(marks, ","), skipinitialspace=True)
+    try:
         for row in reader:
             cells = [cell.strip() for cell in row]
             if not any(cells):
@@ -85,6 +94,16 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]
             if reader.line_num == 1 and not _is_number(cells[-1]):
                 continue
             yield reader.line_num, cells
+    except csv.Error as error:  # such as a field that is too long
+        raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
+
+
+def _split(line: str, mark: str) -> list[str]:
+    """Return the fields of a line; none of one that cannot be read."""
+    try:
+        return next(csv.reader([line.strip()], delimiter=mark, skipinitialspace=True), [])
+    except csv.Error:
+        return []
 
 
 def _is_number(text: str) -> bool:

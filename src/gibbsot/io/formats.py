@@ -122,7 +122,7 @@ def table(
         found = _parquet(where, columns)
     else:
         if columns is not None:
-            raise ValueError(f"{where}: is no table; columns can be chosen in .csv and .parquet files")
+            raise ValueError(f"{where}: is not a table; columns can be chosen in .csv and .parquet files")
         found = Table(_archive(where, key) if suffix == ".npz" else (_numpy if suffix == ".npy" else _idx)(where))
     if found.values.ndim == 0:
         raise ValueError(f"{where}: has a single value; expected an array")
@@ -186,7 +186,7 @@ def _archive(path: Path, key: str | None) -> NDArray[Any]:
 
 def _text(path: Path, columns: Sequence[str] | None, header: bool | None) -> Table:
     """Read a text file of numbers, with or without column names; with semicolons also with decimal commas."""
-    numbered = [(k, line) for k, line in enumerate(_decoded(path).splitlines(), 1) if line.strip()]
+    numbered = [(k, line) for k, line in enumerate(decoded_text(path).splitlines(), 1) if line.strip()]
     if not numbered:
         raise ValueError(f"{path}: expected a table of numbers (it is empty)")
     mark = next((mark for mark in ";\t," if any(mark in line for _, line in numbered)), None)
@@ -222,7 +222,7 @@ def _text(path: Path, columns: Sequence[str] | None, header: bool | None) -> Tab
     return Table(values, names if len(names) == values.shape[1] else (), rows)
 
 
-def _decoded(path: Path) -> str:
+def decoded_text(path: Path) -> str:
     """Return the text of a file in UTF-8, in UTF-16 with a byte order mark, or in Latin-1."""
     content = path.read_bytes() if path != STDIN else sys.stdin.buffer.read(_LONGEST_INPUT + 1)
     if path == STDIN and len(content) > _LONGEST_INPUT:
@@ -257,7 +257,7 @@ def _is_row(first: list[str], columns: Sequence[str] | None, commas: bool) -> bo
         first = [first[int(name) - 1] for name in columns]
     if _count(first):
         return False
-    # digits and separators alone are no names but numbers that cannot be read, such as 1.234,5
+    # digits and separators alone are not names but numbers that cannot be read, such as 1.234,5
     return _are_numbers(first, commas) or all(re.fullmatch(r"\s*[+-]?\d[\d.,' ]*", word) for word in first)
 
 
@@ -299,7 +299,7 @@ def _reason(
                     hint = "; decimal commas need semicolons between the columns" if re.search(r"\d,\d", word) else ""
                     if mark == ";" and hint:
                         hint = "; expected numbers without thousands separators"
-                    what = f"{word.strip()[:40]!r}, which is no number" if word.strip() else "an empty field"
+                    what = f"{word.strip()[:40]!r}, which is not a number" if word.strip() else "an empty field"
                     where = f" in column {names[column]!r}" if len(names) == width and names[column] else ""
                     return f"line {k} has {what}{where}{hint}"
     except csv.Error:

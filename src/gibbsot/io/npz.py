@@ -59,7 +59,7 @@ def save(path: str | os.PathLike[str], schema: Schema, arrays: Mapping[str, Any]
         if entry.dtype.hasobject:
             raise TypeError(f"{key}: expected an array, a number or a string, got {arrays[key]!r}")
         if not schema.has(key):  # it would not be read
-            raise ValueError(f"{key}: is no entry of the schema {schema.identifier!r}")
+            raise ValueError(f"{key}: is not an entry of the schema {schema.identifier!r}")
         schema.check(key, entry)
     buffer = io.BytesIO()
     np.savez(buffer, format=schema.identifier, **entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, metadata
+from inspect import signature
 from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
@@ -129,6 +130,18 @@ def check_parameters(estimator: Any, **resolved: Any) -> None:
         elif name in ("feature_vectors", "label_vectors"):
             _costs.check(parameters["cost"], value, name)
     validation.callbacks(estimator.callbacks)
+
+
+def check_support(estimator: Any, fixed: tuple[str, ...], free: tuple[str, ...]) -> None:
+    """Check the parameter ``support``, and that those of the other support have their defaults."""
+    support = validation.choice(estimator.support, "support", ("fixed", "free"))
+    parameters = signature(type(estimator)).parameters
+    for name in free if support == "fixed" else fixed:
+        value, default = getattr(estimator, name), parameters[name].default
+        if not (isinstance(value, type(default)) and value == default):
+            raise ValueError(
+                f"{name}: does not apply to support={estimator.support!r}; expected its default, {default!r}"
+            )
 
 
 def cost_of(estimator: Any, data: Any) -> Cost:

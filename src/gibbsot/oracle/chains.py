@@ -544,7 +544,7 @@ def _from_supports(pairs: Sequence[tuple[ArrayLike, ArrayLike]], m2: int) -> spa
     masses = [np.asarray(mass, np.float64) for _, mass in pairs]
     for b, (support, mass) in enumerate(zip(supports, masses, strict=True)):
         if support.ndim != 1 or support.shape != mass.shape or support.dtype.kind not in "iu":
-            raise ValueError(f"targets: pair {b} is no support of column indices with as many weights")
+            raise ValueError(f"targets: pair {b} is not a support of column indices with as many weights")
         if len(support) == 0 or support.min() < 0 or support.max() >= m2 or len(np.unique(support)) < len(support):
             raise ValueError(f"targets: pair {b} needs different columns from 0 to {m2 - 1}")
     starts = np.concatenate([[0], np.cumsum([len(s) for s in supports])])

@@ -65,7 +65,7 @@ def components(
 
 
 def profiles(figure: Figure, rows: ArrayLike, *, numbers: Sequence[int] | None = None) -> None:
-    """Draw measures on bins, such as the components of a model whose data are no images: one panel for each.
+    """Draw measures on bins, such as the components of a model whose data are not images: one panel for each.
 
     Parameters
     ----------

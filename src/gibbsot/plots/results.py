@@ -74,7 +74,7 @@ def transport(
         raise ValueError("plot: nothing is transported; expected a plan with mass")
     on_graph = flow is not None and flow.shape == Z.shape
     if positions is not None and not on_graph:
-        raise ValueError(f"positions: {cost!r} is no graph; expected them with a GraphCost only")
+        raise ValueError(f"positions: {cost!r} is not a graph; expected them with a GraphCost only")
     points, shape = _points(cost)
     left_over = None if np.isclose(Z.sum(), [np.sum(x) for x in weights], rtol=1e-9).all() else weights
     if on_graph:

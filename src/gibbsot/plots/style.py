@@ -104,7 +104,7 @@ def checked_axes(ax: Any, count: int = 1) -> Any:
 
 
 def label(name: str) -> str:
-    r"""Return a name as text for a figure: it is no formula, and what the font cannot draw becomes a box.
+    r"""Return a name as text for a figure: it is not a formula, and what the font cannot draw becomes a box.
 
     Parameters
     ----------

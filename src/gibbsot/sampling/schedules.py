@@ -189,7 +189,7 @@ def temperatures(schedule: Given, n_sweeps: int | None) -> NDArray[np.float64]:
                 raise ValueError("n_sweeps: expected the number of sweeps, as the schedule is one temperature")
             result = np.repeat(T, n_sweeps)
     if result.ndim != 1 or result.size == 0:
-        raise ValueError(f"schedule: expected one temperature a sweep, got shape {result.shape}")
+        raise ValueError(f"schedule: expected one temperature per sweep, got shape {result.shape}")
     if n_sweeps is not None and len(result) != n_sweeps:
         raise ValueError(f"n_sweeps: {n_sweeps} differs from the {len(result)} temperatures of schedule")
     return validation.temperatures(result, "schedule")

@@ -52,7 +52,7 @@ from .relaxed import LeftOver, Marginals, Measures, marginals
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-KL_GAP = 1e-4  # of a result unless another one is asked for: the problem is no linear programme
+KL_GAP = 1e-4  # of a result unless another one is asked for: the problem is not a linear programme
 
 _GRADIENT_GAP = 1e-6  # of losses: the error of potentials is about the root of that of the value
 _UNIT = 2.0**-53

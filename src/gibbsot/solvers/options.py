@@ -107,7 +107,7 @@ class Options:
         return self.packs and self.max_seconds is None and not self.normalize and not watched
 
     def allow(self, needed: float) -> None:
-        """Refuse work that needs so many bytes if that is more than allowed."""
+        """Refuse work that needs more bytes than are allowed."""
         if self.max_memory is not None and needed > self.max_memory:
             raise ValueError(
                 f"max_memory: this takes about {needed:.2g} bytes, more than the {self.max_memory:.2g} allowed; "

@@ -6,7 +6,7 @@ leave mass over: both turn measures into a balanced `Problem`, and its solutions
 The additional points of a side take what the other side leaves over. The cost to them is the penalty of a point, and 0
 between two of them; with a given mass it is 0, and infinite between two of them.
 
-The balanced problem is exactly the one asked for. What is left over is a difference of sums, which is no double in
+The balanced problem is exactly the one asked for. What is left over is a difference of sums, which is not a double in
 general: it is the sum of a few positive doubles, and each of them is the weight of a point of its own. One point is
 enough where the difference is a double, and most often two are. Chains prove nothing, and have one point with a rounded
 weight.
@@ -518,7 +518,7 @@ def _sides(penalty: Any) -> tuple[Any, Any]:
 
 
 def _several(x: Any) -> bool:
-    """Tell whether this is no number but a sequence or an array."""
+    """Tell whether this is not a number but a sequence or an array."""
     return isinstance(x, tuple | list) or getattr(x, "ndim", 0) > 0
 
 
@@ -680,11 +680,11 @@ def flows(problem: Problem, balanced: Sequence[Solution]) -> list[Any]:
     Raises
     ------
     AttributeError
-        If the cost is no shortest path.
+        If the cost is not a shortest path.
     """
     network = problem.cost.network()
     if network is None:
-        raise AttributeError(f"flow: {problem.cost!r} is no shortest path along the edges of a graph or grid")
+        raise AttributeError(f"flow: {problem.cost!r} is not a shortest path along the edges of a graph or grid")
     found = [getattr(one, "flow", None) for one in balanced]
     every = [network.routed(one.plan) if flow is None else flow for flow, one in zip(found, balanced, strict=True)]
     if isinstance(problem, PartialProblem):  # the nodes of the graph come first

@@ -264,7 +264,7 @@ class OTResult:
     value : float
         The cost of the plan, ``<plan, M>``: W(p, q) where the status is "optimal". With a penalty it includes that of
         every unit that is left over, on either side, and with ``kl`` the divergences of the marginals. With
-        ``method="gibbs"`` the estimate V(z), which is no bound.
+        ``method="gibbs"`` the estimate V(z), which is not a bound.
     lower_bound, upper_bound : float
         Certified bounds of W(p, q), rounded outwards.
     gap : float

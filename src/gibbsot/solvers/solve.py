@@ -61,14 +61,14 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     normalize : bool
         Divide both measures by their sums. By default the value is for the masses given.
     penalty : float or pair, optional
-        Mass may be left over and costs this much a unit; the sums of p and q may differ. A number for both sides, or a
+        Mass may be left over at this cost per unit; the sums of p and q may differ. A number for both sides, or a
         pair for p and q, each a number or an array with an entry for every point.
     mass : float, optional
         Exactly this much is transported, at least cost.
     kl : float or pair of float, optional
         Unbalanced transport: the marginals of the plan may differ from p and q, and the objective has ``rho1 KL(Z 1 |
         p) + rho2 KL(Z^T 1 | q)`` besides ``<Z, M>``. A number for both, or a pair (rho1, rho2); an infinite one
-        keeps its marginal. The problem is no linear programme: ``gap`` is then 1e-4 by default.
+        keeps its marginal. The problem is not a linear programme: ``gap`` is then 1e-4 by default.
     max_seconds : float, optional
         The time after which the solve ends with what it has proved: valid bounds, a coupling and the status "budget
         spent". Where infinite costs forbid every coupling found so far, ``reason`` says that there is none yet: value
@@ -295,7 +295,7 @@ def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options
 def _copied(cost: Any) -> float:
     """Return the bytes of the matrix that a cost will have and the argument has not."""
     if not isinstance(cost, Cost):
-        with suppress(TypeError, IndexError, KeyError):  # where this is no matrix, `as_cost` says so
+        with suppress(TypeError, IndexError, KeyError):  # where this is not a matrix, `as_cost` says so
             if isinstance(cost, np.ndarray):
                 return (4.0 if cost.dtype == np.float32 else 8.0) * cost.size
             return 16.0 * len(cost) * len(cost[0])  # an array, and that of the cost
@@ -325,7 +325,7 @@ def _rows(x: Any, name: str, n: int) -> Any:
 
 
 def _solve_shared(problem: Problem, options: Options, copied: float) -> Part:
-    """Solve problems that share a cost, for which so many bytes were copied."""
+    """Solve problems that share a cost, for which `copied` bytes were copied."""
     if options.max_memory is not None:
         _check_memory([problem], options, copied)
     warm = options.warm_start
@@ -434,7 +434,7 @@ def _estimate(
 
 
 def _check_range(problem: Problem, solutions: list[Solution]) -> None:
-    """Refuse problems whose transport cost is no double."""
+    """Refuse problems whose transport cost is not a double."""
     for mass, one in zip(problem.mass.tolist(), solutions, strict=True):
         if mass > 1 and math.isfinite(one.upper) and not math.isfinite(2 * mass * one.scale):
             raise ValueError(

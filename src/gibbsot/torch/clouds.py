@@ -28,7 +28,7 @@ class SamplesLoss(torch.nn.Module):
     metric : {"sqeuclidean", "euclidean"}
         The distance between points. GeomLoss's ``p=2`` is half of "sqeuclidean", its ``p=1`` is "euclidean".
     penalty : float or pair, optional
-        Mass may be left over and costs this much a unit: a number, or a pair of numbers for p and q, as in `solve`.
+        Mass may be left over and costs this much per unit: a number, or a pair of numbers for p and q, as in `solve`.
     kl : float or pair of float, optional
         Unbalanced transport, as in `solve`, to a certified gap of 1e-6.
     reduction : {"mean", "sum", "none"}

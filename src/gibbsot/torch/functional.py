@@ -55,9 +55,9 @@ def wasserstein(
     method : {"exact", "gibbs"}
         "exact": the optimum. "gibbs": the estimate of the annealed sampler, as of `solve`, and its potentials.
     penalty : float or pair, optional
-        Mass may be left over and costs this much a unit, as in `solve`: a number, or a pair for p and q; each may be an
-        array of one number for every point, but not with points. Sums may differ, and gradients are not centred: they
-        tell what more mass costs.
+        Mass may be left over and costs this much per unit, as in `solve`: a number, or a pair for p and q. Each may be
+        an array with one number for every point, but not with points. Sums may differ, and gradients are not
+        centred: they tell what more mass costs.
     kl : float or pair of float, optional
         Unbalanced transport, as in `solve`, to a certified gap of 1e-6; with ``method="exact"``. Gradients of weights
         are ``rho (1 - exp(-f / rho))``, not centred.

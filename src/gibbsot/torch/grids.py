@@ -120,7 +120,7 @@ class ImagesLoss(_GridLoss):
     normalize : bool, optional
         Divide each channel by its sum; by default unless there is a penalty or kl.
     penalty : float or pair, optional
-        Images keep their masses, and mass that is not transported costs this much a unit, on either side.
+        Images keep their masses, and mass that is not transported costs this much per unit, on either side.
     **options
         ``method``, ``from_logits``, ``kl``, ``drift``, ``reduction``, ``capacity``, ``by_position``, ``n_jobs`` and,
         with ``method="gibbs"``, ``temperature``, ``max_sweeps`` and ``rng``, as for `WassersteinLoss`.
@@ -172,7 +172,7 @@ class VolumesLoss(_GridLoss):
     normalize : bool, optional
         Divide each channel by its sum; by default unless there is a penalty or kl.
     penalty : float or pair, optional
-        Volumes keep their masses, and mass that is not transported costs this much a unit, on either side.
+        Volumes keep their masses, and mass that is not transported costs this much per unit, on either side.
     **options
         As for `ImagesLoss`.
 

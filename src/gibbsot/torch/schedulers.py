@@ -10,7 +10,7 @@ from .losses import WassersteinLoss
 
 
 class GibbsTemperature:
-    r"""Lowers the temperature of a loss, in the style of ``torch.optim.lr_scheduler``: call ``step`` once an epoch.
+    r"""Lowers the temperature of a loss, in the style of ``torch.optim.lr_scheduler``: call ``step`` once per epoch.
 
     .. math:: T_k = T_0 \max(\gamma^k, \mathrm{least})
 

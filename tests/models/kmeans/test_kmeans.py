@@ -162,15 +162,44 @@ def test_iterations_and_callbacks_end_a_fit():
         ({"n_clusters": 31}, "n_clusters: is 31; expected at most n_samples=30"),
         ({"n_support": 3}, "n_support: does not apply to support='fixed'"),
         ({"support": "open"}, "support: expected"),
-        ({"support": "free", "cost": GridCost(12, power=1)}, "is no squared Euclidean distance"),
+        ({"support": "free", "cost": GridCost(12, power=1)}, "is not a squared Euclidean distance"),
         ({"init": "random"}, "init: expected"),
         ({"init": np.ones((2, 12))}, "init: has 2 rows; expected n_clusters=3"),
         ({"gap": -1.0}, "gap: expected"),
+        ({"tol": 1e-3}, "tol: does not apply to support='fixed'; expected its default"),
+        ({"support": "free", "gap": 1e-3}, "gap: does not apply to support='free'; expected its default"),
     ],
 )
 def test_what_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         WassersteinKMeans(**{"n_clusters": 3, "cost": LINE} | options).fit(bumps())
+
+
+@pytest.mark.parametrize(
+    ("cost", "X", "message"),
+    [
+        ("line", [-np.ones((4, 2)), np.ones((5, 2))], "negative entries.*a list of clouds needs support='free'"),
+        ("line", [(np.ones((4, 2)), np.ones(4))] * 3, "X: is a list of clouds; expected measures on common points"),
+        ("line", [np.ones((5, 2)), (np.ones((4, 2)), np.ones(4))], "X: is a list of clouds; expected measures on"),
+        ("sqeuclidean", [np.ones((4, 2)), np.ones((5, 2))], "feature_vectors: expected.*for clouds expected support="),
+    ],
+)
+def test_clouds_need_a_free_support(cost, X, message):
+    for model in (WassersteinKMeans(2, cost=cost), WassersteinBarycenter(cost)):
+        with pytest.raises(ValueError, match=message):
+            model.fit(X)
+
+
+@whole_fit
+def test_another_number_of_clusters_is_for_the_next_fit():
+    X, model = bumps(), WassersteinKMeans(3, cost=LINE, random_state=0)
+    before = model.fit(X).predict(X)
+    model.set_params(n_clusters=5)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert model.transform(X).shape == (30, 3)
+    assert len(model.get_feature_names_out()) == 3
+    assert len(model.partial_fit(X).cluster_centers_) == 3
+    assert len(model.fit(X).cluster_centers_) == 5
 
 
 @pytest.mark.parametrize(
@@ -383,6 +412,15 @@ def test_a_stream_of_batches(support):
     if support == "fixed":
         with pytest.raises(ValueError, match="features"):
             stream.partial_fit(X[:, :5])
+
+
+@whole_fit
+def test_a_batch_without_weights_changes_nothing():
+    X, model = bumps(), WassersteinKMeans(3, cost=LINE, random_state=0)
+    centres = model.partial_fit(X[:20]).cluster_centers_.copy()
+    model.partial_fit(X[20:], sample_weight=np.zeros(10))
+    np.testing.assert_array_equal(model.cluster_centers_, centres)
+    assert (len(model.labels_), model.inertia_, model.counts_.sum()) == (10, 0, 20)
 
 
 @whole_fit

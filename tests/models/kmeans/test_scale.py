@@ -135,6 +135,8 @@ def test_what_resume_refuses(tmp_path):
     model("fixed", checkpoint=tmp_path, callbacks=[Stop(1)]).fit(X)
     with pytest.raises(ValueError, match="X: differs from the data of the fit"):
         model("fixed", checkpoint=tmp_path).resume(X + 0.1)
+    with pytest.raises(ValueError, match="n_clusters: is 4; expected 3 as in the fit"):
+        model("fixed", checkpoint=tmp_path).set_params(n_clusters=4).resume(X)
     with pytest.raises(ValueError, match="1 shards"):
         model("fixed", checkpoint=tmp_path).resume([X[:3], X[3:]])
     with pytest.raises(ValueError, match=r"checkpoint: .* has checkpoints"):

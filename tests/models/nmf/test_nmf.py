@@ -250,7 +250,7 @@ def test_the_best_model_is_kept():
 
 
 class Kill:
-    """Saves the model after so many epochs, and interrupts the fit."""
+    """Saves the model after a given epoch, and interrupts the fit."""
 
     def __init__(self, epoch: int, path) -> None:
         self.epoch, self.path = epoch, path

@@ -323,7 +323,7 @@ def test_smoothed_nmf_refuses_data():
             model.fit(X)
     damaged = sparse.csr_array(BUMPS)
     damaged.indices[:] += 10**7
-    with pytest.raises(ValueError, match="X: is no valid sparse matrix"):
+    with pytest.raises(ValueError, match="X: is not a valid sparse matrix"):
         model.fit(damaged)
     model.fit(mixtures())
     with pytest.raises(ValueError, match="X: expected 16 features as in fit, got 15"):

@@ -421,7 +421,7 @@ def _unbalanced(
             options |= {"kl": _pair(unbalanced), "gap": _KL_GAP}
         elif unbalanced_type.lower() == "tv":
             first, second = _pair(unbalanced)
-            # otherwise it may pay to make mass on the cheaper side, which is no partial transport
+            # otherwise it may pay to make mass on the cheaper side, which is not partial transport
             if not 0 <= abs(first - second) <= cost.least() or not 0 <= first + second < np.inf:
                 return None
             options["penalty"] = first, second

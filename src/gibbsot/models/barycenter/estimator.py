@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,13 @@ from ...io import npz
 from .. import _base
 from .._costs import Metric
 from .._loop import Checkpoints, run_epochs
-from ..geometry import sets as _sets
 from . import files
 from .fit import Fit
-from .free import fit_free
+from .free import fit_free, refuse_clouds
 from .shard import BarycenterShard
 
 _FIXED_ONLY = ("step_size", "temperature", "tau", "max_memory", "client", "checkpoint", "checkpoint_seconds", "smooth")
 _FREE_ONLY = ("n_support", "init", "n_init", "max_pairs")
-_MOST_COORDINATES = 3  # of points that come as arrays in a list; more columns are bins
 
 
 class WassersteinBarycenter(_base.ClientEstimator):
@@ -237,7 +234,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         if self.support == "free":
             fit_free(self, X, sample_weight, started)
             return self
-        self._refuse_clouds(X)
+        refuse_clouds(self, X)
         fit_id = "" if self.checkpoint is None else checkpoints.prepare(self.checkpoint)
         with closing(_base.shards_of(self, BarycenterShard, X, reset=True)) as shards:
             self.cost_ = _base.cost_of(self, X)
@@ -251,32 +248,6 @@ class WassersteinBarycenter(_base.ClientEstimator):
             fit.fit_id = fit_id
             self._fit(fit, started)
         return self
-
-    def _refuse_clouds(self, X: Any) -> None:
-        """Refuse clouds, which a barycenter on common points does not take; a list of matrices may be one of shards."""
-        if self.feature_vectors is not None:
-            return
-        named = isinstance(self.cost, str) and _sets.are_clouds(X, self.cost)
-        pairs = isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(x, tuple) for x in X)
-        arrays = isinstance(X, list) and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in X)
-        if arrays and any((x < 0).any() for x in X):
-            raise ValueError(
-                "X: has negative entries, which weights cannot have; a list of clouds needs support='free'"
-            )
-        if arrays and self.cost is None and len(X) > 1 and all(1 < x.shape[1] <= _MOST_COORDINATES for x in X):
-            raise ValueError(
-                f"X: is a list of arrays with {X[0].shape[1]} columns; expected support='free' if they are clouds, or "
-                "cost='line' if their rows are measures on as many bins"
-            )
-        if pairs and _sets.are_clouds(X, "sqeuclidean"):
-            raise ValueError(
-                "X: is a list of clouds; expected measures on common points, or support='free' for such a list"
-            )
-        if named:
-            raise ValueError(
-                f"feature_vectors: expected an embedding of each feature for cost={self.cost!r}; for a barycenter of "
-                "clouds expected support='free'"
-            )
 
     def resume(self, X: Any) -> WassersteinBarycenter:
         """Continue a fit from its last checkpoint, after a crash or an interrupt or with a larger budget.
@@ -345,13 +316,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
         if validation.flag(self.smooth, "smooth") and not 0 < self.gap < 1:
             raise ValueError(f"gap: expected a number between 0 and 1 with smooth=True, got {self.gap!r}")
         validation.nonnegative(0.0 if self.max_pairs == np.inf else self.max_pairs, "max_pairs")
-        other = _FREE_ONLY if validation.choice(self.support, "support", ("fixed", "free")) == "fixed" else _FIXED_ONLY
-        for name, parameter in signature(type(self)).parameters.items():
-            value = getattr(self, name)
-            if name in other and not (isinstance(value, type(parameter.default)) and value == parameter.default):
-                raise ValueError(
-                    f"{name}: does not apply to support={self.support!r}; expected its default, {parameter.default!r}"
-                )
+        _base.check_support(self, fixed=_FIXED_ONLY, free=_FREE_ONLY)
 
     def _fit(self, fit: Fit, started: float) -> None:
         """Run the stages of a fit."""

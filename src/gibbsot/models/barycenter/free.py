@@ -44,6 +44,7 @@ _PATIENCE = 2  # updates whose gain decides whether they go on
 _WEIGHT_STEPS = 12  # of the level method at most in one update of the weights
 _SHORT = 0.1  # the first of these, in units of the potentials: weights that do not gain here are at a kink, and rest
 _SUM_BITS = 52  # of sums of doubles that are to be exact
+_MOST_COORDINATES = 3  # of clouds that come as arrays in a list; where there are more columns, these are bins
 _NEGLIGIBLE = 1e-6  # weight relative to the largest: such points are dropped
 _LEVELS = 1500  # atoms of a barycenter on the line up to which its best approximation by fewer is computed
 
@@ -420,10 +421,12 @@ class Alternation:
         """Alternate until neither points nor weights gain; yield what was updated."""
         yield "start"
         while True:
+            start = self.now.value
             yield from self._move_points()
             before = self.now.value
             yield from self._move_weights()
-            if before - self.now.value <= self.tol * before:
+            rest = before - self.now.value <= self.tol * before and self.stationarity <= self.tol
+            if rest or self.now.value == start:
                 return
 
     def _move_points(self) -> Iterator[str]:
@@ -465,6 +468,7 @@ class Alternation:
     def _short_step(self) -> Array:
         """Return weights a little way down the potentials."""
         f = self.now.potentials - self.p @ self.now.potentials
+        f = np.ldexp(f, -np.frexp(np.abs(f).max())[1])  # so that squares do not underflow
         return np.asarray(self.p * np.exp(-_SHORT * f / np.sqrt(self.p @ f**2)))
 
     def cloud(self) -> Cloud:
@@ -484,7 +488,7 @@ def squared_positions(cost: Cost) -> Array:
     found = cost.positions()
     if found is None or found.power != 2 or found.norm != 2:
         raise ValueError(
-            f"cost: {cost!r} is no squared Euclidean distance between points; expected GridCost(shape), "
+            f"cost: {cost!r} is not a squared Euclidean distance between points; expected GridCost(shape), "
             "PointCost(points), 'sqeuclidean' with feature_vectors or with clouds, or support='fixed' for this cost"
         )
     return found.X
@@ -497,8 +501,10 @@ def clouds_of(estimator: Any, X: Any, reset: bool = True) -> tuple[list[Array], 
     ``cost_`` if the data are rows; otherwise data must have that number.
     """
     cost = estimator.cost
-    if estimator.feature_vectors is None and _sets.are_clouds(X, "sqeuclidean" if cost is None else cost):
-        if cost is not None and cost != "sqeuclidean":
+    own = cost is None or isinstance(cost, str) or callable(cost) or _are_pairs(X)
+    metric = cost if isinstance(cost, str) else "sqeuclidean"
+    if estimator.feature_vectors is None and own and _sets.are_clouds(X, metric):
+        if (cost is not None and not isinstance(cost, str)) or metric != "sqeuclidean":
             raise ValueError(
                 f"cost: is {cost!r}; expected 'sqeuclidean' for free support, whose updates are means of points. Other "
                 "metrics need measures on common points and support='fixed'"
@@ -522,6 +528,34 @@ def clouds_of(estimator: Any, X: Any, reset: bool = True) -> tuple[list[Array], 
             points.append(positions[rows.indices[start:end][own]])
             weights.append(rows.data[start:end][own].astype(np.float64))
     return points, weights
+
+
+def refuse_clouds(estimator: Any, X: Any) -> None:
+    """Refuse clouds where measures on common points are expected; a list of matrices may be one of shards."""
+    if estimator.feature_vectors is not None:
+        return
+    arrays = isinstance(X, list) and all(isinstance(x, np.ndarray) and x.ndim == 2 for x in X)
+    if arrays and any((x < 0).any() for x in X):
+        raise ValueError("X: has negative entries, which weights cannot have; a list of clouds needs support='free'")
+    if arrays and estimator.cost is None and len(X) > 1 and all(1 < x.shape[1] <= _MOST_COORDINATES for x in X):
+        raise ValueError(
+            f"X: is a list of arrays with {X[0].shape[1]} columns; expected support='free' if they are clouds, or "
+            "cost='line' if their rows are measures on as many bins"
+        )
+    if _are_pairs(X) and _sets.are_clouds(X, "sqeuclidean"):
+        raise ValueError(
+            "X: is a list of clouds; expected measures on common points, or support='free' for such a list"
+        )
+    if isinstance(estimator.cost, str) and _sets.are_clouds(X, estimator.cost):
+        raise ValueError(
+            f"feature_vectors: expected an embedding of each feature for cost={estimator.cost!r}; for clouds expected "
+            "support='free'"
+        )
+
+
+def _are_pairs(X: Any) -> bool:
+    """Tell whether data are a list with tuples, as points with their weights are."""
+    return isinstance(X, list | tuple) and any(isinstance(x, tuple) for x in X)
 
 
 def given_start(init: Any, size: int | None, d: int) -> Cloud | None:

@@ -99,7 +99,7 @@ def barycentric_coordinates(
     Raises
     ------
     ValueError
-        If the cost is no squared Euclidean distance, or measures or parameters are not valid.
+        If the cost is not a squared Euclidean distance, or measures or parameters are not valid.
 
     Warns
     -----
@@ -120,8 +120,8 @@ def barycentric_coordinates(
     of Gaussians on 32 x 32, the largest is 0.091 with 1, 0.023 with 2 and 0.0054 with 3 parts.
 
     `WassersteinBarycenter` on the same grid has its support on the grid: it is rounded, and its coordinates differ from
-    the weights by some hundredths. That is no error of theirs: the exact barycenter of the coordinates, as points, is
-    nearer to it than that of the weights.
+    the weights by some hundredths. The coordinates are right: the exact barycenter with these coordinates, as points,
+    is nearer to the rounded one than that with the weights.
 
     References
     ----------

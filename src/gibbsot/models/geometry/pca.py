@@ -273,7 +273,7 @@ class WassersteinPCA(_base.MeasuresTransformer):
         second: _sets.Measures
         if cost is None:
             first, second = given, _sets.clouds(made, "X", "sqeuclidean")
-        elif isinstance(made, list):  # fixed points that are no grid
+        elif isinstance(made, list):  # fixed points that are not a grid
             first, second = _on_points(given, cost), _sets.clouds(made, "X", "sqeuclidean")
             cost = None
         else:

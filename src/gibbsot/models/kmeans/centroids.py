@@ -89,10 +89,13 @@ class Centroids(ABC):
 
     Attributes
     ----------
+    count : int
+        The number of centroids.
     power : float
         The r for which the r-th root of transport costs is a distance; 0 if there is none.
     """
 
+    count: int
     power: float = 0.0
 
     @abstractmethod
@@ -140,7 +143,7 @@ class Centroids(ABC):
         clusters : list of Cluster
             Whose centroids.
         gap : float
-            A relative gap at which they stop.
+            A relative gap at which they stop; clouds stop at the gain `tol` at last.
         last : bool
             Whether the centroids are not expected to move again: the gap is to be proved, or there are more steps.
         """
@@ -324,7 +327,7 @@ class _RowUpdates:
             job.cuts.append(_lowered(cuts, a))
 
     def _refine(self, gap: float) -> None:
-        """Take steps of the level method until a gap is proved, or so many."""
+        """Take steps of the level method until a gap is proved, or their limit is reached."""
         for job in self.jobs:
             job.refines = self.last or job.best == np.inf
         if not any(job.refines for job in self.jobs):
@@ -501,7 +504,8 @@ class CloudCentroids(ShardCentroids):
         return max(0.0, cloud_optima(first, [second])[0].lower)
 
     def update(self, clusters: list[Cluster], gap: float, last: bool) -> list[Update]:
-        """Move centroids by updates of their points and weights."""
+        """Move centroids by updates of their points and weights, until these gain little."""
+        gap = self.tol if last else max(gap, self.tol)
         return [self._update(cluster, gap, last) for cluster in clusters]
 
     def _update(self, cluster: Cluster, gap: float, last: bool) -> Update:
@@ -512,7 +516,7 @@ class CloudCentroids(ShardCentroids):
         else:
             start = self.centres[k]
             problem = _ShardPlans(self, cluster, len(start.points))
-            run = Alternation(problem, Cloud(start.points - self.centre, start.weights), max(gap, self.tol))
+            run = Alternation(problem, Cloud(start.points - self.centre, start.weights), gap)
             for steps, _ in enumerate(run.run(), 2):
                 if steps > _MOVES[last]:
                     break
@@ -563,7 +567,7 @@ class PartsCentroids(Centroids):
     """
 
     def __init__(self, parts: list[Any], factors: Array) -> None:
-        self.parts, self.factors = parts, factors
+        self.parts, self.factors, self.count = parts, factors, parts[0].count
         powers = {part.power for part in parts}
         self.power = powers.pop() if len(powers) == 1 else 0.0
 

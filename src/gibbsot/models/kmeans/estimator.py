@@ -28,7 +28,7 @@ from ...io import npz, progress
 from .. import _base
 from .._costs import Metric
 from .._loop import Checkpoints
-from ..barycenter.free import Cloud, clouds_of
+from ..barycenter.free import Cloud, clouds_of, refuse_clouds
 from ..geometry import sets as _sets
 from . import files
 from .assignment import Assignment, Iteration, SolvedProblems
@@ -66,6 +66,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
         distances as the cost.
     n_support : int, optional
         Free support: the number of points of a centroid, by default the mean number of points of a measure.
+        Parameters that do not apply to a support must keep their defaults.
     init : "k-means++", or centroids
         Where to start. k-means++ chooses measures with probabilities in proportion to the transport costs to those
         chosen before. Centroids are rows of weights, or with free support clouds.
@@ -74,9 +75,9 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
     max_iter : int
         The largest number of assignments in one start.
     gap : float
-        The certified relative gap of the centroids at the end, each to the barycenter of its members.
+        Fixed support: the certified relative gap of the centroids at the end, each to the barycenter of its members.
     tol : float
-        Free support: the relative gain at which updates of a centroid end.
+        Free support: the relative gain at which the last updates of a centroid end.
     random_state : int, RandomState or None
         The seed.
     n_jobs : int, optional
@@ -333,8 +334,8 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
         self.labels_ = np.full(len(full), -1, np.intp)
         if not full.any():
             return self
-        old, count = self._unpublished(self.cluster_centers_), self.n_clusters
-        centroids = self._centroids(self._local(self._joined(old, data)))
+        old, count = self._unpublished(self.cluster_centers_), len(self.counts_)
+        centroids = self._centroids(self._local(self._joined(old, data)), count)
         run = _Run(self, centroids, np.append(np.zeros(count), weights[full]), None, 0.0)
         run.begin(old)
         run.assignment.assign()
@@ -347,9 +348,11 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
                 before = np.array([k] if self.counts_[k] > 0 else [], np.intp)
                 share = np.append(self.counts_[before], run.weights[own])
                 clusters.append(Cluster(k, np.append(before, own), share, np.inf))
-                self.counts_[k] += float(run.weights[own].sum())
+        if not clusters:  # no measure has weight
+            return self
         with threadpool_limits(1, "blas"):
             found = run.centroids.update(clusters, self.gap, True)
+        self.counts_ = self.counts_ + np.bincount(labels, run.weights, count)
         for cluster, one in zip(clusters, found, strict=True):
             self.centroid_gaps_[cluster.k] = one.gap
         self.cluster_centers_ = self._published([run.centroids.get(k) for k in range(count)])
@@ -390,8 +393,8 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
             Infinite for measures without mass.
         """
         assignment, full = self._against(X)
-        found = np.full((len(full), self.n_clusters), np.inf)
-        rows, count = np.flatnonzero(full), self.n_clusters
+        count = len(self.counts_)
+        found, rows = np.full((len(full), count), np.inf), np.flatnonzero(full)
         if len(rows):
             i, k = np.repeat(np.arange(len(rows)), count), np.tile(np.arange(count), len(rows))
             found[rows] = assignment.centroids.solve(i, k).value.reshape(-1, count)
@@ -446,10 +449,8 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
             _base.check_parameters(self)
             if self.cost_weights is not None:
                 raise ValueError("cost_weights: does not apply to one cost; expected None, or a list of costs")
-        if validation.choice(self.support, "support", ("fixed", "free")) == "fixed":
-            if self.n_support is not None:
-                raise ValueError("n_support: does not apply to support='fixed'; expected None")
-        elif self.n_support is not None:
+        _base.check_support(self, fixed=("gap",), free=("n_support", "tol"))
+        if self.n_support is not None:
             validation.count(self.n_support, "n_support")
         if isinstance(self.init, str):
             validation.choice(self.init, "init", ("k-means++",))
@@ -515,9 +516,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
             found = [Cloud.of(Y, w) for Y, w in pairs]
             self._dimension = found[0].points.shape[1] if reset and found else getattr(self, "_dimension", 0)
             return found, full
-        tuples = isinstance(X, list) and any(isinstance(one, tuple) for one in X)
-        if self.feature_vectors is None and tuples and _sets.are_clouds(X, "sqeuclidean"):
-            raise ValueError("X: looks like clouds; expected support='free' for these, or measures as rows")
+        refuse_clouds(self, X)
         batches = _base.batches(self, X, reset)
         if reset:
             self.cost_ = _base.cost_of(self, batches.data)
@@ -569,17 +568,17 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
         """Return validated data as a shard in this process."""
         return LocalShards([KMeansShard(data if self._several else [data])])
 
-    def _centroids(self, shards: Shards[KMeansShard], new: bool = True) -> Centroids:
-        """Return centroids of the measures of shards, which are set up for them if they are new."""
+    def _centroids(self, shards: Shards[KMeansShard], count: int, new: bool = True) -> Centroids:
+        """Return so many centroids of the measures of shards, which are set up for them if they are new."""
         every: list[Any] = []
         for a, part in enumerate(self._parts if self._several else [self]):
             if self.support == "fixed":
-                every.append(RowCentroids(shards, a, self.n_clusters, part.cost_, self.n_jobs))
+                every.append(RowCentroids(shards, a, count, part.cost_, self.n_jobs))
             else:
-                every.append(CloudCentroids(shards, a, self.n_clusters, self.n_support, self.tol, self.n_jobs))
+                every.append(CloudCentroids(shards, a, count, self.n_support, self.tol, self.n_jobs))
         if new:
             firsts: Any = Split.of(shards.starts()[:-1])
-            shards.reduce(KMeansShard.set_up, firsts, self.n_clusters, [one.maker() for one in every])
+            shards.reduce(KMeansShard.set_up, firsts, count, [one.maker() for one in every])
         return PartsCentroids(every, self._factors()) if self._several else every[0]
 
     def _against(self, X: Any) -> tuple[Assignment, NDArray[np.bool_]]:
@@ -588,7 +587,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
         data, full = self._data(X, reset=False)
         if not full.any():
             return Assignment.__new__(Assignment), full
-        centroids = self._centroids(self._local(data))
+        centroids = self._centroids(self._local(data), len(self.counts_))
         run = _Run(self, centroids, np.ones(len(centroids)), None, 0.0)
         run.begin(self._unpublished(self.cluster_centers_))
         return run.assignment, full
@@ -648,7 +647,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_clusters
+        return len(self.counts_)
 
 
 class Fit:
@@ -685,7 +684,7 @@ class Fit:
 
     def begin(self) -> None:
         """Begin the next start."""
-        centroids = self.model._centroids(self.shards)
+        centroids = self.model._centroids(self.shards, self.model.n_clusters)
         self.run = _Run(self.model, centroids, self.weights, self.random, self.started)
 
     def iterations(self) -> Iterator[str]:
@@ -737,7 +736,10 @@ class Fit:
         self.number, self.done = int(state["number"]), int(state["done"])
         self.best, self.outcome = float(state["best"]), str(state["outcome"])
         self.solved = SolvedProblems(*state["solved"].tolist())
-        centroids = self.model._centroids(self.shards, new=False)
+        count = state["run_value"].shape[1]
+        if self.model.n_clusters != count:
+            raise ValueError(f"n_clusters: is {self.model.n_clusters}; expected {count} as in the fit")
+        centroids = self.model._centroids(self.shards, count, new=False)
         self.run = _Run(self.model, centroids, self.weights, self.random, self.started)
         self.run.restore(npz.with_prefix(state, "run_"), self.model._unpublished(state["centres"]))
         for part, k, count in state["cuts"].tolist():
@@ -761,7 +763,7 @@ class _Run:
         self, model: WassersteinKMeans, centroids: Centroids, weights: Array, random: Any, started: float
     ) -> None:
         self.model, self.centroids, self.weights = model, centroids, weights
-        self.random, self.started, self.count = random, started, model.n_clusters
+        self.random, self.started, self.count = random, started, centroids.count
         self.assignment = Assignment(centroids, self.count)
         self.gaps, self.relocated, self.stopped = np.full(self.count, np.inf), 0, False
         self.history: list[Iteration] = []

@@ -310,7 +310,7 @@ class RowPart(Part):
 
     @command
     def finish(self, better: list[bool], moved: list[bool], most: list[int]) -> None:
-        """End updates: keep the potentials of those that have moved, and so many of the cuts; costs are of these."""
+        """End updates: keep the potentials and costs of centroids that have moved, and the last `most` cuts of each."""
         parts = []
         for job, kept, has_moved, cuts in zip(self._jobs, better, moved, most, strict=True):
             found = job.near if kept else job.found

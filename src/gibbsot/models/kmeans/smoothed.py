@@ -26,7 +26,7 @@ class Smoothing:
     .. math:: \min_p \sum_i s_i \min_{\pi \in \Pi(p, x_i)} \langle \pi, M \rangle + T \, \mathrm{KL}(\pi)
 
     A step takes two products with the kernel ``exp(-M / T)``, which on a grid is one matrix for each axis. The
-    result is no optimum; its exact objective tells what it is worth. Its potentials prove a lower bound.
+    result is not an optimum; its exact objective tells what it is worth. Its potentials prove a lower bound.
 
     Parameters
     ----------

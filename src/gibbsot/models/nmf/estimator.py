@@ -480,8 +480,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         """Write the model to an npz file, with its fit, so that a `resume` is bit-identical.
 
         The write is atomic. The parameters ``callbacks`` and ``client``, arrays of ``init`` and a ``random_state``
-        that is no integer are not written. Of a fit on a cluster only the model is written: the data may be more than
-        one machine can hold. Checkpoints have no data either, so neither has a model that was loaded from one and not
+        that is not an integer are not written. Of a fit on a cluster only the model is written, as the data may be too
+        large for one machine. Checkpoints have no data either, so neither does a model that was loaded from one and not
         resumed.
 
         Parameters
