@@ -66,8 +66,8 @@ def mixture_coordinates(
 
     over weights w. It is a linear programme, which is solved to a certified gap (see ``solvers.linear_programme``), on
     arcs that the optimal potentials of nonnegative least squares choose. Where several memberships are optimal, one of
-    them is returned, not that of least norm and without a warning: between two bins at equal distances every w costs
-    the same. A measure without mass has uniform memberships.
+    them is returned without a warning, and it need not have the least norm: between two bins at equal distances, for
+    example, every w costs the same. A measure without mass has uniform memberships.
 
     Parameters
     ----------

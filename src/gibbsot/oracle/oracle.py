@@ -52,7 +52,7 @@ class Oracle:
 
     .. math:: W(p, q) = \langle p, f \rangle + \langle q, g \rangle, \qquad \nabla_p W = f, \quad \nabla_q W = g
 
-    It keeps what it has found of each pair, and starts from there in the next call. With fixed targets,
+    It keeps what it has found for each pair, and starts from there in the next call. With fixed targets,
     ``oracle(P)`` pairs row b of P with target b; without, ``oracle(P, Q)`` pairs the rows of P and Q, and both move.
     A call that fails or is interrupted does not change what is kept.
 

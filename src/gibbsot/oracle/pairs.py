@@ -85,8 +85,9 @@ class OracleInfo(NamedTuple):
     mixed : bool
         Whether the mean of V(z) over the chains of the call had settled at its end, by the test of
         `gibbsot.sampler.settled`; True with exact duals. A chain ends as soon as its V(z) no longer rises, mostly after
-        a tenth of ``max_sweeps``, because a model goes on faster with more and shorter calls. A call with chains of
-        fewer than 60 sweeps, as by default, is too short to tell, and False; with ``max_sweeps=4000`` it may be True.
+        a tenth of ``max_sweeps``, because models improve faster with more and shorter calls. If the chains of a call
+        have fewer than 60 sweeps, as by default, this is False, because they are too short to tell; with
+        ``max_sweeps=4000`` it may be True.
     temperature : float or None
         That of the chains in this call.
     """

@@ -255,7 +255,7 @@ class NumberedParts(Sequence[Part]):
 class OTResult:
     """The result of `solve` for one problem, or of `solve_batch` for many.
 
-    For a batch every number is an array and every array has one more axis in front, or is a list where each problem has
+    For a batch every number is an array, and every array has one more axis in front, or is a list if each problem has
     its own cost; ``result[b]`` is the result of problem b, and ``len(result)`` the number of problems. Whatever takes
     time is computed when it is read.
 
@@ -277,10 +277,10 @@ class OTResult:
     reason : str
         Why the gap is open, if it is.
     plan : scipy.sparse.csr_array of shape (m1, m2)
-        A coupling: its marginals are p and q. A list for a batch. Where the upper bound is infinite, a budget was
-        spent before there was a coupling that avoids infinite costs; this then is a part of one, of less mass. With
-        ``penalty`` or ``mass``: what is transported, whose marginals are at most p and q; nothing where the upper bound
-        is infinite.
+        A coupling: its marginals are p and q. A list for a batch. If the upper bound is infinite, a budget was spent
+        before there was a coupling that avoids infinite costs; the plan then is a part of one and has less mass. With
+        ``penalty`` or ``mass`` it is what is transported: its marginals are at most p and q, and it is empty if the
+        upper bound is infinite.
     flow : scipy.sparse.csr_array of shape (nodes, nodes)
         Of a `GraphCost`, and of a grid with the L1 distance: the mass that moves from node to node, with a stored entry
         for every edge in every direction that it leads. Of a `SparseCost` the nodes are its rows and then its columns.

@@ -46,11 +46,11 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     ----------
     p, q : arrays, lists or sparse matrices of m1 and m2 weights, or None
         The measures, of equal sums. None for uniform weights, of the mass of the other measure, or of mass one if both
-        are None. On a grid they may have the grid's shape. Sums agree to 1e-6, or to ``4 eps m`` for m weights of a
-        coarser precision; a difference is spread proportionally. Weights with labels, a Series of pandas, go to the
-        points of these labels where the cost has them: a DataFrame, or the points of a `PointCost` that were one. On a
-        grid, two measures with the same labels are brought to one order, in which the labels increase or that of p.
-        Labels that are different go by position.
+        are None. On a grid they may have the grid's shape. Sums must agree to 1e-6, or to ``4 eps m`` for m weights of
+        a coarser precision; a smaller difference is spread proportionally. Weights with labels, a Series of pandas, go
+        to the points of these labels where the cost has them: a DataFrame, or a `PointCost` whose points were one. On a
+        grid, two measures with the same labels are brought to one order: that of increasing labels, or that of p. If
+        the labels of the two measures differ, weights go by position.
     cost : Cost or array of shape (m1, m2)
         The cost. Infinite costs forbid pairs.
     method : {"exact", "gibbs"} or Gibbs
@@ -77,9 +77,9 @@ def solve(p: Any, q: Any, cost: Cost | ArrayLike, options: Options) -> OTResult:
     max_memory : float, optional
         The bytes that the solve may take beyond its arguments. A problem that is estimated to need more is refused.
     warm_start : OTResult, optional
-        The result of measures or costs that were a little different: it saves time, the optimum is the same. With
+        The result for measures or costs that were a little different. It saves time, and the optimum is the same. With
         ``method="gibbs"`` the chains continue from it, at its temperature unless a schedule is given, and stop as soon
-        as they have mixed: a warm start follows, it does not refine.
+        as they have mixed. They follow measures that move, but do not become more precise.
     n_jobs : int, optional
         Threads, as in scikit-learn: None for one, -1 for all cores. Inside one problem they search k-d trees and
         matrices; results do not depend on their number.

@@ -64,8 +64,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     temperature : "auto" or float
         The initial temperature. "auto" is a fifth of that of `WassersteinNMF`.
     tau : int
-        The lag of the chains' mixing test. One model averages the noise of all chains, so that it is shorter than that
-        of other models.
+        The lag of the chains' mixing test. It is shorter than in other models, because one model averages the noise of
+        all chains.
     tol : float
         The gain of ten epochs, relative to the cost, below which the chains are cooled or, if they are cold, the
         descent ends.
@@ -91,9 +91,9 @@ class WassersteinBarycenter(_base.ClientEstimator):
     feature_vectors : array of shape (m, d), optional
         An embedding of each bin, from which a metric builds the cost.
     smooth : bool
-        Of all weights whose objective is certified within ``gap`` of the optimum, return those of the largest entropy:
-        a barycenter without the specks of an optimum, which is at a corner of the weights. ``gap`` is then a choice,
-        from 0 (excluded) to 1: 0.01 shows a clear picture. Nothing is blurred.
+        Of all weights whose objective is certified to be within ``gap`` of the optimum, return those of the largest
+        entropy. An optimum is a vertex and often speckled; these weights are not, and nothing is blurred. ``gap`` is
+        then a choice above 0 and below 1; 0.01 gives a clear picture.
     support : {"fixed", "free"}
         Whether the barycenter has weights on the bins, or points of its own. Parameters that do not apply to a support
         must keep their defaults.
@@ -112,8 +112,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     cost_ : Cost
         The cost between bins; missing for clouds.
     barycenter_ : array of shape (m,)
-        The weights p, with sum one, in double precision whatever the data have: single precision has no digits for a
-        gap of 1e-9. With free support those of ``support_``.
+        The weights p, with sum one, in double precision for all data: single precision is too coarse for a gap of
+        1e-9. With free support those of ``support_``.
     support_ : array of shape (n_support, d)
         Free support: the points, at most as many as asked for.
     entropy_gap_ : float
@@ -122,7 +122,7 @@ class WassersteinBarycenter(_base.ClientEstimator):
     stationarity_ : float
         Free support: by what share the best points for the optimal plans would lower the objective.
     weights_gap_ : float
-        Free support: by what share other weights of these points could lower the objective at most, as computed in
+        Free support: the largest share by which other weights of these points could lower the objective, as computed in
         double precision.
     objective_ : float
         The exact objective of the barycenter over all measures of the fit, from optimal plans, rounded up; infinite
@@ -137,8 +137,8 @@ class WassersteinBarycenter(_base.ClientEstimator):
     status_ : str
         "optimal" (a gap of at most 1e-9), "gap reached", "budget spent" or "gap open", both with a
         `ConvergenceWarning` that says why, or "stopped" by a callback; "running" during the fit and after an
-        interrupt. With free support also "stationary". Like ``objective_`` and ``gap_`` it is that of ``barycenter_``
-        as it is.
+        interrupt. With free support also "stationary". Like ``objective_`` and ``gap_`` it belongs to ``barycenter_``
+        as it is returned.
     n_iter_ : int
         The number of epochs and rounds.
     history_ : list of Epoch

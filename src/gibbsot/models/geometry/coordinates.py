@@ -58,8 +58,9 @@ def barycentric_coordinates(
     exactly where x is the barycenter of the references with these weights, for measures with densities. The cost is a
     squared Euclidean distance.
 
-    `mixture_coordinates` is another thing: there references are mixed linearly, ``sum_k w_k D_k``, here mass moves
-    between them. For two references these are the points of the straight line and of the geodesic.
+    `mixture_coordinates` differs: there references are mixed linearly, ``sum_k w_k D_k``, while here mass moves between
+    them. For two references the mixtures are the points of the straight line between them, and the barycenters those
+    of the geodesic.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def distances(
         same measures, cost and gap continues from it, with the same result as without an interrupt.
     max_seconds : float, optional
         The time allowed. Pairs that are not solved by then are NaN, and a `ConvergenceWarning` says how many they are.
-        A call with the same ``checkpoint`` solves them later. Each value that there is has its gap.
+        A later call with the same ``checkpoint`` solves them. All other values have the gap that was asked for.
 
     Returns
     -------

@@ -55,7 +55,7 @@ class WassersteinNeighbors(_base.MeasuresTransformer):
     r"""Exact nearest neighbours of measures in transport cost.
 
     Lower bounds of all pairs come first; only pairs whose bound does not exceed the distance of the neighbours found so
-    far are solved. The result is that of solving all pairs.
+    far are solved. The result is the same as if all pairs were solved.
 
     On grids and points with (squared) Euclidean distances the bounds compare the quantile functions of orthogonal
     projections, in a few rotated frames; elsewhere each point moves to the nearest one of the other measure [1]_, and

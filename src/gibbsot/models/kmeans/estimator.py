@@ -48,8 +48,8 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
 
     over centroids c and labels l. Measures are assigned exactly, by certified lower bounds first: projections or
     nearest points, potentials of pairs that were solved before, which stay feasible when a centroid moves, and the
-    triangle inequality where a root of the transport cost is a distance. Centroids that will move again are updated by
-    a few steps, and at the end to a certified gap. The labels are those of solving all pairs.
+    triangle inequality where a root of the transport cost is a distance. While centroids still move, they are updated
+    by a few steps; at the end they are brought to a certified gap. The labels are the same as if all pairs were solved.
 
     Parameters
     ----------
@@ -110,15 +110,15 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
     inertia_bounds_ : pair of float
         Certified bounds of it, rounded outwards.
     centroid_gaps_ : array of shape (n_clusters,)
-        By what share a centroid's objective is above that of the barycenter of its members at most, certified, where
-        objectives below 1e-12 of the largest cost count as that; with free support, whose barycenters have no such
-        bound, the stationarity (see `WassersteinBarycenter`).
+        A certified bound of how far the objective of a centroid is above that of the barycenter of its members, as a
+        share; objectives below 1e-12 of the largest cost count as that. With free support, which has no such bound,
+        the stationarity (see `WassersteinBarycenter`).
     counts_ : array of shape (n_clusters,)
-        The weight of the measures of each cluster; of a stream, of all that it has had.
+        The weight of the measures of each cluster; for a stream, of all measures that it has ever had.
     n_iter_ : int
         The number of assignments of the best start.
     n_relocated_ : int
-        How often a cluster was empty, and began again with the measure that was worst off.
+        How often a cluster was empty and was started again, from the measure with the largest cost.
     history_ : list of Iteration
         What each assignment found and took.
     solved_ : SolvedProblems

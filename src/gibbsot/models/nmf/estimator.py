@@ -74,10 +74,10 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     max_epochs : int
         The largest number of passes over the data.
     algorithm : {"adaptive", "paper", "d2suite"}
-        "adaptive" evaluates a sample of measures exactly every ten epochs or more: it shortens the steps if the chains
-        lag, cools if the cost has stalled, and returns to the best model if the cost has risen. "paper" is the
-        algorithm that the paper prints [1]_: a random start, ``step_size=2``, online mirror descent for
-        components with the sum of their gradients, accelerated mirror descent with restarts for memberships, and
+        "adaptive" evaluates a sample of measures exactly, at intervals of ten epochs or more. It shortens the steps if
+        the chains lag, cools if the cost has stalled, and returns to the best model if the cost has risen. "paper" is
+        the algorithm that the paper prints [1]_: a random start, ``step_size=2``, online mirror descent for components
+        with the sum of their gradients, accelerated mirror descent with restarts for memberships, and
         ``T <- T (1 - sqrt(1 / (m + m_bar)))`` after every epoch; the mixing test is made every tau sweeps. Exact
         evaluations then only record the best model. "d2suite" is what the authors' published program of that name does
         beyond the paper: T falls only in epochs whose V(z) exceeds 0.9 of the exact cost, which is evaluated every
@@ -90,8 +90,8 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
         uses only that of the components.
     temperature : "auto" or float
         The initial temperature. "auto" is the one at which, by the theory's bound, the relative bias
-        (V(z) - W) / W is about a third; for the paper's algorithm and the authors' program, where a fifth of the mean
-        cost is the mean of the noise at a point of mean weight.
+        (V(z) - W) / W is about a third. For the paper's algorithm and the authors' program it is the one at which the
+        mean noise at a point of mean weight is a fifth of the mean cost.
     batch_size : int, optional
         The number of measures whose memberships are updated together; 500 by default, and 20 for the authors' program.
     update : {"online", "full"}
@@ -136,15 +136,15 @@ class WassersteinNMF(_base.MeasuresTransformer, _base.ClientEstimator):
     cost_ : Cost
         The cost between bins.
     components_ : array of shape (K, m)
-        The components of the best model, by the exact cost of a sample, which is evaluated after ten epochs for the
-        first time.
+        The components of the best model. The best is chosen by the exact cost of a sample, which is first evaluated
+        after ten epochs.
     memberships_ : array of shape (n, K)
         The memberships of the training data in the best model; with a client, a Dask array.
     reconstruction_err_ : float
         The mean cost of a sample of at most 20 measures of the training data in the best model, for ``components_`` and
-        ``memberships_`` as they are. It is certified, an upper bound of W that is exact up to rounding (of matrices of
-        costs to single precision), but for the sample only: `score` is for all measures. During a fit it is that of the
-        model before it is rounded, and infinite before the first exact evaluation.
+        ``memberships_`` as they are. It is a certified upper bound of W, exact up to rounding (matrices of costs are
+        rounded to single precision), but for the sample only: `score` is for all measures. During a fit it is that of
+        the model before it is rounded, and infinite before the first exact evaluation.
     usage_ : array of shape (K,)
         The mean membership in each component.
     n_iter_ : int
