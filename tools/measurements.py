@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from datetime import date
@@ -87,6 +88,7 @@ MEASUREMENTS = {
     "single_cells": Measurement("examples/single_cells.py", ("guides/single_cells",), NMF),
     "regimes": Measurement("benchmarks/regimes.py --quick", ("README", "benchmarks")),
     "regimes_growth": Measurement("benchmarks/regimes.py --growth plane", ("benchmarks",)),
+    "regimes_growth_64": Measurement("benchmarks/regimes.py --growth '64 dimensions'", ("benchmarks",)),
     "dotmark": Measurement("benchmarks/dotmark.py Dataset", ("dotmark",)),  # the last one: it needs a folder of images
 }
 # Columns of ratios whose worst and median are kept for every version: peers beside ours, larger is better.
@@ -208,8 +210,9 @@ def _without_targets(rows: list[list[str]]) -> list[list[str]]:
 def measure(name: str, note: str) -> None:
     """Run a command, print what it prints, and write its file."""
     command = MEASUREMENTS[name].command
+    arguments = [sys.executable, *shlex.split(command)]
     env = os.environ | {"COLUMNS": "240", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    child = subprocess.Popen([sys.executable, *command.split()], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=env)
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=env)
     lines = []
     assert child.stdout is not None
     for line in child.stdout:
