@@ -1,9 +1,11 @@
 """Gromov-Wasserstein beside POT, in one run.
 
-    python benchmarks/gromov.py                # minutes
-    python benchmarks/gromov.py --sizes 200    # without large clouds
+    python benchmarks/gromov.py                        # minutes
+    python benchmarks/gromov.py --sizes 200 --small    # without large clouds
 
-Both start from the product of the measures. CPU times on one thread; the lower bound is part of ours.
+First clouds of 20,000 points, which have no peer, and copies of clouds; then random problems of 10 to 60 points, and
+larger ones in time. Both start from the product of the measures. CPU times on one thread; the lower bound is part of
+ours.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from gibbsot import PointCost, gromov_wasserstein
 from timing import seconds
 
 Array = NDArray[np.float64]
+
+EQUAL = 1e-9  # difference of values that counts as none
 
 console = Console()
 
@@ -59,6 +63,43 @@ def cases(n: int) -> Iterator[tuple[dict[str, Callable[[], Any]], Callable[[], f
     yield {"matrices of plain distances, weights": lambda: matrices(*plain, p, q)}, lambda: of_pot(*plain, p, q)
     fused = {"clouds, fused": lambda: gromov_wasserstein(X, Y, fused=0.5, cost=features, n_starts=1)}
     yield fused, fused_of_pot
+
+
+def random_problem(seed: int) -> tuple[Array, Array, Array, Array]:
+    """Return two clouds in one to three dimensions and weights, which are uniform for every second seed."""
+    rng = np.random.default_rng(seed)
+    n, m = rng.integers(10, 60, 2)
+    X, Y = rng.normal(size=(n, rng.integers(1, 4))), rng.random((m, rng.integers(1, 4)))
+    p, q = ((rng.random(k) + 0.1) ** (1 - seed % 2) for k in (n, m))
+    return X, Y, p / p.sum(), q / q.sum()
+
+
+def random_problems(count: int = 50) -> None:
+    """Compare values with those of POT, from its start and the best of all starts: clouds, matrices, fused."""
+    columns = "problems", "count", "from the same start above POT", "most above", "below POT", "best of starts above POT"
+    table = Table(title="Random problems: how many values are more than 1e-9 above or below those of POT")
+    for column in columns:
+        table.add_column(column, justify="right")
+    found: dict[str, list[tuple[float, float]]] = {"clouds": [], "matrices of plain distances": [], "clouds, fused": []}
+    for seed in range(count):
+        X, Y, p, q = random_problem(seed)
+        C, D, M = cdist(X, X, "sqeuclidean"), cdist(Y, Y, "sqeuclidean"), cdist(X[:, :1], Y[:, :1], "sqeuclidean")
+        fused: dict[str, Any] = {"fused": 0.5, "cost": PointCost(X[:, :1], Y[:, :1])}
+        plain = np.sqrt(C), np.sqrt(D)
+        cases = (
+            (X, Y, {}, ot.gromov_wasserstein(C, D, p, q, log=True)[1]["gw_dist"]),
+            (*plain, {"metric": "precomputed"}, ot.gromov_wasserstein(*plain, p, q, log=True)[1]["gw_dist"]),
+            (X, Y, fused, ot.fused_gromov_wasserstein(M, C, D, p, q, alpha=0.5, log=True)[1]["fgw_dist"]),
+        )
+        for name, (first, second, options, value) in zip(found, cases, strict=True):
+            one, best = (gromov_wasserstein(first, second, p, q, n_starts=n, **options).value for n in (1, None))
+            found[name].append((one - float(value), best - float(value)))
+    for name, differences in found.items():
+        one, best = np.array(differences).T
+        above = f"{max(float(one.max()), 0.0):.1e}"
+        counts = [str(int(x.sum())) for x in (one > EQUAL, one < -EQUAL, best > EQUAL)]
+        table.add_row(name, str(count), counts[0], above, *counts[1:])
+    console.print(table)
 
 
 def large() -> None:
@@ -109,16 +150,18 @@ def copies() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", help="points; by default 200 and 1,000, and large clouds")
-    sizes = parser.parse_args().sizes
+    parser.add_argument("--sizes", type=int, nargs="+", default=[200, 1000], help="points of problems that are timed")
+    parser.add_argument("--small", action="store_true", help="without clouds of 20,000 points")
+    options = parser.parse_args()
     threadpool_limits(1)
-    if sizes is None:
+    if not options.small:
         large()  # first: the peak of the memory is that of the process so far
     copies()
+    random_problems()
     table = Table(title="From the product of the measures, seconds of CPU time")
     for column in ("problem", "points", "gibbsot", "POT", "POT / gibbsot", "value", "above POT's", "lower bound"):
         table.add_column(column, justify="right")
-    for n in sizes or (200, 1000):
+    for n in options.sizes:
         for ours, peer in cases(n):
             other, value = seconds(peer)
             for name, work in ours.items():
