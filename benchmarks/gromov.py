@@ -76,7 +76,7 @@ def random_problem(seed: int) -> tuple[Array, Array, Array, Array]:
 
 def random_problems(count: int = 50) -> None:
     """Compare values with those of POT, from its start and the best of all starts: clouds, matrices, fused."""
-    columns = "problems", "count", "from the same start above POT", "most above", "below POT", "best of starts above POT"
+    columns = "problems", "count", "from its start above POT", "most above", "below POT", "best of starts above POT"
     table = Table(title="Random problems: how many values are more than 1e-9 above or below those of POT")
     for column in columns:
         table.add_column(column, justify="right")

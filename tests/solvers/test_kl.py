@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from gibbsot import DenseCost, GraphCost, GridCost, PointCost, SparseCost, solve, solve_batch
 from gibbsot.core import native
 from gibbsot.oracle.gradients import weight_gradients
+from gibbsot.solvers import kl
 from gibbsot.solvers.kl import Unbalanced
 
 RNG = np.random.default_rng(35)
@@ -185,6 +186,32 @@ def test_large_problems_start_from_coarser_ones(kind, m):
     again = solve(p, q, cost, kl=rho, gap=1e-6, warm_start=found)
     assert again.gap <= 1e-6
     assert again.parts[0].solved[0].rounds <= 2
+
+
+@pytest.mark.skipif(native.name() == "numpy", reason="takes minutes without compiled kernels")
+@pytest.mark.parametrize("weight", [0.05, (0.05, np.inf)])
+def test_rough_corrections_of_large_problems(weight, monkeypatch):
+    """They follow the first step where potentials of a coarser problem are near; the optimum is that of the matrix."""
+    rng = np.random.default_rng(3)
+    cost = PointCost(rng.random((500, 2)), rng.random((450, 2)))
+    p, q = measures(500, 450, 2.0, rng)
+    other = solve(p, q, DenseCost(cost.matrix()), kl=weight, gap=1e-7)
+    monkeypatch.setattr(kl, "_SMALL", 0)
+    monkeypatch.setattr(kl, "_NEAR", 1.0)
+    rough, corrected = [], kl._Steps._corrected
+
+    def counted(steps, here, arcs, **options):
+        rough.append(options.get("rough", False))
+        return corrected(steps, here, arcs, **options)
+
+    monkeypatch.setattr(kl._Steps, "_corrected", counted)
+    found = solve(p, q, cost, kl=weight, gap=1e-7)
+    assert any(rough)
+    assert not all(rough)
+    assert found.gap <= 1e-7
+    assert found.value == pytest.approx(other.value, rel=2e-7)
+    assert found.lower_bound <= other.upper_bound
+    assert other.lower_bound <= found.upper_bound
 
 
 @pytest.mark.parametrize("kl", [0.3, (0.1, 2.0), (np.inf, 0.5)])

@@ -67,6 +67,7 @@ _LARGE = 60_000, 500_000  # points, and points in the plane: factorisations take
 _SLOW = 0.5  # of the gap: a step that leaves more is slow, and a correction follows
 _NEIGHBOURS = 4, 2  # arcs of least reduced cost that every point of small and of other problems brings in
 _FEW_COLUMNS = 512  # for which Newton systems are dense
+_NEAR = 1e-3  # a gap of large problems from which they take no further step before the correction
 _KEPT = 0.6  # of the arcs: those of least reduced cost stay, and those in use
 _IN_USE = 1e-9  # of the largest mass of an arc
 _ITERATIONS = 60  # of the interior-point method
@@ -457,7 +458,10 @@ class _Steps:
             if self._settled(here) or self.budget.spent:
                 break
             arcs = union(arcs, self._keys(*last.basis))
-            if self._corrects(step + _FIRST * near, left, before):
+            first = step == 1 and near and left <= _NEAR and _SMALL < sum(self.cost.shape) <= _LARGE[self._planar]
+            if first:  # a rough one finds the arcs of another step, which would take longer
+                here, arcs = self._corrected(here, arcs, rough=True)
+            if first or self._corrects(step + _FIRST * near, left, before):
                 here, arcs = self._corrected(here, arcs)
                 if self._settled(here):
                     break
@@ -583,10 +587,13 @@ class _Steps:
         kept = (i >= 0) & (j >= 0) & (i < m1) & (j < m2)
         return i[kept].astype(np.int64) * m2 + j[kept]
 
-    def _corrected(self, here: _Start, arcs: Indices) -> tuple[_Start, Indices]:
-        """Return better potentials from the optimum on arcs, and the arcs that are worth keeping."""
+    def _corrected(self, here: _Start, arcs: Indices, rough: bool = False) -> tuple[_Start, Indices]:
+        """Return better potentials from the optimum on arcs, and the arcs that are worth keeping.
+
+        A rough one takes more arcs, keeps fewer, and ends at a tenth of the gap.
+        """
         m1, m2 = self.cost.shape
-        k = _NEIGHBOURS[m1 + m2 > _SMALL]
+        k = _NEIGHBOURS[m1 + m2 > _SMALL and not rough]
         J = self.cost.nearest(self.q.hidden(-here.g, np.inf), min(k, m2), n_jobs=self.threads)[0]
         I = self.cost.nearest(self.p.hidden(-here.f, np.inf), min(k, m1), False, n_jobs=self.threads)[0]  # noqa: E741
         near = (np.arange(m1)[:, None] * m2 + J)[J >= 0], (I * m2 + np.arange(m2)[:, None])[I >= 0]
@@ -600,8 +607,10 @@ class _Steps:
         dual = _ArcDual(self.p, self.q, i, j, costs)
         dual.z[np.searchsorted(keys, used)] = plan.data
         left = max(self.best.value - here.dual, 1e-16 * self.best.scale, 1e-300)
-        dual.solve(here, left, max(self.gap, 1e-11) / 10, self.budget)
+        dual.solve(here, left, max(self.gap, 1e-11, rough * self._left(here.dual)) / 10, self.budget)
         found = self._towards(here, self._closed(dual.f))
+        if rough:
+            return found, keys[dual.slack <= np.quantile(dual.slack, _KEPT)]
         if self._free and math.isfinite(float(dual.z.sum())):
             self._take(sparse.csr_array(sparse.coo_array((dual.z, (i, j)), shape=self.cost.shape)))
         kept = (dual.slack <= np.quantile(dual.slack, _KEPT)) | (dual.z > _IN_USE * dual.z.max())
