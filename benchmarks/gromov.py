@@ -76,9 +76,9 @@ def random_problem(seed: int) -> tuple[Array, Array, Array, Array]:
 
 def random_problems(count: int = 50) -> None:
     """Compare values with those of POT, from its start and the best of all starts: clouds, matrices, fused."""
-    columns = "problems", "count", "from its start above POT", "most above", "below POT", "best of starts above POT"
+    counts_of = "from the same start above POT", "most above", "below POT", "best of starts above POT"
     table = Table(title="Random problems: how many values are more than 1e-9 above or below those of POT")
-    for column in columns:
+    for column in ("problems", "count", *counts_of):
         table.add_column(column, justify="right")
     found: dict[str, list[tuple[float, float]]] = {"clouds": [], "matrices of plain distances": [], "clouds, fused": []}
     for seed in range(count):
@@ -86,7 +86,7 @@ def random_problems(count: int = 50) -> None:
         C, D, M = cdist(X, X, "sqeuclidean"), cdist(Y, Y, "sqeuclidean"), cdist(X[:, :1], Y[:, :1], "sqeuclidean")
         fused: dict[str, Any] = {"fused": 0.5, "cost": PointCost(X[:, :1], Y[:, :1])}
         plain = np.sqrt(C), np.sqrt(D)
-        cases = (
+        cases: tuple[tuple[Any, Any, dict[str, Any], float], ...] = (
             (X, Y, {}, ot.gromov_wasserstein(C, D, p, q, log=True)[1]["gw_dist"]),
             (*plain, {"metric": "precomputed"}, ot.gromov_wasserstein(*plain, p, q, log=True)[1]["gw_dist"]),
             (X, Y, fused, ot.fused_gromov_wasserstein(M, C, D, p, q, alpha=0.5, log=True)[1]["fgw_dist"]),
