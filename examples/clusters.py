@@ -198,7 +198,7 @@ def main() -> None:
     ):
         ours = transport(data, count, classes, what, cost=GridCost((side, side))).cluster_centers_
         theirs = euclidean(data, count, classes, "pixels").cluster_centers_
-        pictures[what] = ours, theirs[linear_sum_assignment(cdist(ours, theirs))[1]]  # the nearest below each other
+        pictures[what] = ours, theirs[linear_sum_assignment(cdist(ours, theirs))[1]]  # the nearest at the same places
 
     found = documents(texts)
     model = transport(found.clouds(), len(MODULES), found.classes, "documents", support="free", n_support=8)

@@ -569,7 +569,7 @@ class WassersteinKMeans(ClusterMixin, _base.MeasuresTransformer, _base.ClientEst
         return LocalShards([KMeansShard(data if self._several else [data])])
 
     def _centroids(self, shards: Shards[KMeansShard], count: int, new: bool = True) -> Centroids:
-        """Return so many centroids of the measures of shards, which are set up for them if they are new."""
+        """Return `count` centroids of the measures of shards, which are set up for them if they are new."""
         every: list[Any] = []
         for a, part in enumerate(self._parts if self._several else [self]):
             if self.support == "fixed":
