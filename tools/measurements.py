@@ -70,6 +70,8 @@ MEASUREMENTS = {
         CLUSTERS,
     ),
     "graphs": Measurement("benchmarks/graphs.py", ("guides/graphs",)),
+    "graphs_large": Measurement("benchmarks/graphs.py large", ("guides/graphs",)),
+    "graphs_stops": Measurement("benchmarks/graphs.py stops", ("guides/graphs",)),
     "geometry": Measurement("benchmarks/geometry.py", ("guides/geometry",), (*ENGINE, "src/gibbsot/models/geometry")),
     "unbalanced": Measurement("benchmarks/unbalanced.py --peer-seconds 5", ("guides/unbalanced",)),
     "unbalanced_large": Measurement("benchmarks/unbalanced.py --large", ("guides/unbalanced",)),
