@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 import gibbsot
-from gibbsot import GridCost, Oracle
+from gibbsot import GridCost, Oracle, WassersteinNMF
 from gibbsot.core import validation
 from gibbsot.io import readers
 
@@ -241,3 +241,7 @@ def test_a_column_of_text_is_named(library):
     table = pytest.importorskip(library).DataFrame({"a": [1.0, 2.0], "colour": ["red", "blue"]})
     with pytest.raises(TypeError, match="P: expected real numbers, got text in column 'colour'"):
         validation.real(table, "P")
+    with pytest.raises(TypeError, match="X: expected real numbers, got text in column 'colour'"):
+        WassersteinNMF(1, cost="line").fit(table)
+    with pytest.raises(TypeError, match="p: expected real numbers, got text in column 'colour'"):
+        validation.real(table["colour"], "p")

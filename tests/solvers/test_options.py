@@ -149,6 +149,7 @@ def test_the_stride_of_the_mixing_test():
         (solve, {"n_sweeps": 5}, r"solve\(\) got .* 'n_sweeps'; expected method=gibbsot.Gibbs\(n_sweeps=...\)"),
         (solve_batch, {"seed": 5}, r"solve_batch\(\) got .* 'seed'; expected method=gibbsot.Gibbs\(rng=...\)"),
         (solve, {"ids": [0]}, r"solve\(\) got an unexpected keyword argument 'ids'$"),
+        (solve, {"p": 1}, r"solve\(\) got multiple values for argument 'p'$"),
         (solve, {"epsilon": 0.1}, r"solve\(\) got an unexpected keyword argument 'epsilon'$"),
         (solve, {"warm_start": 3}, "warm_start: expected an OTResult, got int"),
     ],

@@ -306,6 +306,8 @@ def real(x: Any, name: str) -> Array:
 def _text_columns(x: Any) -> str:
     """Return which columns of a table, of pandas or polars, have no numbers; nothing for other arrays."""
     columns = getattr(x, "columns", None)
+    if columns is None and hasattr(x, "dtype") and isinstance(getattr(x, "name", None), str):
+        return f"text in column {x.name!r}"  # a Series
     if columns is None or not hasattr(x, "dtypes"):
         return ""
     bad = [str(name) for name in columns if np.asarray(x[name]).dtype.kind not in "fiub"]
@@ -328,6 +330,11 @@ def check_mask(x: Any, name: str) -> None:
 def check_array(x: Any, name: str) -> None:
     """Refuse what scikit-learn would misread, or would refuse without a word of what is expected."""
     check_mask(x, name)
+    if hasattr(x, "columns") and hasattr(x, "dtypes"):
+        columns = [one for one in x.columns if getattr(x[one], "ndim", 1) == 1]  # else several have this name
+        text = [str(one) for one in columns if len(x) and isinstance(next(iter(x[one])), str)]
+        if text:
+            raise TypeError(f"{name}: expected real numbers, got text in column {', '.join(map(repr, text[:3]))}")
     if isinstance(x, list | tuple):
         for k, row in enumerate(x):
             check_mask(row, f"{name}[{k}]")

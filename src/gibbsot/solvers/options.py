@@ -167,6 +167,7 @@ def takes(make: Callable[K, OptionsT]) -> Callable[[Callable[[Any, Any, Any, Opt
     def decorate(function: Callable[[Any, Any, Any, OptionsT], OTResult]) -> Solver[K]:
         signature = inspect.signature(function)
         first = list(signature.parameters.values())[:-1]
+        names = [one.name for one in first]
         kind = inspect.Parameter.KEYWORD_ONLY
         more = [inspect.Parameter(one.name, kind, default=one.default, annotation=one.type) for one in named]
         signature = signature.replace(parameters=[*first, *more])
@@ -179,7 +180,7 @@ def takes(make: Callable[K, OptionsT]) -> Callable[[Callable[[Any, Any, Any, Opt
             try:
                 options = build(**given)
             except TypeError:
-                _check_names(function.__name__, given, signature)
+                _check_names(function.__name__, given, signature, names)
                 raise
             p, q, cost = args
             return function(p, q, cost, options)
@@ -191,9 +192,11 @@ def takes(make: Callable[K, OptionsT]) -> Callable[[Callable[[Any, Any, Any, Opt
     return decorate
 
 
-def _check_names(name: str, given: dict[str, Any], signature: inspect.Signature) -> None:
+def _check_names(name: str, given: dict[str, Any], signature: inspect.Signature, first: list[str]) -> None:
     """Refuse options that a function does not have, and say where the sampler's own are."""
     for one in given:
+        if one in first:  # as another argument, by its position, is
+            raise TypeError(f"{name}() got multiple values for argument {one!r}")
         if one not in signature.parameters:
             sampler = {"seed": "rng"}.get(one, one)
             hint = f"; expected method=gibbsot.Gibbs({sampler}=...)" if sampler in Gibbs.__dataclass_fields__ else ""
