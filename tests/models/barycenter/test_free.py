@@ -210,6 +210,22 @@ def test_budgets_and_callbacks_end_a_fit():
 
 
 @whole_fit
+def test_an_interrupt_leaves_the_best_so_far_and_proves_nothing():
+    clouds, seen = some_clouds(4, 2), []
+
+    def interrupt(model):
+        seen.append(model.support_.copy())
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    model = free(n_support=3).fit(some_clouds(5, 2, 1)).set_params(callbacks=[interrupt])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(clouds)
+    np.testing.assert_array_equal(model.support_, seen[-1])
+    assert (model.objective_, model.lower_bound_, model.gap_, model.status_) == (np.inf, 0, np.inf, "running")
+
+
+@whole_fit
 @pytest.mark.parametrize("scale", [1e-100, 1e-6, 1e6, 1e100])
 def test_the_scale_of_the_points_does_not_matter(scale):
     clouds = some_clouds(4, 2)

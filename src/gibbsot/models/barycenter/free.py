@@ -594,6 +594,7 @@ def fit_free(model: WassersteinBarycenter, X: Any, sample_weight: Any, started: 
     start, exact = given_start(model.init, model.n_support, clouds.points.shape[1]), clouds.closed_form()
     random, budget = check_random_state(model.random_state), Budget(model.max_seconds or np.inf)
     model.history_, model.status_ = [], "running"
+    model.objective_, model.lower_bound_, model.gap_ = np.inf, 0.0, np.inf  # until they are proved
     with thread_pools().limit(limits=1, user_api="blas"):  # small products are slower in threads
         if exact is not None and len(exact.points) <= size:
             _publish(model, clouds, exact, 0.0, 0.0)
