@@ -649,3 +649,18 @@ def test_modules_are_found_by_name():
 def test_lazy_and_unbalanced_is_refused_as_by_pot():
     with pytest.raises(NotImplementedError):
         compat.solve_sample(M, M, lazy=True, unbalanced=1)
+
+
+@COMPILED
+@pytest.mark.parametrize("n", [3, 49, 98])
+def test_whole_weights_have_whole_plans(n):
+    """Weights are divided by their sum, and 49 * (1 / 49) is less than one; entries of permutations are 1 still."""
+    rng = np.random.default_rng(n)
+    ones, counts = np.ones(n), rng.permutation(np.r_[np.full(n - 1, 2.0), n + 2])
+    M = rng.random((n, n))
+    for a, b in ((ones, ones), (3 * ones, counts), (0.1 * ones, 0.1 * ones)):
+        expected = ot.emd(a, b, M)
+        with compat.pot.installed():
+            found = [ot.emd(a, b, M), ot.emd(a, b, sparse.coo_array(M)).toarray()]
+        for plan in [*found, compat.emd(a, b, M), compat.solve(M, a, b).plan]:
+            np.testing.assert_array_equal(plan, expected)

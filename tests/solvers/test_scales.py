@@ -355,3 +355,19 @@ def test_exact_sums_have_no_error_that_is_relative_to_them():
     x = np.array([1e100, -1e100, 0.1])
     found = exact_sum((x, np.ones(3)), (np.array([1e100]), np.array([1.0])))
     assert (found.value, found.error) == (Fraction(0.1) + Fraction(1e100), 0)
+
+
+@pytest.mark.parametrize("n", [3, 49, 98])
+def test_whole_weights_have_whole_plans(n):
+    """Of n points of weight 1 all go to one partner, though n * (1 / n) may be less than one."""
+    rng = np.random.default_rng(n)
+    ones, M = np.ones(n), rng.random((n, n))
+    rows, columns = linear_sum_assignment(M)
+    for found in (solve(ones, ones, M), solve_batch([ones], [ones], M)[0]):
+        expected = np.zeros((n, n))
+        expected[rows, columns] = 1
+        np.testing.assert_array_equal(found.plan.toarray(), expected)
+    counts = rng.permutation(np.r_[np.full(n - 1, 2.0), n + 2])
+    plan = solve(3 * ones, counts, M).plan
+    assert set(plan.data) <= set(range(1, n + 3))
+    np.testing.assert_array_equal(plan.sum(axis=0), counts)

@@ -14,6 +14,8 @@ from ..costs.problems import Problem
 from ..exact.certificate import quotient_down
 from ..exact.solution import Solution
 
+_ROUNDING = 2.0**-50  # of masses: three units in the last place of the plan, and the product with the sum of weights
+
 
 def values(problem: Problem, solutions: Sequence[Solution]) -> list[float]:
     """Return the costs of the plans."""
@@ -24,6 +26,24 @@ def plans(problem: Problem, of_mass_one: Sequence[Any]) -> list[Any]:
     """Return plans of the masses given from plans of mass one."""
     masses = problem.mass.tolist()
     return [plan * mass if mass != 1 else plan for plan, mass in zip(of_mass_one, masses, strict=True)]
+
+
+def in_weights(x: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return masses of arcs without the rounding of weights that were divided by their sum.
+
+    A mass x that agrees up to this rounding with the weight a or b of its row or column, or with a whole number, is
+    this number: between n points of weight 1 a permutation has entries 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ones = np.ones(2)
+    >>> in_weights(np.array([1 - 2.0**-53, 0.5]), ones, ones).tolist()
+    [1.0, 0.5]
+    """
+    for whole in (np.rint(x), b, a):
+        x = np.where(np.abs(x - whole) <= _ROUNDING * whole, whole, x)
+    return x
 
 
 def bounds(problem: Problem, solutions: Sequence[Solution], estimate: bool = False) -> tuple[list[float], list[float]]:

@@ -669,6 +669,10 @@ def _outer_potentials(U: Array, L: Array, size: tuple[int, int]) -> tuple[Array,
 def transported_plans(problem: Problem, solutions: Sequence[Solution]) -> list[Any]:
     """Return what is transported, of the masses given, from solutions without the additional points."""
     plans = masses.plans(problem, [one.plan for one in solutions])
+    for plan, mass, a, b in zip(plans, problem.mass.tolist(), *problem.given, strict=True):
+        if mass != 1:
+            rows = np.repeat(np.arange(plan.shape[0]), np.diff(plan.indptr))
+            plan.data[:] = masses.in_weights(plan.data, a[rows], b[plan.indices])
     for plan in plans if isinstance(problem, PartialProblem) else ():
         plan.eliminate_zeros()  # masses that are below the range of doubles
     return plans

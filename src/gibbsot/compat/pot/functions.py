@@ -33,6 +33,7 @@ from ...costs.problems import Problem
 from ...exact.certificate import PROVED
 from ...exact.methods import optima
 from ...exact.solution import Solution
+from ...solvers.masses import in_weights
 from ...solvers.solve import solve as exact_solve
 
 _MIN_PAIRS = 90_000
@@ -705,7 +706,8 @@ def _solved(
         return None
     G, u, v = np.zeros((m1, m2), dtype), np.zeros(m1), np.zeros(m2)
     plan = crossing.plan.tocoo()
-    G[rows[plan.row], columns[plan.col]] = mass * plan.data
+    i, j = rows[plan.row], columns[plan.col]
+    G[i, j] = in_weights(mass * plan.data, a[i], b[j])
     shift = (p @ crossing.f - q @ crossing.g) / 2 if center_dual or not everywhere else 0.0
     u[rows], v[columns] = crossing.f - shift, crossing.g + shift
     if not everywhere:  # POT's rule for points without weight: 0, or less where that would be infeasible

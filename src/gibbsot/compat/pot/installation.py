@@ -23,6 +23,7 @@ from scipy import sparse
 
 from ...costs import DenseCost, PointCost, SparseCost
 from ...exact.line import at_once
+from ...solvers.masses import in_weights
 from . import functions
 
 _OPTIMAL = 1  # POT's code of an optimum
@@ -189,4 +190,5 @@ def _optimum(
         return None
     plan = found.plan.tocoo()
     ends = plan.row.astype(np.uint64), plan.col.astype(np.uint64)
-    return *ends, mass * plan.data, float(mass * found.value), found.f, found.g, _OPTIMAL
+    masses = in_weights(mass * plan.data, a[plan.row], b[plan.col])
+    return *ends, masses, float(mass * found.value), found.f, found.g, _OPTIMAL
