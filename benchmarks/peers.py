@@ -3,13 +3,14 @@
     python benchmarks/peers.py                  # CPU seconds; libraries that are missing are named and left out
     python benchmarks/peers.py scipy torchcfm   # some of them
 
-GUDHI: two diagrams of equal size. SciPy: points in the plane. torchcfm: `sample_plan` of its sampler on standard normal
-minibatches, one of them shifted. pyemd: colour histograms. energyflow: all pairs of 30 events. gensim: all pairs of
-documents of 20 to 60 words out of 2,000, with random vectors in 50 dimensions. pertpy: the matrix of distances of 20
-groups of cells in 50 dimensions without its diagonal; its metric is written here as its source has it, the value of
-OTT's Sinkhorn with default options, which is regularised, so that it differs. The last column is the largest relative
-difference of values. At 4,096 points torchcfm's plan is not optimal, as POT stops at its limit of iterations; a second
-row has torchcfm without the limit. For the cells a second row has the exact values by a loop over POT.
+GUDHI: two diagrams of equal size. SciPy: points in the plane. torchcfm: `sample_plan` of its sampler on standard
+normal minibatches, one of them shifted. pyemd: colour histograms. energyflow: all pairs of 30 events; its compiled
+module needs an environment with NumPy 1. gensim: all pairs of documents of 20 to 60 words out of 2,000, with random
+vectors in 50 dimensions. pertpy: the matrix of distances of 20 groups of cells in 50 dimensions without its diagonal;
+its metric is written here as its source has it, the value of OTT's Sinkhorn with default options, which is
+regularised, so that it differs. The last column is the largest relative difference of values. At 4,096 points
+torchcfm's plan is not optimal, as POT stops at its limit of iterations; a second row has torchcfm without the limit.
+For the cells a second row has the exact values by a loop over POT.
 """
 
 # ruff: noqa: B023 (each problem is timed before the next is made)

@@ -2,6 +2,7 @@
 
     make peers                                      # all of them
     python tools/peers.py POT SciPy                 # some of them
+    python tools/peers.py POT:emd POT:partial       # some tests of a library, by the first word of their row
     python tools/peers.py --checkout GUDHI=FOLDER   # test files of a library from a folder with its repository
 
 The tests are those of the installed versions. They come from the source distributions that pip finds, from the
@@ -101,6 +102,10 @@ class Suite(NamedTuple):
     version: str | None = None  # of the source distribution, if it is not the installed one
     tag: str | None = None  # in the repository, for libraries without source distributions
     options: tuple[str, ...] = ()
+
+    def named(self, names: list[str]) -> bool:
+        """Return whether some of the names is that of the library, or of these tests of it."""
+        return any(name in (self.library, f"{self.library}:{self.about.split(',')[0]}") for name in names)
 
 
 _POT = functools.partial(Suite, "POT", "POT", placed=("in_pot", "names_of_pot"))
@@ -307,11 +312,12 @@ def main() -> None:
 
     libraries = list(dict.fromkeys(suite.library for suite in SUITES))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"libraries, of {', '.join(libraries)} (default: all)")
+    text = f"libraries, of {', '.join(libraries)} (default: all), or such as POT:emd"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=text)
     parser.add_argument("--checkout", action="append", default=[], metavar="NAME=FOLDER", help="a repository")
     args = parser.parse_args()
-    if unknown := set(args.names) - set(libraries):
-        parser.error(f"NAME: expected some of {', '.join(libraries)}; got {', '.join(sorted(unknown))}")
+    if unknown := [name for name in args.names if not any(suite.named([name]) for suite in SUITES)]:
+        parser.error(f"NAME: expected some of {', '.join(libraries)}; got {', '.join(unknown)}")
     checkouts = {name: Path(folder).resolve() for name, _, folder in (each.partition("=") for each in args.checkout)}
     for name, folder in checkouts.items():
         if name not in libraries or not folder.is_dir():
@@ -319,7 +325,7 @@ def main() -> None:
     table = Table("library", "tests of", "in place", "passed", "failed", "skipped", "passed with the original", "lost")
     lost, left_out = [], []
     for suite in SUITES:
-        if args.names and suite.library not in args.names:
+        if args.names and not suite.named(args.names):
             continue
         files = fetch(suite, checkouts)
         if isinstance(files, str):
