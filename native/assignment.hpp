@@ -13,9 +13,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -30,8 +33,8 @@ public:
 
     // n rows of n costs, each `stride` after the one before
     Assignment(const T* costs, std::size_t n, std::size_t stride)
-        : C_(costs), n_(n), stride_(stride), v_(n, kInf<double>), mate_(n, -1), owner_(n, -1), arcs_(n * kMost), count_(n),
-          bound_(n), distance_(n, kInf<double>), from_(n, -1), done_(n, 0) {}
+        : C_(costs), n_(n), stride_(stride), v_(n, kInf<double>), mate_(n, -1), owner_(n, -1), arcs_(new Arc[n * kMost]),
+          count_(n), bound_(n), distance_(n, kInf<double>), from_(n, -1), done_(n, 0) {}
 
     // Returns false without an assignment if there is none at a finite cost, if bids settle so few rows that a simplex is
     // faster, or if pause(), which is called at first and then every few milliseconds' worth of work, returns true.
@@ -56,6 +59,7 @@ public:
 private:
     static constexpr std::size_t kClasses = 8;  // of columns, with equal indices modulo this
     static constexpr std::size_t kUnrolled = 4;
+    static constexpr std::size_t kGroup = 32;   // of columns, whose bits a word has
     static constexpr std::size_t kMost = 64;    // arcs of a list
     static constexpr std::size_t kFew = 32;     // columns without a row: every row that is reached looks at all
     static constexpr std::size_t kPolled = 20'000'000;
@@ -116,7 +120,7 @@ private:
         }
         for (; j < n_; ++j) least[j % kClasses] = std::min(least[j % kClasses], static_cast<double>(c[j]) - v[j]);
         double bound = *std::max_element(least, least + kClasses);
-        Arc* list = arcs_.data() + i * kMost;
+        Arc* list = arcs_.get() + i * kMost;
         std::size_t count = 0;
         const auto add = [&](std::size_t k) {
             const double sum = static_cast<double>(c[k]) - v[k];
@@ -128,15 +132,35 @@ private:
             }
             list[count++] = {static_cast<double>(c[k]), number(k)};
         };
-        for (j = 0; j + kClasses <= n_; j += kClasses) {
-            bool here = false;
-            for (std::size_t k = 0; k < kClasses; ++k) here |= static_cast<double>(c[j + k]) - v[j + k] <= bound;
-            for (std::size_t k = 0; here && k < kClasses; ++k) add(j + k);
-        }
+        for (j = 0; j + kGroup <= n_; j += kGroup)
+            for (std::uint32_t here = up_to(bound, c + j, v + j); here != 0; here &= here - 1)
+                add(j + static_cast<std::size_t>(std::countr_zero(here)));
         for (; j < n_; ++j) add(j);
         count_[i] = count;
         bound_[i] = bound;
         work_ += 2 * n_;
+    }
+
+    // Which c - v of a group are at most a bound, as bits. Where these are cannot be foreseen: no branch depends on it.
+    static std::uint32_t up_to(double bound, const T* c, const double* v) {
+        static constexpr auto kBits = [] {
+            std::array<double, kGroup> bits{};
+            double bit = 1;
+            for (double& x : bits) {
+                x = bit;
+                bit *= 2;
+            }
+            return bits;
+        }();
+        constexpr std::size_t W = kLanes<double>;
+        const Vec<double> most = splat(bound), zero{};
+        Vec<double> found = zero;
+        for (std::size_t k = 0; k < kGroup; k += W)
+            found += read(c + k) - load(v + k) <= most ? load(kBits.data() + k) : zero;
+        double lanes[W], total = 0;
+        store(lanes, found);
+        for (const double lane : lanes) total += lane;
+        return static_cast<std::uint32_t>(total);
     }
 
     // Leaves the larger half of a full list out, and returns the least of it.
@@ -153,7 +177,7 @@ private:
         Index column;          // of the first, -1 if there is none
     };
     Bid least_of(std::size_t i) const {
-        const Arc* list = arcs_.data() + i * kMost;
+        const Arc* list = arcs_.get() + i * kMost;
         Bid bid{kInf<double>, kInf<double>, -1};
         for (std::size_t k = 0; k < count_[i]; ++k) {
             const double sum = list[k].cost - v_[at(list[k].column)];
@@ -255,7 +279,7 @@ private:
         const auto arrive = [&](std::size_t i, double offset) {
             if (open_.size() <= kFew)
                 for (const Index j : open_) reach(at(j), offset + (cost(i, at(j)) - v_[at(j)]), i);
-            const Arc* list = arcs_.data() + i * kMost;
+            const Arc* list = arcs_.get() + i * kMost;
             for (std::size_t k = 0; k < count_[i]; ++k)
                 reach(at(list[k].column), offset + (list[k].cost - v_[at(list[k].column)]), i);
             if (!(offset + bound_[i] < best)) return;
@@ -318,7 +342,7 @@ private:
     std::size_t n_, stride_;
     std::vector<double> v_;
     std::vector<Index> mate_, owner_;  // of rows and of columns, -1 without one
-    std::vector<Arc> arcs_;            // kMost for each row, of which the first count_ are its list
+    std::unique_ptr<Arc[]> arcs_;      // kMost for each row, of which the first count_ are its list
     std::vector<std::size_t> count_;
     std::vector<double> bound_;
     std::vector<double> distance_;  // of a search, like all below; infinite between searches

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -620,12 +621,11 @@ bool solve_assignment(CostView C, const Support& support, std::vector<Edge>& edg
     return answer.upper - answer.lower <= kClosed * answer.scale;
 }
 
-// Solves one problem on the costs between the points of its support, from some edges of a basis if there are any. pause()
-// returns whether to stop with what has been reached.
+// Solves one problem by the simplex, on the costs between the points of its support, from some edges of a basis if there are
+// any. pause() returns whether to stop with what has been reached.
 template <class Pause>
-void solve_support(CostView view, const Support& support, std::vector<Edge> edges, DenseAnswer& answer, Pause pause) {
+void solve_by_simplex(CostView view, const Support& support, std::vector<Edge> edges, DenseAnswer& answer, Pause pause) {
     const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
-    if (solve_assignment(view, support, edges, answer, pause)) return;
     std::vector<double> f(m1), g(m2);
     const auto finish = [&](auto& simplex) {
         answer.pivots += simplex.basis().pivots();
@@ -669,16 +669,20 @@ void solve_support(CostView view, const Support& support, std::vector<Edge> edge
     });
 }
 
-// The same on the matrix of all costs, from the arcs of a basis if there are any.
+// The same by the faster way: assignments read a matrix as it is, a copy with whole cache lines pays for the simplex.
 template <class Pause>
 void solve_dense(CostView C, const double* p, const double* q, const DenseBasis& basis, DenseAnswer& answer,
                  Pause pause) {
     const Support support(C, p, q);
     const std::size_t m1 = support.rows.size(), m2 = support.columns.size();
+    const bool whole = m1 == C.rows && m2 == C.columns;
     std::vector<double> gathered;
-    CostView view{C.data, m1, m2, C.stride};
-    if (m1 < C.rows || m2 < C.columns || m1 * m2 <= kCopied) view = gather(C, support, gathered);
-    solve_support(view, support, edges_between(C, basis, support), answer, pause);
+    CostView view = whole ? C : gather(C, support, gathered);
+    std::vector<Edge> edges = edges_between(C, basis, support);
+    if (solve_assignment(view, support, edges, answer, pause)) return;
+    const bool lines = C.width == C.stride && reinterpret_cast<std::uintptr_t>(C.data) % kLine == 0;
+    if (whole && !lines && m1 * m2 <= kCopied) view = gather(C, support, gathered);
+    solve_by_simplex(view, support, std::move(edges), answer, pause);
 }
 
 }  // namespace gibbsot

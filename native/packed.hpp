@@ -197,11 +197,7 @@ void solve_packed(PaddedMatrix& matrix, const double* p, const double* q, bool u
     out = {none, none, none, none, none, none, mass_of(p, C.rows), mass_of(q, C.columns), 0, PackedNumbers::kRefused};
     if (!(out.p > 0 && out.q > 0) || !matrix.valid()) return;
     bool stopped = false;
-    const auto paused = [&] { return stopped = pause(); };
-    const Support support(C, p, q);
-    std::vector<double> gathered;
-    const bool whole = support.rows.size() == C.rows && support.columns.size() == C.columns;
-    solve_support(whole ? C : gather(C, support, gathered), support, edges_between(C, near, support), answer, paused);
+    solve_dense(C, p, q, near, answer, [&] { return stopped = pause(); });
     out.value = answer.value;
     out.lower = answer.lower;
     out.upper = answer.upper;

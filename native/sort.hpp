@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "simd.hpp"
+
 namespace gibbsot {
 
 struct WeightedPoint {
@@ -23,7 +25,8 @@ inline std::uint64_t ordered_bits(double x) {
     return bits ^ (bits >> 63 != 0 ? ~std::uint64_t{0} : std::uint64_t{1} << 63);
 }
 
-// Sorts by distributing three times, by digits of the leading bits in which the numbers differ, the lowest digit first.
+// Sorts few numbers by counting how many others come before each, without a branch that depends on them; more of them by
+// distributing three times, by digits of the leading bits in which the numbers differ, the lowest digit first.
 // Numbers that share these bits are then neighbours, and inserting puts them in order. Where too many
 // share them for this to be fast, a sort that compares finishes the work.
 template <class Record>
@@ -31,7 +34,7 @@ class Sorter {
 public:
     void sort(std::vector<Record>& records) {
         const std::size_t n = records.size();
-        if (n < kFew) return compare(records);
+        if (n < kFew) return rank(records);
         if (n < kMany)
             distribute<9>(records);
         else
@@ -48,13 +51,40 @@ public:
     }
 
 private:
-    static constexpr std::size_t kFew = 200;    // numbers that are compared from the start
+    static constexpr std::size_t kFew = 200;    // numbers that are counted
     static constexpr std::size_t kMany = 3000;  // from which longer tables of digits pay
     static constexpr std::size_t kMoves = 8;    // of each number, beyond which inserting ends
     static constexpr int kDigits = 3;
 
     static bool less(const Record& a, const Record& b) { return point_of(a) < point_of(b); }
     static void compare(std::vector<Record>& records) { std::sort(records.begin(), records.end(), less); }
+
+    // Equal numbers keep their order. Counts are of a group at once; those behind the last number are not used.
+    void rank(std::vector<Record>& records) {
+        constexpr std::size_t W = kLanes<double>;
+        const std::size_t n = records.size();
+        double points[kFew + W], lanes[W], counts[W];
+        for (std::size_t k = 0; k < n; ++k) points[k] = point_of(records[k]);
+        std::fill(points + n, points + n + W, kInf<double>);
+        for (std::size_t l = 0; l < W; ++l) lanes[l] = static_cast<double>(l);
+        const Vec<double> zero{}, one = splat(1.0), lane = load(lanes);
+        other_.resize(n);
+        for (std::size_t first = 0; first < n; first += W) {
+            const Vec<double> own = load(points + first);
+            const std::size_t end = std::min(n, first + W);
+            Vec<double> before = zero;
+            std::size_t k = 0;
+            for (; k < first; ++k) before += splat(points[k]) <= own ? one : zero;
+            for (; k < end; ++k) {
+                const Vec<double> here = splat(points[k]), earlier = splat(static_cast<double>(k - first)) < lane ? one : zero;
+                before += here < own ? one : here == own ? earlier : zero;
+            }
+            for (; k < n; ++k) before += splat(points[k]) < own ? one : zero;
+            store(counts, before);
+            for (k = first; k < end; ++k) other_[static_cast<std::size_t>(counts[k - first])] = records[k];
+        }
+        records.swap(other_);
+    }
 
     template <int Bits>
     void distribute(std::vector<Record>& records) {

@@ -287,6 +287,27 @@ def test_products_are_as_accurate_as_they_say(kind, metric):
     np.testing.assert_allclose(cost.at(rows[:, None], columns), M[np.ix_(rows, columns)], rtol=2 * cost.accuracy())
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.5, 3.0, 1e5])
+def test_products_around_any_middle(offset):
+    """Points are centred, or not, whatever is better: distances are the same."""
+    rng = np.random.default_rng(7)
+    X, Y = rng.normal(size=(90, 40)) + offset, rng.normal(size=(70, 40)) - 0.3 + offset
+    cost = PointCost(X, Y)
+    assert (cost._centred[0][0] is cost.X) == (offset < 1)
+    np.testing.assert_allclose(cost.matrix(), cdist(X, Y, "sqeuclidean"), rtol=1e-11)
+
+
+def test_the_largest_distance_decides_the_range():
+    """Also where the coordinates of different axes differ by more than those of one."""
+    far = np.array([[0.0, 0.0], [1.5e16, 0.0]], np.float32)
+    assert PointCost(far, dtype=np.float32).shape == (2, 2)  # two such squares would be too large
+    assert PointCost(np.array([[1e10, 0.0]]), np.array([[1e10, 0.0]])).matrix() == 0
+    with pytest.raises(ValueError, match="the largest cost is"):
+        PointCost(2 * far, dtype=np.float32)
+    with pytest.raises(ValueError, match="the largest cost is"):
+        PointCost(np.array([[1.0, 1e-160]]), np.array([[1.0, 2e-160]]))
+
+
 @pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
 @pytest.mark.parametrize("kind", ["normal", "same points", "duplicates", "one column"])
 def test_tiles_of_products_find_what_the_matrix_has(kernel, monkeypatch, kind, metric):

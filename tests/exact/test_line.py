@@ -51,7 +51,7 @@ def test_bounds_enclose_the_exact_cost(seed, power, weighted, scale):
     assert found.plan.sum() == pytest.approx(1, rel=1e-13)
 
 
-@pytest.mark.parametrize("size", [250, pytest.param(3500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [13, 199, 250, pytest.param(3500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize(
     "kind", ["normal", "heavy tails", "ties", "a narrow interval", "two scales", "nearly equal", "one far"]

@@ -208,6 +208,24 @@ def test_degenerate_problems(p, q, cost):
     check_optimal(np.asarray(p), np.asarray(q), result.problem.cost, result)
 
 
+@pytest.mark.parametrize("n", [48, 64, 95, 96, 97, 131])
+@pytest.mark.parametrize("kind", ["uniform", "ties", "forbidden", "many near"])
+def test_assignments_of_every_kind(n, kind):
+    """Lists of the nearest columns of each row are found in groups; the last group is not whole."""
+    rng = np.random.default_rng(n)
+    M = rng.random((n, n))
+    if kind == "ties":
+        M = np.floor(5 * M)
+    elif kind == "forbidden":
+        M[(rng.random((n, n)) < 0.8) & ~np.eye(n, dtype=bool)] = np.inf
+    elif kind == "many near":  # more than a list has room for
+        M[:, : n - 5] *= 1e-3
+    result = solve(None, None, M)
+    assert result.value == pytest.approx(M[linear_sum_assignment(M)].mean(), rel=1e-12)
+    assert result.status == "optimal"
+    assert result.lower_bound <= result.value <= result.upper_bound
+
+
 def test_measures_that_nearly_agree():
     """Where the estimate is far off, the crossover is exact."""
     rng = np.random.default_rng(3)

@@ -7,6 +7,7 @@ what was found and what is expected. This module does not load scikit-learn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -279,7 +280,7 @@ def _coordinates(x: Any) -> sparse.coo_array:
 
 def real(x: Any, name: str) -> Array:
     """Return a dense array of float32 or float64: integers become float64."""
-    if type(x) is np.ndarray and x.dtype == np.float64:
+    if type(x) is np.ndarray and x.dtype == _DOUBLE:
         return x
     if sparse.issparse(x):
         raise TypeError(f"{name}: expected a dense array, got a sparse one")
@@ -410,8 +411,13 @@ def check_costs(M: Array, name: str, dtype: np.dtype[Any]) -> bool:
 
 def check_range(largest: float, name: str, dtype: np.dtype[Any]) -> None:
     """Refuse a largest cost that is too large, or too small, for the precision."""
-    if largest > largest_cost(dtype) or 0 < largest < _least_cost(dtype):
+    if largest != 0 and not in_range(largest, dtype):
         raise ValueError(f"{name}: the largest cost is {largest:.3g}, beyond the range of {dtype}; scale the costs")
+
+
+def in_range(largest: float, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a largest cost that is not zero suits the precision."""
+    return _least_cost(dtype) <= largest <= largest_cost(dtype)
 
 
 @cache
@@ -428,15 +434,20 @@ def _least_cost(dtype: np.dtype[Any]) -> float:
 
 def points(X: ArrayLike, name: str) -> Array:
     """Return finite points as rows; a vector is a set of points on the line."""
+    return points_and_extremes(X, name)[0]
+
+
+def points_and_extremes(X: ArrayLike, name: str) -> tuple[Array, tuple[float, float]]:
+    """Return `points`, and their least and largest coordinate, which were looked at to check them."""
     points = real(X, name)
     if points.ndim == 1:
         points = points[:, None]
     if points.ndim != 2 or 0 in points.shape:
         raise ValueError(f"{name}: expected points as rows, shape (m, d), got shape {points.shape}")
-    low, high = backend().extremes(points)  # NaN propagates; a small problem takes as long as np.isfinite
-    if not (low > -np.inf and high < np.inf):
+    low, high = ends = backend().extremes(points)  # NaN propagates; a small problem takes as long as np.isfinite
+    if not (low > -math.inf and high < math.inf):
         raise ValueError(f"{name}: has NaN or infinite coordinates; expected finite ones")
-    return points
+    return points, ends
 
 
 def sides(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ _SMALL = 2.0**-480  # the squares of smaller numbers have lost digits
 _CELL = 4  # points of a cell
 _WIDE = 1000.0  # times the usual width: cells that hold everything
 _TOGETHER = 1 << 16  # points whose lists are in memory at once
-_CACHED = 8192  # coordinates that are looked at at once
+_CACHED = 32_768  # coordinates that are looked at at once
 
 
 def vanishing(
@@ -53,11 +53,13 @@ def underflow(X: NDArray[np.floating], Y: NDArray[np.floating], squared: bool) -
     >>> underflow(x, x, True), underflow(x, 1e-150 * x, True)
     (0.0, 1e-323)
     """
+    room = np.empty(min(_CACHED, max(X.size, Y.size)))
     for z in (X,) if Y is X else (X, Y):
         flat = z.reshape(-1)
         for start in range(0, len(flat), _CACHED):
-            size = np.abs(flat[start : start + _CACHED])
-            if size.min() < 2.0**-400 and ((size > 0) & (size < 2.0**-400)).any():
+            some = flat[start : start + _CACHED]
+            size = np.abs(some, out=room[: len(some)])
+            if np.minimum.reduce(size) < 2.0**-400 and ((size > 0) & (size < 2.0**-400)).any():
                 return _lost(X.shape[1], squared)
     return 0.0
 

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping
 from functools import cached_property, reduce
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,8 @@ _PRODUCTS = 16  # coordinates from which Euclidean distances come from products 
 _FAST = 1 << 18  # entries that stay in the cache
 _TILE = 256  # rows of such a tile of products
 _CANCELLED = 1 / 8  # of the sum of squared lengths: squared distances below it are computed from the coordinates
+_ASKED = 32  # points of each side that tell where their middle is
+_CENTRED = 0.25  # of squared lengths: that of the way to the middle beyond which points are centred
 _MANY = 0.1  # of all pairs: if more are near, all are computed from the coordinates
 _POWERS = {"sqeuclidean": 2.0, "euclidean": 1.0}
 NORMS = {"sqeuclidean": 2.0, "euclidean": 2.0, "cityblock": 1.0, "chebyshev": np.inf}
@@ -75,11 +78,17 @@ class PointCost(Cost):
     named_by = "X"
     finite = True
 
+    _dense: DenseCost | None = None
+    _single: PointCost | None = None
+    _underflow: float | None = None
+    _searched = False
+    _options: Mapping[str, Array] = MappingProxyType({})
+
     def __init__(
         self, X: ArrayLike, Y: ArrayLike | None = None, metric: str = "sqeuclidean", dtype: DTypeLike | None = None
     ) -> None:
-        first = validation.points(X, "X")
-        second = first if Y is None else validation.points(Y, "Y")
+        first, ends = validation.points_and_extremes(X, "X")
+        second, others = (first, ends) if Y is None else validation.points_and_extremes(Y, "Y")
         if first.shape[1] != second.shape[1]:
             raise ValueError(f"Y: expected points with {first.shape[1]} coordinates as in X, got {second.shape[1]}")
         if not isinstance(metric, str):
@@ -89,40 +98,41 @@ class PointCost(Cost):
         # copies, as the arrays of the caller stay writeable
         self.X = frozen(np.array(first, np.float64, order="C"))
         self.Y = self.X if second is first else frozen(np.array(second, np.float64, order="C"))
-        self._prepare()
-        self._check()
-        if type(X) is not np.ndarray or Y is not None:
+        self._prepare(max(-ends[0], ends[1], -others[0], others[1]))
+        self._check(max(ends[1] - others[0], others[1] - ends[0]))
+        if type(X) is not np.ndarray or (Y is not None and type(Y) is not np.ndarray):
             names = labels.of_rows(X)
             self._labelled((names, names if Y is None else labels.of_rows(Y)))
 
-    def _prepare(self) -> None:
-        """Set what follows from the points and the metric."""
+    def _prepare(self, largest: float = 0.0) -> None:
+        """Set what follows from the points, of which this is the largest coordinate, and the metric."""
         on_line = self.X.shape[1] == 1 and self.metric in ("cityblock", "chebyshev")  # distances, as the Euclidean one
         self._power, self._norm = _POWERS.get("euclidean" if on_line else self.metric), NORMS.get(self.metric)
         self.shape = len(self.X), len(self.Y)
         self.work = 2 * self.shape[0] * self.shape[1]
-        # In double precision: difference, square, d - 1 additions and the square root, with the difference counted
+        # Products of coordinates neither overflow nor vanish. In double precision: difference, square, d - 1 additions and the square root, with the difference counted
         # twice, and the addition of a potential. In single precision distances are rounded once, from double.
-        self._by_products = self._power is not None and self.X.shape[1] >= _PRODUCTS and self._moderate()
+        self._by_products = self._power is not None and self.X.shape[1] >= _PRODUCTS and 1e-100 < largest < 1e100
         self.depth = self.X.shape[1] + 3 if self.dtype == np.float64 else 2
         if self._by_products and self.dtype == np.float64:
             self.depth = math.ceil(self.accuracy() * 2.0**52) + 3
-        self._options: dict[str, Array] = {}
         self._lock = threading.Lock()
-        self._dense: DenseCost | None = None
-        self._single: PointCost | None = None
-        self._underflow: float | None = None
-        self._searched = False
 
-    def _check(self) -> None:
-        """Refuse unknown metrics, and distances out of range, in a time that is linear in the number of points."""
+    def _check(self, width: float) -> None:
+        """Refuse unknown metrics, and distances out of range, in a time that is linear in the number of points.
+
+        No two coordinates on different sides differ by more than the width.
+        """
         if self._norm is not None and self.X.shape[1] == 1:  # arrays of one number take as long as a small problem
-            (low, high), (least, most) = backend().extremes(self.X), backend().extremes(self.Y)
-            width = max(high - least, most - low)
             size = width if self._norm != 2 else width * width if self._power == 2 else math.sqrt(width * width)
             validation.check_range(max(size, 5e-324 if width > 0 else 0.0), "X, Y", self.dtype)
             return
         if self._norm is not None:
+            # one distance and a bound of all, where these are in range, are faster than the widths of many axes
+            with np.errstate(over="ignore"):
+                some = self._diameter(self.X[0] - self.Y[0]), self._diameter(np.full(self.X.shape[1], width))
+            if validation.in_range(min(some), self.dtype) and validation.in_range(max(some), self.dtype):
+                return
             widths = self._widths()
             least = 5e-324 if widths.any() else 0.0  # squares may vanish
             validation.check_range(max(self._diameter(widths), least), "X, Y", self.dtype)
@@ -227,14 +237,15 @@ class PointCost(Cost):
         return block.astype(self.dtype, copy=False)
 
     def _products(self, rows: NDArray[np.intp] | None, columns: NDArray[np.intp] | None) -> NDArray[np.float64]:
-        """Return distances from products of centred points, and from the coordinates where squared lengths cancel."""
+        """Return distances from products of points, and from the coordinates where squared lengths cancel."""
         (X, s), (Y, t) = self._centred
         X, s = (X, s) if rows is None else (X[rows], s[rows])
         Y, t = (Y, t) if columns is None else (Y[columns], t[columns])
-        C, step, minus = np.empty((len(X), len(Y))), max(128, _FAST // max(1, len(Y))), -2 * Y.T
+        C, step = np.empty((len(X), len(Y))), max(128, _FAST // max(1, len(Y)))
         for start in range(0, len(X), step):
             some = slice(start, start + step)
-            block = np.matmul(X[some], minus, out=C[some])
+            block = np.matmul(X[some], Y.T, out=C[some])
+            block *= -2
             block += s[some, None]
             block += t
             if block.min(initial=np.inf) < _CANCELLED * (s[some].max() + t.max(initial=0.0)):
@@ -280,11 +291,6 @@ class PointCost(Cost):
             sums[here], found[here] = (np.take_along_axis(z, ranks, axis=1) for z in (least, order))
         return np.where(sums < np.inf, found, -1), sums
 
-    def _moderate(self) -> bool:
-        """Return whether products of coordinates neither overflow nor vanish."""
-        ends = (backend().extremes(z) for z in (self.X, self.Y))
-        return 1e-100 < max(max(-low, high) for low, high in ends) < 1e100
-
     def _near_pairs(
         self, block: Array, near: NDArray[np.bool_], rows: NDArray[np.intp], columns: NDArray[np.intp] | None
     ) -> None:
@@ -301,9 +307,16 @@ class PointCost(Cost):
 
     @cached_property
     def _centred(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Both sides around their middle, and their squared lengths."""
-        middle = self.X.mean(axis=0) / 2 + self.Y.mean(axis=0) / 2
-        sides = [z - middle for z in ((self.X,) if self.Y is self.X else (self.X, self.Y))]
+        """Both sides and their squared lengths, around their middle if most of the lengths is the way to it.
+
+        Centred points have fewer distances that are small beside their lengths. Some points tell where it is about.
+        """
+        sides: tuple[Array, ...] = (self.X,) if self.Y is self.X else (self.X, self.Y)
+        some = np.concatenate([z[:: -(-len(z) // _ASKED)] for z in sides])
+        middle = some.mean(axis=0)
+        if middle @ middle > _CENTRED * np.einsum("kd,kd->k", some, some).mean():
+            middle = self.X.mean(axis=0) / 2 + self.Y.mean(axis=0) / 2
+            sides = tuple(z - middle for z in sides)
         found = [(z, np.einsum("kd,kd->k", z, z)) for z in sides]
         return found[0], found[-1]
 
@@ -313,7 +326,7 @@ class PointCost(Cost):
         # terms of second order. Of other metrics the costs are what SciPy computes.
         d = self.X.shape[1]
         if self._by_products:
-            # Centred coordinates are rounded once, sums of d products are off by d roundings of |x||y| or of a squared
+            # Coordinates are rounded once at most, sums of d products are off by d roundings of |x||y| or of a squared
             # length, and three more follow: with |x||y| <= (s + t) / 2, at most 2 (d + 6) roundings of the sum s + t of
             # squared lengths, which is at most 8 times the squared distance
             operations = 2 * (d + 6) / _CANCELLED

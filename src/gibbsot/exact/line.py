@@ -162,8 +162,11 @@ def at_once(x: Array, y: Array, p: Array | None, q: Array | None, power: float) 
     LineSolution or None
         None where numbers are so small or so large that this is not a proof, and without kernels.
     """
-    own_x, own_p = _given_or_sorted(x, p)
-    own_y, own_q = _given_or_sorted(y, q)
+    own_x, own_y, own_p, own_q = np.ascontiguousarray(x), np.ascontiguousarray(y), _NONE, _NONE
+    if p is not None and q is not None:
+        own_p, own_q = np.ascontiguousarray(p), np.ascontiguousarray(q)
+    else:
+        own_x, own_y = x if len(x) <= _SORTED else np.sort(x), y if len(y) <= _SORTED else np.sort(y)
     value, lower, upper, proved = backend().bound_line(own_x, own_y, own_p, own_q, power, line_accuracy(power))
     if not proved or status(lower, upper, value) != "optimal":
         return None
@@ -188,13 +191,6 @@ def _all_at_once(
         proved = state == 0 and status(lower, upper, value) == "optimal"
         found.append(LineSolution(x, y, (P[b], Q[b]), power, (value, lower, upper)) if proved else None)
     return found
-
-
-def _given_or_sorted(x: Array, p: Array | None) -> tuple[Array, Array]:
-    """Return points and weights; many points without weights in their order, as NumPy sorts these faster."""
-    if p is None:
-        return (np.sort(x) if len(x) > _SORTED else np.ascontiguousarray(x)), _NONE
-    return np.ascontiguousarray(x), np.ascontiguousarray(p)
 
 
 def _sorted(x: Array, P: Array) -> tuple[Array, Array]:

@@ -162,6 +162,7 @@ def takes(make: Callable[K, OptionsT]) -> Callable[[Callable[[Any, Any, Any, Opt
     callable
     """
     build: Callable[..., OptionsT] = make
+    default = build()  # for all calls without options, which nobody changes
     named = [one for one in fields(build) if one.init]  # type: ignore[arg-type]  # it is a class
 
     def decorate(function: Callable[[Any, Any, Any, OptionsT], OTResult]) -> Solver[K]:
@@ -178,7 +179,7 @@ def takes(make: Callable[K, OptionsT]) -> Callable[[Callable[[Any, Any, Any, Opt
                 bound = signature.bind(*args, **given)
                 args, given = bound.args, bound.kwargs
             try:
-                options = build(**given)
+                options = build(**given) if given else default
             except TypeError:
                 _check_names(function.__name__, given, signature, names)
                 raise

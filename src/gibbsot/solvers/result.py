@@ -28,6 +28,7 @@ from .relaxed import PartialProblem, flows, multipliers, potentials_without_poin
 Array = NDArray[np.float64]
 
 _OF_CHAINS = {"diagnostics", "g", "h", "history", "info", "mixed", "n_sweeps", "state", "temperature"}
+_CLOSED = MARGIN * OPTIMAL_GAP  # of bounds that are rounded once more
 _WHEN_READ = "computed when read"  # the bounds of an estimate take time, and nothing is computed to show a result
 
 
@@ -94,9 +95,13 @@ class Part:
     @property
     def closed(self) -> bool:
         """Whether no gap of an exact solve is open, also after one more rounding of the bounds for the masses given."""
-        for one, mass in zip(self.solved or (), self.problem.mass.tolist(), strict=self.solved is not None):
-            in_range = 1e-280 < min(one.scale, mass * one.scale) < math.inf
-            if not in_range or not one.upper - one.lower <= MARGIN * OPTIMAL_GAP * one.scale:
+        solved, problem = self.solved or (), self.problem
+        of_all = [1.0] * len(solved) if problem.unit else problem.mass.tolist()
+        for one, mass in zip(solved, of_all, strict=self.solved is not None):
+            scale = one.scale
+            if not (1e-280 < scale < math.inf and 1e-280 < mass * scale < math.inf):
+                return False
+            if not one.upper - one.lower <= _CLOSED * scale:
                 return False
         return True
 
@@ -105,6 +110,8 @@ class Part:
         """The costs of the plans, or the estimates V(z)."""
         if self.sample is not None:
             return (self.problem.mass * self.sample.info.value).tolist()
+        if self.problem.unit:
+            return [one.value for one in self.balanced]
         return masses.values(self.problem, self.balanced)
 
     @property
@@ -139,7 +146,7 @@ class Part:
         """What is known of the values."""
         if self.sample is not None:
             return ["estimate"] * len(self)
-        return ["optimal"] * len(self) if self.closed else [state for _, state in self._concluded]
+        return ["optimal"] * len(self.balanced) if self.closed else [state for _, state in self._concluded]
 
     @property
     def reason(self) -> list[str]:
@@ -368,8 +375,7 @@ class OTResult:
 
     def _number(self, name: str) -> Any:
         """Return a number of the one problem, or an array with those of all."""
-        found = self._each(name)
-        return found if self.single else np.array(found)
+        return getattr(self.parts[0], name)[0] if self.single else np.array(self._each(name))
 
     def _array(self, found: list[Any]) -> Any:
         """Return an array of the one problem, those of all with one more axis, or a list where sizes may differ."""

@@ -280,6 +280,10 @@ def _problem(p: Any, q: Any, cost: Any, names: tuple[str, str], options: Options
         if options.kl is not None:
             cost = as_cost(cost)
             return Unbalanced(cost, options.kl).problem(*pairs(p, q, cost, names)), copied
+        if p is None and q is None and not options.partial:
+            cost = as_cost(cost)
+            if cost.finite:
+                return Problem.uniform(cost), copied
         if not options.partial:
             return Problem(p, q, cost, normalize=options.normalize, names=names), copied
         cost = as_cost(cost)
