@@ -3,7 +3,8 @@
     python benchmarks/regimes.py [--quick] [--growth] [GROUP ...]
 
 CPU time on one thread, from points or matrices to values; ours with checks, bounds and status. All solvers of a row
-run in turn, in one process, in double precision; the least of a few repetitions counts, and values agree to 1e-7.
+run in turn, in an order that changes, as each finds in the cache what the last one left; in one process, in double
+precision; the least of a few repetitions counts, and values agree to 1e-7.
 Rows were chosen before they were measured, and none is left out: a ratio below 1 means that a peer is faster. lapx is
 left out if it is not installed. Groups: batches, line, assignment, dimension, points, shapes. ``--quick`` has the same
 rows with fewer or smaller problems. ``--growth`` prints a second table: time and peak memory for sizes that double, up
@@ -267,10 +268,10 @@ def measured(row: Row, least: float) -> tuple[dict[str, float], dict[str, float]
         dict.fromkeys(solvers, math.nan),
         dict.fromkeys(solvers, 0.0),
     )
-    rounds = 0
+    rounds, rng = 0, np.random.default_rng(0)
     while rounds < 1 or (rounds < 400 and max(spent.values()) < least):
-        for name, work in solvers.items():
-            taken, values[name] = seconds(work)
+        for name in rng.permutation(list(solvers)).tolist():
+            taken, values[name] = seconds(solvers[name])
             best[name], spent[name] = min(best[name], taken), spent[name] + taken
         rounds += 1
     return best, values

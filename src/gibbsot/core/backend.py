@@ -75,6 +75,9 @@ class _SparseFactors:
         x[:] = self._factors.solve(x)
 
 
+_DOUBLE = np.dtype(np.float64)  # compared faster than the type
+
+
 class Backend:
     """The operations in NumPy.
 
@@ -452,13 +455,13 @@ class CompiledBackend(Backend):
         self.name, self._module = name, module
 
     def extremes(self, x: NDArray[np.floating]) -> tuple[float, float]:
-        if x.dtype != np.float64 or x.ndim != 2 or not x.flags.c_contiguous:
+        if x.dtype != _DOUBLE or x.ndim != 2 or not x.flags.c_contiguous:
             return super().extremes(x)
         low, high = self._module.extremes(x)
         return low, high
 
     def sum_rows(self, x: NDArray[np.floating]) -> tuple[Array, float, float]:
-        if x.dtype != np.float64 or not x.flags.c_contiguous:
+        if x.dtype != _DOUBLE or not x.flags.c_contiguous:
             return super().sum_rows(x)
         sums = np.empty(len(x))
         low, high = self._module.sum_rows(x, sums)

@@ -185,7 +185,7 @@ class PointCost(Cost):
         return cls(arrays["X"], arrays.get("Y"), str(arrays["metric"]), str(arrays["dtype"]))
 
     def astype(self, dtype: DTypeLike) -> PointCost:
-        if self.dtype == np.dtype(dtype):
+        if dtype is self.dtype or self.dtype == np.dtype(dtype):
             return self
         Y = None if self.Y is self.X else self.Y
         if np.dtype(dtype) != np.float32:

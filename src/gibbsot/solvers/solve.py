@@ -33,7 +33,7 @@ from .ragged import RaggedParts, Table, is_pair, own_cost, pack
 from .relaxed import LeftOver, refitted, start_from
 from .result import NumberedParts, OTResult, Part
 
-_LINE = Line()
+_LINE, _DOUBLE = Line(), np.dtype(np.float64)
 
 
 @takes(Options)
@@ -177,7 +177,7 @@ def _on_line(p: Any, q: Any, cost: Cost) -> OTResult | None:
     """
     if not _LINE.accepts(cost):
         return None
-    geometry: Any = cost.astype(np.float64).geometry()
+    geometry: Any = cost.astype(_DOUBLE).geometry()
     uniform = p is None and q is None
     problem = Problem.uniform(cost) if uniform else _with_usual_weights(p, q, cost)
     if problem is None:
@@ -195,7 +195,7 @@ def _with_usual_weights(p: Any, q: Any, cost: Cost) -> Problem | None:
     """Return the problem of two vectors of valid weights whose sums agree, None where more has to be looked at."""
     masses = []
     for x, m in zip((p, q), cost.shape, strict=True):
-        if type(x) is not np.ndarray or x.dtype != np.float64 or x.shape != (m,) or not x.flags.c_contiguous:
+        if type(x) is not np.ndarray or x.dtype != _DOUBLE or x.shape != (m,) or not x.flags.c_contiguous:
             return None
         mass, low, high = backend().sum_rows(x[None])
         if not (low >= 0 and high < math.inf and 0 < mass[0] < math.inf):
