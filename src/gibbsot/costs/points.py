@@ -110,8 +110,9 @@ class PointCost(Cost):
         self._power, self._norm = _POWERS.get("euclidean" if on_line else self.metric), NORMS.get(self.metric)
         self.shape = len(self.X), len(self.Y)
         self.work = 2 * self.shape[0] * self.shape[1]
-        # Products of coordinates neither overflow nor vanish. In double precision: difference, square, d - 1 additions and the square root, with the difference counted
+        # In double precision: difference, square, d - 1 additions and the square root, with the difference counted
         # twice, and the addition of a potential. In single precision distances are rounded once, from double.
+        # Products are used where those of coordinates neither overflow nor vanish.
         self._by_products = self._power is not None and self.X.shape[1] >= _PRODUCTS and 1e-100 < largest < 1e100
         self.depth = self.X.shape[1] + 3 if self.dtype == np.float64 else 2
         if self._by_products and self.dtype == np.float64:
