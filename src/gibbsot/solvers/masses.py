@@ -28,11 +28,11 @@ def plans(problem: Problem, of_mass_one: Sequence[Any]) -> list[Any]:
     return [plan * mass if mass != 1 else plan for plan, mass in zip(of_mass_one, masses, strict=True)]
 
 
-def in_weights(x: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+def in_weights(x: NDArray[np.float64], *weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return masses of arcs without the rounding of weights that were divided by their sum.
 
-    A mass x that agrees up to this rounding with the weight a or b of its row or column, or with a whole number, is
-    this number: between n points of weight 1 a permutation has entries 1.
+    A mass x that agrees up to this rounding with a whole number, or with the weight of its row or column, is this
+    number: between n points of weight 1 a permutation has entries 1.
 
     Examples
     --------
@@ -41,8 +41,8 @@ def in_weights(x: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.flo
     >>> in_weights(np.array([1 - 2.0**-53, 0.5]), ones, ones).tolist()
     [1.0, 0.5]
     """
-    for whole in (np.rint(x), b, a):
-        x = np.where(np.abs(x - whole) <= _ROUNDING * whole, whole, x)
+    for exact in (np.rint(x), *weights):
+        x = np.where(np.abs(x - exact) <= _ROUNDING * exact, exact, x)
     return x
 
 

@@ -672,7 +672,7 @@ def transported_plans(problem: Problem, solutions: Sequence[Solution]) -> list[A
     for plan, mass, a, b in zip(plans, problem.mass.tolist(), *problem.given, strict=True):
         if mass != 1:
             rows = np.repeat(np.arange(plan.shape[0]), np.diff(plan.indptr))
-            plan.data[:] = masses.in_weights(plan.data, a[rows], b[plan.indices])
+            plan.data[:] = masses.in_weights(plan.data, b[plan.indices], a[rows])
     for plan in plans if isinstance(problem, PartialProblem) else ():
         plan.eliminate_zeros()  # masses that are below the range of doubles
     return plans
@@ -694,7 +694,11 @@ def flows(problem: Problem, balanced: Sequence[Solution]) -> list[Any]:
     if isinstance(problem, PartialProblem):  # the nodes of the graph come first
         inner = network.nodes - sum(problem.size) - 2
         every = [flow[:inner, :inner] for flow in every]
-    return masses.plans(problem, every)
+    every = masses.plans(problem, every)
+    for flow, mass in zip(every, problem.mass.tolist(), strict=True):
+        if mass != 1:
+            flow.data[:] = masses.in_weights(flow.data)
+    return every
 
 
 def multipliers(problem: Problem, solutions: Sequence[Solution]) -> list[float]:

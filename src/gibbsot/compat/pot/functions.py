@@ -707,7 +707,7 @@ def _solved(
     G, u, v = np.zeros((m1, m2), dtype), np.zeros(m1), np.zeros(m2)
     plan = crossing.plan.tocoo()
     i, j = rows[plan.row], columns[plan.col]
-    G[i, j] = in_weights(mass * plan.data, a[i], b[j])
+    G[i, j] = in_weights(mass * plan.data, b[j], a[i])
     shift = (p @ crossing.f - q @ crossing.g) / 2 if center_dual or not everywhere else 0.0
     u[rows], v[columns] = crossing.f - shift, crossing.g + shift
     if not everywhere:  # POT's rule for points without weight: 0, or less where that would be infeasible

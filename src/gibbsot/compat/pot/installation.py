@@ -190,5 +190,5 @@ def _optimum(
         return None
     plan = found.plan.tocoo()
     ends = plan.row.astype(np.uint64), plan.col.astype(np.uint64)
-    masses = in_weights(mass * plan.data, a[plan.row], b[plan.col])
+    masses = in_weights(mass * plan.data, b[plan.col], a[plan.row])
     return *ends, masses, float(mass * found.value), found.f, found.g, _OPTIMAL
