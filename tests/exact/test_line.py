@@ -14,6 +14,7 @@ from scipy.stats import wasserstein_distance
 from gibbsot import GridCost, PointCost, solve, solve_batch
 from gibbsot.core.backend import backend
 from gibbsot.exact import line
+from gibbsot.exact.certificate import bounds
 from gibbsot.exact.line import LineSolution, by_path, solve_line
 from gibbsot.exact.methods import choose
 
@@ -77,18 +78,34 @@ def test_many_points_of_every_distribution(kind, power, size):
         x, y = 1 + 1e-12 * x, 1 + 1e-12 * y
         x[0] = y[0] = -1e300
         p[0] = q[0] = 0
-    found, W = solve_line(x, y, p, q, power), exact_cost(x.tolist(), y.tolist(), p.tolist(), q.tolist(), power)
-    assert Fraction(found.lower) <= W <= Fraction(found.upper)
-    assert found.status == "optimal"
-    # cumulative weights with twice the digits may change 1e-12 of a value far below the largest cost
-    assert found.upper - found.lower <= (3e-12 if kind == "nearly equal" else 1e-13) * found.upper
+    W = exact_cost(x.tolist(), y.tolist(), p.tolist(), q.tolist(), power)
+    for solver in (solve_line, by_path):
+        found = solver(x, y, p, q, power)
+        assert Fraction(found.lower) <= W <= Fraction(found.upper)
+        assert found.status == "optimal"
+        # cumulative weights with twice the digits may change 1e-12 of a value far below the largest cost
+        assert found.upper - found.lower <= (3e-12 if kind == "nearly equal" else 1e-13) * found.upper
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_points_without_weight_do_not_touch_the_potentials_of_others(power):
+    """However far they are: the potentials prove the value, whose terms are 1e300 times smaller."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(2, 20))
+    p, q = rng.random((2, 20))
+    x[0], y[0], y[1] = -1e300, -1e300, 1e300
+    p[0] = q[:2] = 0
+    found = solve_line(x, y, p, q, power)
+    near, other = slice(1, None), slice(2, None)
+    assert (np.abs(x[near, None] - y[other]) ** power - found.f[near, None] - found.g[other]).min() >= 0
+    assert bounds(p, q, found.f, found.g, np.ones(1), np.ones(1)).lower == pytest.approx(found.value, rel=1e-12)
 
 
 @NATIVE
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1.5, 2.0, 3.0]))
 def test_both_proofs_agree(seed, power):
-    """The sum of the kernel, and plan and potentials along the path."""
+    """The sum of the kernel, that of the path, and the potentials along it."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=rng.integers(1, 50)), rng.normal(size=rng.integers(1, 50))
     p, q = rng.random(len(x)), rng.random(len(y))
@@ -96,6 +113,9 @@ def test_both_proofs_agree(seed, power):
     assert isinstance(at_once, LineSolution)
     assert at_once.value == pytest.approx(path.value, rel=1e-13)
     assert max(at_once.lower, path.lower) <= min(at_once.upper, path.upper)
+    dual = bounds(p, q, path.f, path.g, np.ones(1), np.ones(1)).lower
+    assert dual <= path.upper
+    assert dual == pytest.approx(path.value, rel=1e-11)
     np.testing.assert_array_equal(at_once.f, path.f)
     np.testing.assert_array_equal(at_once.g, path.g)
     np.testing.assert_array_equal(at_once.plan.toarray(), path.plan.toarray())

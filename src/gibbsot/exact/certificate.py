@@ -606,10 +606,13 @@ def mean(weight: Array, x: Array) -> Enclosure:
     return enclose(weight, x) / enclose(weight)
 
 
-def plan_bounds(mass: Array, costs: Array, depth: int = 0, lower: float = -math.inf) -> Certificate:
-    """Return the bounds that a plan proves, given a lower bound; masses, costs and depth as for `bounds`."""
+def plan_bounds(mass: Array, costs: Array, depth: int = 0, lower: float | None = -math.inf) -> Certificate:
+    """Return the bounds that a plan proves; masses, costs and depth as for `bounds`.
+
+    The lower bound is given; it is None for a plan that is known to be optimal, whose cost bounds W on both sides.
+    """
     if np.isinf(costs).any():
-        return Certificate(lower, math.inf, math.inf, math.inf, FORBIDDEN)
+        return Certificate(-math.inf if lower is None else lower, math.inf, math.inf, math.inf, FORBIDDEN)
     total = enclose(mass, costs)
     absolute = total if costs.min(initial=0.0) >= 0 else enclose(mass, np.abs(costs))
     # a mass below the normal numbers has lost digits
@@ -617,6 +620,8 @@ def plan_bounds(mass: Array, costs: Array, depth: int = 0, lower: float = -math.
     error = (depth + 4) * Fraction(_ULP) * (absolute.value + absolute.error)
     error += exact_sum((np.full(int(small.sum()), 2.0**-1070), np.abs(costs[small]))).value if small.any() else 0
     upper = rounded_up(total.value + total.error + error)
+    if lower is None:
+        lower = rounded_down(total.value - total.error - error)
     value = _as_float(total.value)
     return Certificate(lower, max(upper, value), value, max(_as_float(absolute.value), abs(value)))
 

@@ -16,12 +16,10 @@ from scipy import sparse
 
 from ..core import native
 from ..core.backend import backend
-from ..costs import Cost, PointCost
-from ..costs.kdtree import underflow, vanishing
+from ..costs import Cost
 from ..io.budget import Budget
-from .certificate import OPTIMAL_GAP, Certificate, below, bounds, concluded, status
+from .certificate import below, concluded, plan_bounds, status
 from .method import Batch, Method
-from .refinement import CostScreen, MatrixScreen, refined
 from .simplex import staircase
 from .solution import Solution, plan_of
 
@@ -29,7 +27,6 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _LOST = 5e-324  # by powers of differences that are too small
-_PAIRS = 4_000_000  # of a matrix that is made where k-d trees do not know the power
 _GRID_PAIRS = 25_000  # up to which measures on a grid are solved on its matrix, where similar problems are warm starts
 _SORTED = 256  # points from which NumPy's vectorised sort is faster than that of the kernels
 _NONE = np.empty(0)
@@ -263,14 +260,25 @@ def _potentials(path: _Path, m1: int, m2: int, depth: int) -> tuple[Array, Array
     i, j, mass = path.i, path.j, path.mass
     centre = int(np.flatnonzero(mass > 0)[np.count_nonzero(mass) // 2])
     f, g, errors = _path_potentials(i, path.costs, centre, depth)
-    first_x, first_y = np.searchsorted(i, np.arange(m1)), np.searchsorted(j, np.arange(m2))
+    rows, columns = _nearest_cells(i, m1, centre), _nearest_cells(j, m2, centre)
     full_f, full_g = np.empty(m1), np.empty(m2)
-    full_f[path.order_x], full_g[path.order_y] = below((f - errors)[first_x], (g - errors)[first_y], depth)
+    largest = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):  # of points without weight that are far away
+        full_f[path.order_x], full_g[path.order_y] = below(
+            np.minimum((f - errors)[rows], largest), np.minimum((g - errors)[columns], largest), depth
+        )
     return full_f, full_g
 
 
+def _nearest_cells(index: Indices, m: int, centre: int) -> NDArray[np.intp]:
+    """Return the cell of each row or column that is nearest to the centre of a path, where errors are least."""
+    points = np.arange(m)
+    first, last = np.searchsorted(index, points), np.searchsorted(index, points, side="right") - 1
+    return np.clip(centre, first, last)
+
+
 def by_path(x: Array, y: Array, p: Array, q: Array, power: float, gap: float = 0.0) -> Solution:
-    """Return what plan and potentials along the path prove: without kernels, and for numbers of any size.
+    """Return what the plan along the path proves: without kernels, and for numbers of any size.
 
     Parameters
     ----------
@@ -284,39 +292,9 @@ def by_path(x: Array, y: Array, p: Array, q: Array, power: float, gap: float = 0
     path, depth = _path(x, y, p, q, power), _depth(power)
     full_f, full_g = _potentials(path, len(x), len(y), depth)
     i, j, mass, costs = path.arcs()
-    small = (path.costs[path.mass > 0] > 0) & (path.costs[path.mass > 0] < 2.0**-1000)
-    found = bounds(p, q, full_f, full_g, mass, costs, depth)
-    found = found.widened(0.0, _LOST if small.any() else 0.0).at_least(0.0)
-    if found.gap > max(gap, OPTIMAL_GAP):
-        again = _with_more_digits(x, y, p, q, power, (full_f, full_g))
-        if again is not None and again[0].gap < found.gap:
-            found, i, j, mass = again
-            costs = np.abs(x[i] - y[j]) ** power
+    lost = _LOST if ((costs < 2.0**-1000) & (x[i] != y[j])).any() else 0.0
+    found = plan_bounds(mass, costs, depth, None).widened(0.0, lost, lost).at_least(0.0)
     return Solution.of(*concluded(found, gap=gap), full_f, full_g, plan_of(i, j, mass, costs, p, q))
-
-
-def _with_more_digits(
-    x: Array, y: Array, p: Array, q: Array, power: float, potentials: tuple[Array, Array]
-) -> tuple[Certificate, Indices, Indices, Array] | None:
-    """Return what potentials with twice the digits prove, and their plan; None where there are too many pairs.
-
-    Rounded costs have the Monge property only up to rounding, so the path is where the simplex starts.
-    """
-    rows, columns = (np.flatnonzero(w)[np.argsort(z[w > 0], kind="stable")] for z, w in ((x, p), (y, q)))
-    xs, ys = x[rows], y[columns]
-    screen: CostScreen | MatrixScreen
-    if power in (1, 2):
-        screen = CostScreen(PointCost.searched(xs[:, None], ys[:, None], "sqeuclidean" if power == 2 else "euclidean"))
-    elif len(xs) * len(ys) <= _PAIRS:
-        screen = MatrixScreen(np.abs(xs[:, None] - ys) ** power)
-    else:
-        return None
-    i, j, _ = staircase(p[rows], q[columns])
-    found = refined(screen, p[rows], q[columns], (i, j), (potentials[0][rows], potentials[1][columns]), least=0.0)
-    ends = xs[:, None], ys[:, None], power != 1
-    less = underflow(*ends) if power in (1, 2) else _LOST
-    proof = found.certificate.widened((math.ceil(power) + 3) * 2.0**-52, vanishing(*ends, found.i, found.j), less)
-    return proof, rows[found.i], columns[found.j], found.mass
 
 
 def _path_potentials(
