@@ -86,6 +86,84 @@ def test_rasters_of_grid_points_are_exact():
     np.testing.assert_allclose(rasterize(points, weights, shape, (0.3, 0.7)), weights, atol=1e-12)
 
 
+def on_bilinear_weights(result, t, side):
+    """Return the points of time t on a square grid, each shared by the nearest pixels."""
+    return rasterize(*result.interpolate(t), (side, side), 1.0).reshape(side, side)
+
+
+@pytest.mark.parametrize("t", [0.25, 0.5, 0.75])
+def test_a_stretched_square_has_no_moire(t):
+    """The measure between two centred squares of constant density is one, of the side between theirs."""
+    p, q = np.zeros((2, 64, 64))
+    p[16:48, 16:48], q[8:56, 8:56] = 1, 1
+    result = solve(p, q, GridCost((64, 64), spacing=1.0), normalize=True)
+    half = round(16 + 8 * t)
+    exact, inside = np.zeros((64, 64)), slice(34 - half, 30 + half)
+    exact[32 - half : 32 + half, 32 - half : 32 + half] = 1 / (2 * half) ** 2
+    found, bilinear = result.interpolate(t, on_grid=True), on_bilinear_weights(result, t, 64)
+    np.testing.assert_allclose(found.sum(), bilinear.sum())
+    ripple, before = ((image[inside, inside] * (2 * half) ** 2).std() for image in (found, bilinear))
+    assert ripple < 0.03
+    assert ripple < before / 3
+    assert np.abs(found - exact).sum() < 0.05
+
+
+@pytest.mark.parametrize("t", [0.25, 0.5, 0.75])
+def test_gaussians_have_no_moire(t):
+    """The measure between two Gaussians is one, and its covariance is known."""
+    means, covariances = np.array([[20, 24], [40, 36]]), np.array([[[16, 0], [0, 9]], [[40, 15], [15, 25]]])
+
+    def gaussian(mean, covariance):
+        z = np.moveaxis(np.indices((64, 64)), 0, -1) - mean
+        density = np.exp(-0.5 * np.einsum("...i,ij,...j", z, np.linalg.inv(covariance), z))
+        return density / density.sum()
+
+    p, q = (np.where(z > 1e-4 * z.max(), z, 0) for z in map(gaussian, means, covariances))
+    result = solve(p, q, GridCost((64, 64), spacing=1.0), normalize=True)
+    root = np.sqrt(covariances[0])  # of a diagonal matrix
+    values, vectors = np.linalg.eigh(root @ covariances[1] @ root)
+    inverse = np.diag(1 / np.diag(root))
+    linear = (1 - t) * np.eye(2) + t * inverse @ (vectors * np.sqrt(values)) @ vectors.T @ inverse
+    exact = gaussian((1 - t) * means[0] + t * means[1], linear @ covariances[0] @ linear)
+    error, before = (
+        np.abs(image / p.sum() - exact).sum()
+        for image in (result.interpolate(t, on_grid=True), on_bilinear_weights(result, t, 64))
+    )
+    assert error < 0.03
+    assert error < before / 2
+
+
+def test_densities_on_the_line():
+    """Piecewise constant densities between two others, from the quantile functions."""
+    x, edges = np.arange(64), np.arange(65.0)
+    p, q = np.exp(-((x - 20) ** 2) / 50), np.exp(-((x - 40) ** 2) / 200)
+    P, Q = (np.append(0, np.cumsum(z / z.sum())) for z in (p, q))
+    u = np.unique([P, Q])
+    result = solve(p, q, GridCost(64, spacing=1.0), normalize=True)
+    for t in (0.25, 0.5, 0.75):
+        quantiles = (1 - t) * np.interp(u, P, edges) + t * np.interp(u, Q, edges)
+        exact = np.diff(np.interp(edges, quantiles, u))
+        found = result.interpolate(t, on_grid=True)
+        np.testing.assert_allclose(found / found.sum(), exact, atol=1e-5)  # the centre is that of the points instead
+
+
+@pytest.mark.parametrize("t", [0.0, 0.01, 0.3, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("shape", [(9,), (1, 9), (6, 7), (3, 4, 2), (2, 2)])
+def test_drawn_measures_keep_mass_and_centre(shape, t):
+    rng, cost = np.random.default_rng(0), GridCost(shape, spacing=1.0)
+    p, q = rng.random((2, *shape)) ** 3 * (rng.random((2, *shape)) < 0.8)
+    result = solve(p, q, cost, normalize=True)
+    found, (points, weights) = result.interpolate(t, on_grid=True), result.interpolate(t)
+    assert found.shape == shape
+    assert found.min() >= 0
+    np.testing.assert_allclose(found.sum(), weights.sum(), rtol=1e-12)
+    np.testing.assert_allclose(found.ravel() @ cost.points(), weights @ points, atol=1e-12)
+    if t in (0, 1):
+        measure = (p / p.sum(), q / q.sum())[int(t)]
+        np.testing.assert_allclose(found, measure, atol=1e-15)
+        np.testing.assert_array_equal(found > 0, measure > 0)
+
+
 @pytest.mark.parametrize("options", [{"penalty": 0.5}, {"mass": 0.4}, {"kl": 0.5}])
 @pytest.mark.parametrize("on_grid", [False, True])
 def test_what_is_transported_of_partial_results_moves(options, on_grid):

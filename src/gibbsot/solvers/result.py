@@ -499,9 +499,10 @@ class OTResult:
         t : float
             The time, from 0 (p) to 1 (q).
         on_grid : bool
-            Return weights on the grid of the cost: the mass of a point is shared by the nearest points of the grid in
-            proportion to the area. This keeps mass and centre, and adds a variance of at most a quarter of the squared
-            spacing an axis.
+            Return weights on the grid of the cost. A point of the grid stands for the cell around it, and parts of
+            cells move to parts of cells: where a plan stretches the mass it leaves neither gaps nor stripes. Mass and
+            centre are those of the points, and at times 0 and 1 the weights are those of the plan. In between, shapes
+            are blurred by less than the spacing.
 
         Returns
         -------
