@@ -149,6 +149,22 @@ void nearest_graph(const Graph<T>& graph, bool by_rows, const Vector<const T>& x
         }
 }
 
+// The distances of pairs of nodes, those of the same source one after another.
+void distances_graph(const Vector<const std::int64_t>& starts, const Vector<const std::int32_t>& heads,
+                     const Vector<const double>& lengths, const Vector<const std::int64_t>& source,
+                     const Vector<const std::int64_t>& target, const Vector<double>& out) {
+    const std::size_t pairs = out.shape(0);
+    const Adjacency<double> graph = adjacency<double>("heads", starts, heads, lengths);
+    for (const auto& [name, ends] : {std::pair{"source", &source}, std::pair{"target", &target}}) {
+        check_shape(name, *ends, pairs);
+        for (std::size_t k = 0; k < pairs; ++k)
+            if (ends->data()[k] < 0 || static_cast<std::size_t>(ends->data()[k]) >= graph.nodes)
+                fail(name, ": node ", ends->data()[k], " is out of range");
+    }
+    nb::gil_scoped_release release;
+    pair_distances(graph, source.data(), target.data(), pairs, out.data());
+}
+
 // The least sums of a tile of products and x, as native/products.hpp says.
 template <class T>
 void nearest_products(const Matrix<const T>& products, const Vector<const T>& s, const Vector<const T>& t,
@@ -206,9 +222,11 @@ std::pair<double, double> sum_rows(const Matrix<const double>& x, const Vector<d
 }  // namespace
 
 void bind_costs(nb::module_& m) {
+    using namespace nb::literals;
     bind_precision<float>(m);
     bind_precision<double>(m);
     m.def("extremes", [](const Matrix<const double>& x) { return extremes(x.data(), x.size()); }, nb::arg("x"));
+    m.def("distances_graph", &distances_graph, "starts"_a, "heads"_a, "lengths"_a, "source"_a, "target"_a, output("out"));
     m.def("sum_rows", &sum_rows, nb::arg("x"), output("out"));
 }
 

@@ -132,6 +132,60 @@ void dense_both(const GraphMatrix<T>& M, const std::uint32_t* columns, std::size
     M.to_rows(columns, n, y, out);
 }
 
+// Distances from nodes to others: a run from each source ends once its targets are settled, so that near ones cost little.
+// Pairs of the same source follow one another.
+template <class T>
+void pair_distances(const Adjacency<T>& graph, const std::int64_t* source, const std::int64_t* target, std::size_t pairs,
+                    T* distance) {
+    struct Label {
+        T value;
+        std::int32_t node;
+        bool operator<(const Label& other) const { return value > other.value; }
+    };
+    std::vector<Label> heap;
+    std::vector<T> least(graph.nodes, kInf<T>);
+    std::vector<char> wanted(graph.nodes, 0);
+    std::vector<std::size_t> reached;
+    for (std::size_t first = 0, last = 0; first < pairs; first = last) {
+        std::size_t left = 0;
+        for (last = first; last < pairs && source[last] == source[first]; ++last) {
+            char& mark = wanted[static_cast<std::size_t>(target[last])];
+            left += mark == 0;
+            mark = 1;
+        }
+        const auto root = static_cast<std::size_t>(source[first]);
+        least[root] = 0;
+        reached.assign(1, root);
+        heap.assign(1, {T(0), static_cast<std::int32_t>(root)});
+        while (!heap.empty()) {
+            std::pop_heap(heap.begin(), heap.end());
+            const Label label = heap.back();
+            heap.pop_back();
+            const auto v = static_cast<std::size_t>(label.node);
+            if (label.value > least[v]) continue;
+            if (wanted[v]) {
+                wanted[v] = 0;
+                if (--left == 0) break;
+            }
+            for (std::int64_t k = graph.starts[v]; k < graph.starts[v + 1]; ++k) {
+                const auto head = static_cast<std::size_t>(graph.heads[k]);
+                const T value = label.value + graph.lengths[k];
+                if (!(value < least[head])) continue;
+                if (least[head] == kInf<T>) reached.push_back(head);
+                least[head] = value;
+                heap.push_back({value, graph.heads[k]});
+                std::push_heap(heap.begin(), heap.end());
+            }
+        }
+        for (std::size_t k = first; k < last; ++k) {
+            const auto end = static_cast<std::size_t>(target[k]);
+            distance[k] = least[end];
+            wanted[end] = 0;
+        }
+        for (const std::size_t v : reached) least[v] = kInf<T>;
+    }
+}
+
 // The k least sums of distances and starting values at each node, and the sources that they come from: labels are settled
 // in the order of their values, at most k at each node and one for each source. -1 and infinity where there are fewer.
 template <class T>

@@ -10,6 +10,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from gibbsot import GraphCost, GridCost, SparseCost, solve
+from gibbsot.core import backend as core_backend
+from gibbsot.core.backend import Backend, backend
 from gibbsot.costs import BorderedCost, from_arrays, in_units
 
 
@@ -57,13 +59,29 @@ def test_the_way_from_a_node_to_itself_needs_no_search(monkeypatch):
     rng = np.random.default_rng(4)
     cost = GraphCost(random_graph(rng, 30, 90))
     M, own, searched = cost.matrix(), np.arange(30), []
-    search = csgraph.dijkstra
-    monkeypatch.setattr(csgraph, "dijkstra", lambda *a, **k: searched.append(k["indices"].tolist()) or search(*a, **k))
+    search = backend().graph_distances
+    monkeypatch.setattr(backend(), "graph_distances", lambda *a: searched.append(a[1].tolist()) or search(*a))
     assert not cost.at(own, own).any()
-    assert not searched
+    assert searched == [[]]
     i, j = np.concatenate([own, [3, 8]]), np.concatenate([own, [5, 8]])
     np.testing.assert_allclose(cost.at(i, j), M[i, j], rtol=1e-14)
-    assert searched == [[3]]
+    assert searched == [[], [3]]
+
+
+@pytest.mark.parametrize("one", [Backend(), backend()], ids=["numpy", "in use"])
+def test_distances_of_pairs_near_and_far(one, monkeypatch):
+    """Searches that end early: sources with many targets and few, repeated ones, and in parts of a few pairs."""
+    monkeypatch.setattr(core_backend, "_PAIRS", 7)
+    monkeypatch.setattr(core_backend, "_DISTANCES", 200)
+    rng = np.random.default_rng(6)
+    graph = random_graph(rng, 60, 150)
+    graph = sparse.csr_array((graph.data, graph.indices, graph.indptr), graph.shape)
+    expected = csgraph.dijkstra(graph)
+    assert np.isinf(expected).any()
+    source = np.sort(np.concatenate([rng.integers(60, size=80), np.full(40, 17)]))
+    target = rng.integers(60, size=120)
+    np.testing.assert_allclose(one.graph_distances(graph, source, target), expected[source, target], rtol=1e-14)
+    assert len(one.graph_distances(graph, source[:0], target[:0])) == 0
 
 
 def test_graphs_of_networkx_are_named_with_their_converter():

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize
+from scipy.spatial import Delaunay
 
 from gibbsot import DenseCost, GraphCost, GridCost, PointCost, SparseCost, solve, solve_batch
 from gibbsot.core import native
@@ -186,6 +187,26 @@ def test_large_problems_start_from_coarser_ones(kind, m):
     again = solve(p, q, cost, kl=rho, gap=1e-6, warm_start=found)
     assert again.gap <= 1e-6
     assert again.parts[0].solved[0].rounds <= 2
+
+
+@pytest.mark.skipif(native.name() == "numpy", reason="takes minutes without compiled kernels")
+@pytest.mark.parametrize("kl", [0.02, 0.3, (0.1, np.inf)], ids=str)
+def test_planar_graphs_have_the_optimum_of_the_matrix_of_all_pairs(kl):
+    rng = np.random.default_rng(7)
+    X = rng.random((350, 2))
+    sides = np.concatenate([Delaunay(X).simplices[:, pair] for pair in ([0, 1], [1, 2], [2, 0])])
+    ends = np.unique(np.sort(sides, axis=1), axis=0)
+    lengths = sparse.coo_array((np.linalg.norm(X[ends[:, 0]] - X[ends[:, 1]], axis=1), ends.T), (350, 350))
+    cost = GraphCost(lengths, directed=False)
+    p, q = rng.dirichlet(np.ones(350), 2)
+    found = solve(p, q, cost, kl=kl)
+    expected = solve(p, q, DenseCost(cost.matrix()), kl=kl, gap=1e-9)
+    assert found.status == "gap reached"
+    assert found.gap <= 1e-4
+    assert found.lower_bound <= expected.upper_bound
+    assert expected.lower_bound <= found.upper_bound
+    assert found.value == pytest.approx(expected.value, rel=1.01e-4)
+    assert objective(found.plan.toarray(), cost.matrix(), p, q, np.broadcast_to(kl, 2)) == pytest.approx(found.value)
 
 
 @pytest.mark.skipif(native.name() == "numpy", reason="takes minutes without compiled kernels")

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 from scipy.sparse.linalg import splu
 
 from . import native
@@ -24,6 +25,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _BLOCK = 2_000_000  # entries of the blocks of a matrix that NumPy sorts: some tens of megabytes with their copies
+_DISTANCES = 4_000_000  # on graphs that are computed at once
+_PAIRS = 1_000  # of nodes whose distances one call finds: Ctrl-C waits for it
 
 
 class TransformedCost(Protocol):
@@ -243,6 +246,28 @@ class Backend:
         found = np.empty((cost.shape[0 if by_rows else 1], k), np.int64)
         sums = self._search(cost, x, by_rows, found)
         return found, sums
+
+    def graph_distances(
+        self, graph: sparse.csr_array, source: NDArray[np.integer], target: NDArray[np.integer]
+    ) -> Array:
+        """Return the lengths of shortest paths between pairs of nodes, infinite where there is none.
+
+        Parameters
+        ----------
+        graph : scipy.sparse.csr_array of shape (n, n)
+            The lengths of the arcs, in double precision.
+        source, target : arrays of int, shape (k,)
+            The pairs, sorted by their sources.
+        """
+        found = np.empty(len(source))
+        nodes, starts = np.unique(source, return_index=True)
+        starts, step = np.append(starts, len(source)), max(1, _DISTANCES // graph.shape[0])
+        for first in range(0, len(nodes), step):
+            some = nodes[first : first + step]
+            part = slice(starts[first], starts[min(first + step, len(nodes))])
+            rows = np.searchsorted(some, source[part])
+            found[part] = csgraph.dijkstra(graph, indices=some)[rows, target[part]]
+        return found
 
     def means(
         self, columns: NDArray[np.floating], p: NDArray[np.floating], q: NDArray[np.floating], threads: int
@@ -574,6 +599,16 @@ class CompiledBackend(Backend):
         found, sums = np.empty((size, k), np.int64), np.empty((size, k), x.dtype)
         self._module.nearest_graph(graph, by_rows=by_rows, x=x, found=found, sums=sums)
         return found, sums
+
+    def graph_distances(
+        self, graph: sparse.csr_array, source: NDArray[np.integer], target: NDArray[np.integer]
+    ) -> Array:
+        starts, heads = graph.indptr.astype(np.int64), graph.indices.astype(np.int32)
+        source, target, found = source.astype(np.int64), target.astype(np.int64), np.empty(len(source))
+        for first in range(0, len(source), _PAIRS):  # between parts Python sees Ctrl-C
+            part = slice(first, first + _PAIRS)
+            self._module.distances_graph(starts, heads, graph.data, source[part], target[part], found[part])
+        return found
 
     def sparse_factors(self, begin: NDArray[np.int64], rows: NDArray[np.int32]) -> Any:
         return self._module.SparseFactors(begin, rows)

@@ -275,13 +275,7 @@ class GraphCost(Cost):
         if len(np.unique(other[apart])) < len(np.unique(own[apart])):  # the other way round there are fewer runs
             graph, own, other = self._reversed, other, own
         order = apart[np.argsort(own[apart], kind="stable")]
-        nodes, starts = np.unique(own[order], return_index=True)
-        step = max(1, _BLOCK // graph.shape[0])
-        for first in range(0, len(nodes), step):
-            some = slice(starts[first], starts[first + step] if first + step < len(nodes) else None)
-            pairs = order[some]
-            distances = csgraph.dijkstra(graph, indices=nodes[first : first + step])
-            found[pairs] = distances[np.searchsorted(nodes[first : first + step], own[pairs]), other[pairs]]
+        found[order] = backend().graph_distances(graph, own[order], other[order])
         return found.reshape(i.shape).astype(self.dtype, copy=False)[()]
 
     def matrix(self, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None) -> Array:
