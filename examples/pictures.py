@@ -22,26 +22,26 @@ from gibbsot import GridCost, PointCost, plots, solve
 Array = NDArray[np.float64]
 
 
-def star(n: int) -> Array:
-    """Return points that fill a star of five points."""
+def star(side: int) -> Array:
+    """Return a filled star of five points, side x side pixels."""
     angle = np.pi / 2 + np.arange(10) * np.pi / 5
     corners = np.where(np.arange(10) % 2, 0.42, 1.05)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    return filled(corners, n)
+    return filled(corners, side)
 
 
-def heart(n: int) -> Array:
-    """Return points that fill a heart."""
+def heart(side: int) -> Array:
+    """Return a filled heart, side x side pixels."""
     t = np.linspace(0, 2 * np.pi, 200)
     x, y = 16 * np.sin(t) ** 3, 13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)
-    return filled(np.stack([x, y + 2], axis=1) / 16, n)
+    return filled(np.stack([x, y + 2], axis=1) / 16, side)
 
 
-def filled(corners: Array, n: int) -> Array:
-    """Return n points in a polygon, evenly spread."""
-    side = 400
-    places = np.stack(np.meshgrid(*[np.linspace(-1.2, 1.2, side)] * 2), axis=-1).reshape(-1, 2)
-    inside = places[Outline(corners).contains_points(places)]
-    return inside[np.random.default_rng(0).permutation(len(inside))[:n]]
+def filled(corners: Array, side: int, finer: int = 6) -> Array:
+    """Return how much of each pixel a polygon covers, as weights with sum one."""
+    x = np.linspace(-1.2, 1.2, 2 * side * finer + 1)[1::2]
+    places = np.stack(np.meshgrid(x, -x), axis=-1).reshape(-1, 2)
+    inside = Outline(corners).contains_points(places).reshape(side, finer, side, finer).mean(axis=(1, 3))
+    return inside / inside.sum()
 
 
 def panels(figure: Figure, n: int, rows: int) -> list[Axes]:
@@ -52,16 +52,16 @@ def panels(figure: Figure, n: int, rows: int) -> list[Axes]:
     return axes
 
 
-def draw_geodesic(path: Path, rows: int, n: int = 6000) -> None:
+def draw_geodesic(path: Path, rows: int, side: int = 320) -> None:
     """Draw the geodesic from a star to a heart."""
-    result = solve(None, None, PointCost(star(n), heart(n)))
+    result = solve(star(side), heart(side), GridCost((side, side)))
+    images = [result.interpolate(t, on_grid=True) for t in np.linspace(0, 1, 6)]
     figure = plots.new_figure(10 / rows, (2.1, 3.4)[rows - 1])
-    for ax, t in zip(panels(figure, 6, rows), np.linspace(0, 1, 6), strict=True):
-        x, y = result.interpolate(t).points.T
+    for ax, image, t in zip(panels(figure, 6, rows), images, np.linspace(0, 1, 6), strict=True):
         share = np.array([int(plots.GREEN[k : k + 2], 16) for k in (1, 3, 5)]) * (1 - t) / 255
         share += np.array([int(plots.PINK[k : k + 2], 16) for k in (1, 3, 5)]) * t / 255
-        ax.scatter(x, y, s=1.5 / rows, color=tuple(share), linewidths=0)
-        ax.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal")
+        shade = np.minimum(image / np.quantile(image[image > 0], 0.9), 1)
+        ax.imshow(1 - shade[..., None] * (1 - share))
     figure.savefig(path, dpi=130)
 
 
