@@ -12,6 +12,7 @@ from scipy.spatial import Delaunay
 
 from gibbsot import DenseCost, GraphCost, GridCost, PointCost, SparseCost, solve, solve_batch
 from gibbsot.core import native
+from gibbsot.exact.graph import NetworkProblem
 from gibbsot.oracle.gradients import weight_gradients
 from gibbsot.solvers import kl
 from gibbsot.solvers.kl import Unbalanced
@@ -207,6 +208,26 @@ def test_planar_graphs_have_the_optimum_of_the_matrix_of_all_pairs(kl):
     assert expected.lower_bound <= found.upper_bound
     assert found.value == pytest.approx(expected.value, rel=1.01e-4)
     assert objective(found.plan.toarray(), cost.matrix(), p, q, np.broadcast_to(kl, 2)) == pytest.approx(found.value)
+
+
+@pytest.mark.skipif(native.name() == "numpy", reason="without compiled kernels there are no trees")
+@pytest.mark.parametrize("kind", ["graph", "sparse"])
+def test_linear_problems_on_networks_start_from_the_last_tree(kind, monkeypatch):
+    """Also where points without a partner leave their mass, at additional points."""
+    rng, trees, begin = np.random.default_rng(8), [], NetworkProblem.begin
+    pairs = sparse.csr_array(np.where(rng.random((60, 60)) < 0.1, rng.random((60, 60)), 0))
+    cost = GraphCost(pairs, directed=False) if kind == "graph" else SparseCost(pairs)
+    p, q = rng.dirichlet(np.ones(60), 2)
+
+    def recorded(self, links=None, artificial=None):
+        trees.append(links)
+        begin(self, links, artificial)
+
+    monkeypatch.setattr(NetworkProblem, "begin", recorded)
+    assert solve(p, q, cost, kl=0.2, gap=1e-6).gap <= 1e-6
+    assert trees[0] is None
+    assert len(trees) > 1
+    assert all(len(links) > 30 for links in trees[1:])
 
 
 @pytest.mark.skipif(native.name() == "numpy", reason="takes minutes without compiled kernels")

@@ -295,7 +295,8 @@ def solve_network(
     """
     budget = budget or Budget()
     problem = NetworkProblem(network, p, q, budget)
-    problem.begin(warm.links(network) if isinstance(warm, NetworkSolution) else None)
+    links = getattr(warm, "links", None)
+    problem.begin(None if links is None else links(network))
     if budget.reports:
         budget.report("%d nodes, %d links: a first tree of cost %.6g", network.nodes, len(network.tail), problem.value)
     carried = problem.carry()

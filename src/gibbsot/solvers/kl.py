@@ -380,6 +380,7 @@ class _Near(NamedTuple):
 
     basis: tuple[NDArray[np.int32], NDArray[np.int32]]
     f: Array | None
+    links: Any = None
 
 
 class UnbalancedSolution(Solution):
@@ -537,7 +538,8 @@ class _Steps:
             mass /= mass.sum()
             rows.append((mass[None], mass.sum(keepdims=True)))
         pair = self.of.problem(rows[0], rows[1])
-        start = _Near(_NO_ARCS if last is None else last.basis, here.f if near else None)
+        links = getattr(last, "links", None)
+        start = _Near(_NO_ARCS if last is None else last.basis, here.f if near else None, links)
         solved = self.of.solve(pair, warm_start=[start], budget=self.budget)
         found = self.of.with_masses(pair, solved)
         if math.isfinite(found[0].upper):

@@ -133,6 +133,11 @@ class PartialSolution(Solution):
         """Those of the balanced problem, from which a similar one may start."""
         return self._balanced.basis
 
+    @property
+    def links(self) -> Any:
+        """What finds the links of the tree of the balanced problem in a network, None if it has none."""
+        return getattr(self._balanced, "links", None)
+
 
 class Marginals:
     """What the marginals of plans are: the measures, whose sums agree.
@@ -625,6 +630,7 @@ class _Start(NamedTuple):
 
     basis: tuple[NDArray[np.int32], NDArray[np.int32]]
     f: Weights | None
+    links: Any = None
 
 
 def refitted_starts(solutions: Sequence[Any], problem: Problem) -> list[Any]:
@@ -632,10 +638,11 @@ def refitted_starts(solutions: Sequence[Any], problem: Problem) -> list[Any]:
     (m1, m2), found = problem.cost.shape, []
     for one in solutions:
         (i, j), f = one.basis, getattr(one, "_balanced", one).f
+        links = getattr(one, "links", None)
         if f is not None and len(f) == problem.size[0]:  # without additional points, whose potentials are zero then
             f = np.append(f, 0.0)
         kept = (i < m1) & (j < m2)
-        found.append(_Start((i[kept], j[kept]), None if f is None else refitted(f[None], problem, 0)[0]))
+        found.append(_Start((i[kept], j[kept]), None if f is None else refitted(f[None], problem, 0)[0], links))
     return found
 
 
