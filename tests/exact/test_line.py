@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 
-from gibbsot import GridCost, PointCost, solve, solve_batch
+from gibbsot import GridCost, PointCost, Problem, solve, solve_batch
 from gibbsot.core.backend import backend
 from gibbsot.exact import line
 from gibbsot.exact.certificate import bounds
@@ -171,13 +171,18 @@ def test_a_warm_start_from_a_line():
     assert gibbs.lower_bound <= before.upper_bound
 
 
-@NATIVE
 def test_which_problems_are_on_the_line():
+    """With kernels and without."""
     x = np.arange(10.0)
-    assert choose(solve(None, None, PointCost(x)).problem)[0].name == "line"
-    assert choose(solve(None, None, PointCost(np.c_[x, x])).problem)[0].name == "all arcs"
-    assert choose(solve(np.ones(10), None, GridCost(10)).problem)[0].name == "all arcs"  # where warm starts pay
-    assert choose(solve(np.ones(200), None, GridCost(200)).problem)[0].name == "line"
+    for cost, name in (
+        (PointCost(x), "line"),
+        (PointCost(np.c_[x, x]), "all arcs"),
+        (GridCost(10), "all arcs"),  # where warm starts pay
+        (GridCost(200), "line"),
+    ):
+        expected = name if name == "line" or backend().has_simplex else "crossover"
+        ones = np.ones(cost.shape[0])
+        assert choose(Problem(ones, ones, cost))[0].name == expected
 
 
 def test_many_measures_on_common_points():
@@ -190,6 +195,15 @@ def test_many_measures_on_common_points():
         for p, q, plan, f, g, value in zip(P, Q, found.plan, *found.potentials, found.value, strict=True):
             np.testing.assert_allclose(plan.sum(axis=1), p, rtol=1e-12)
             assert p @ f + q @ g == pytest.approx(value, rel=1e-11)
+
+
+def test_many_measures_on_a_grid():
+    rng = np.random.default_rng(0)
+    x, (P, Q) = np.arange(200) / 200, rng.dirichlet(np.ones(200), (2, 3))
+    found = solve_batch(P, Q, GridCost(200, power=1), normalize=True)
+    assert found.status == ["optimal"] * 3
+    for p, q, value in zip(P, Q, found.value, strict=True):
+        assert value == pytest.approx(wasserstein_distance(x, x, p, q), rel=1e-12)
 
 
 @NATIVE

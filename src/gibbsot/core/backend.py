@@ -89,9 +89,8 @@ class Backend:
     name : str
         What ``GIBBSOT_KERNEL`` calls it.
     has_simplex : bool
-        Whether there is a network simplex: `solve_dense`, `solve_points`, `solve_matrices`, `solve_lines`,
-        `complete_dense`, `arc_simplex`. Without it exact problems are solved by SciPy's HiGHS on few
-        arcs.
+        Whether there is a network simplex: `solve_dense`, `solve_points`, `solve_matrices`, `complete_dense`,
+        `arc_simplex`. Without it exact problems but those on the line are solved by SciPy's HiGHS on few arcs.
     has_kd_trees : bool
         Whether there are `kd_tree`, `median_cells` and `match_points`.
 
@@ -375,9 +374,9 @@ class Backend:
         """
         return 0.0, 0.0, 0.0, False
 
-    def solve_lines(self, x: Array, y: Array, **arguments: Any) -> None:
-        """Bound the costs of monotone plans on the line, as ``native/bind_packed.cpp`` says."""
-        self._lacks("sums of monotone plans", "follow the path with `staircase` instead")
+    def solve_lines(self, x: Array, y: Array, *, numbers: Array, **arguments: Any) -> None:
+        """Bound the costs of monotone plans on the line, as ``native/bind_packed.cpp`` says; here it proves none."""
+        numbers[:] = 1.0
 
     def inner(self, x: Array, y: Array) -> tuple[float, float, float, int, int] | None:
         """Return ``<x, y>``, or the sum of x if y is empty, as two doubles; None without kernels.

@@ -52,7 +52,7 @@ class Line(Method):
     def accepts(self, cost: Cost) -> bool:
         """Accept convex powers of distances on the line: between points, and on grids that are not small."""
         large = not cost.row_shape or cost.shape[0] * cost.shape[1] > _GRID_PAIRS
-        return cost.on_line and large and backend().has_simplex
+        return cost.on_line and large
 
     def memory(self, cost: Cost) -> float:
         """Return the bytes of the points."""
