@@ -317,6 +317,23 @@ def test_points_without_weight_and_single_precision():
     assert not result.plan.toarray()[:5].any()
 
 
+@pytest.mark.skipif(native.name() == "numpy", reason="without compiled kernels linear problems search such costs")
+@pytest.mark.parametrize("weight", [0.3, (0.3, np.inf)], ids=str)
+def test_without_time_no_costs_are_searched_in_a_graph(weight, monkeypatch):
+    """Such a search may visit the whole graph; a fixed marginal needs a plan all the same."""
+    rng, asked, at = np.random.default_rng(9), [], GraphCost.at
+    cost = GraphCost(sparse.csr_array(np.where(rng.random((40, 40)) < 0.2, rng.random((40, 40)), 0)), directed=False)
+    p, q = rng.dirichlet(np.ones(40), 2)
+    value = solve(p, q, cost, kl=weight, gap=1e-8).value
+    monkeypatch.setattr(GraphCost, "at", lambda self, i, j: asked.append(np.size(i)) or at(self, i, j))
+    with pytest.warns(match="open gap"):
+        early = solve(p, q, cost, kl=weight, max_seconds=1e-9)
+    assert early.status == "budget spent"
+    assert early.lower_bound <= value * (1 + 1e-8)
+    assert early.upper_bound >= value * (1 - 1e-8)
+    assert (sum(asked) > 0) == isinstance(weight, tuple)
+
+
 def test_time_is_kept_and_bounds_are_valid():
     X, Y = RNG.random((2, 400, 2))
     with pytest.warns(match="open gap"):

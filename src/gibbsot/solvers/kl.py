@@ -542,12 +542,20 @@ class _Steps:
         start = _Near(_NO_ARCS if last is None else last.basis, here.f if near else None, links)
         solved = self.of.solve(pair, warm_start=[start], budget=self.budget)
         found = self.of.with_masses(pair, solved)
-        if math.isfinite(found[0].upper):
+        if math.isfinite(found[0].upper) and not self._too_late():
             plan = found[0].plan * (here.total if self._free else self._fixed_mass)
             plan.data[~(plan.data > 0)] = 0.0
             plan.eliminate_zeros()
             self._take(sparse.csr_array(plan))
         return self._balanced(np.minimum(found[0].f, self.p.enough), np.minimum(found[0].g, self.q.enough)), solved[0]
+
+    def _too_late(self) -> bool:
+        """Tell whether a plan is left aside: without time, where costs of its pairs are searched in a network.
+
+        What the budget interrupts moves mass far, and such searches visit the whole network.
+        """
+        network = self.cost.network() if self.budget.spent and math.isfinite(self.best.value) else None
+        return network is not None and not network.closed_form
 
     def _take(self, plan: sparse.csr_array) -> None:
         """Keep a plan if it is better than the best."""
