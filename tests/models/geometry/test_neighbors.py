@@ -134,6 +134,22 @@ def test_learned_duals_bound_the_pairs_of_documents(symmetric):
     assert (W - learned).mean() < 0.7 * (W - nearest).mean()
 
 
+@pytest.mark.parametrize("words", [100, 600])  # a sixth of them or fewer than a tenth are in a document
+def test_bounds_of_all_pairs_are_those_of_some(words):
+    X, M = documents(60, words)
+    first = NearestPoints(DenseCost(M))
+    features = first.features(X)
+    first.learn(sets.Rows(X), None)
+    every = first(features, features)
+    for rows in (slice(7), slice(7, 60)):
+        np.testing.assert_allclose(first(features[rows], features), every[rows], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(first(features, features[rows]), every[:, rows], rtol=1e-12, atol=1e-12)
+    p = X / X.sum(axis=1, keepdims=True)
+    relaxed = [[max(a @ M[:, b > 0].min(axis=1), b @ M[:, a > 0].min(axis=1)) for b in p[:5]] for a in p]
+    assert (every[:, :5] >= np.array(relaxed) - 1e-12).all()
+    assert (every[:5] <= distances(p[:5], p, cost=M) + 1e-12).all()
+
+
 @compiled
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_neighbours_of_documents_take_few_solutions(symmetric):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ...costs import Cost
 from ...costs.problems import Problem
@@ -29,6 +30,7 @@ _FEWEST_LEARNED, _MOST_DUALS = 50, 512  # measures from which duals are kept, an
 _AVERAGED = 5  # measures in a mean
 _CACHED = 16_000  # pairs whose bounds stay in a processor's cache
 _OPERATIONS = 200_000_000  # of one call of a kernel, which cannot be interrupted
+_SPARSE = 0.1  # share of the points with weight, below which products of sparse matrices are faster
 _ULP = float(np.finfo(np.float64).eps)
 
 
@@ -223,6 +225,7 @@ class NearestPoints:
 
     def __init__(self, cost: Cost) -> None:
         self._cost, self._duals = cost.astype(np.float64), list[tuple[Array, Array]]()
+        self._symmetric = self._cost.symmetric()
         self._error = (2 * cost.depth + 2 * cost.shape[0] + 16) * _ULP * (abs(cost.least()) + cost.spread())
 
     def features(self, rows: Array) -> Array:
@@ -233,7 +236,7 @@ class NearestPoints:
             some, out = rows[start : start + step], found[start : start + step]
             out[:, 0] = some / some.sum(axis=1, keepdims=True)
             out[:, 1] = self._cost.row_min(np.where(some > 0, 0.0, np.inf))
-            out[:, 2] = -self._cost.col_max(np.where(some > 0, 0.0, -np.inf))
+            out[:, 2] = out[:, 1] if self._symmetric else -self._cost.col_max(np.where(some > 0, 0.0, -np.inf))
         return found
 
     def learn(self, measures: Rows, n_jobs: int | None) -> None:
@@ -246,7 +249,7 @@ class NearestPoints:
         if n < _FEWEST_LEARNED:
             return
         rng = np.random.default_rng(0)
-        chosen, step = rng.permutation(n)[:_MOST_DUALS], max(1, _BLOCK // self._cost.shape[0] ** 2)
+        chosen, step = rng.permutation(n)[:_MOST_DUALS], max(1, _OPERATIONS // self._cost.shape[0] ** 2)
         f, g = list[Array](), list[Array]()
         for start in range(0, len(chosen), step):
             rows = measures[chosen[start : start + step]]
@@ -255,14 +258,16 @@ class NearestPoints:
             f.append(np.stack([solution.f for solution in found]))
             g.append(-self._cost.col_max(f[-1]).astype(np.float64))
         pair = np.concatenate(f), np.concatenate(g)
-        self._duals = [pair, pair[::-1]] if self._cost.symmetric() else [pair]
+        self._duals = [pair, pair[::-1]] if self._symmetric else [pair]
         self._error_of_duals = 2 * (self._cost.shape[0] + 16) * _ULP * float(max(np.abs(x).max() for x in pair))
 
     def __call__(self, first: Array, second: Array) -> Array:
         """Return the bounds of all pairs of two sets of features."""
-        best = np.maximum(first[:, 0] @ second[:, 1].T, first[:, 2] @ second[:, 0].T) - self._error
-        for f, g in self._duals:
-            a, b = f @ first[:, 0].T, g @ second[:, 0].T - (self._error + 2 * self._error_of_duals)
+        p, q = (_compressed(x[:, 0]) for x in (first, second))
+        best = np.maximum(p @ second[:, 1].T, (q @ first[:, 2].T).T) - self._error
+        mirrored = self._symmetric and np.array_equal(first, second)  # then the second duals give the transpose
+        for f, g in self._duals[: 1 if mirrored else None]:
+            a, b = (p @ f.T).T, (q @ g.T).T - (self._error + 2 * self._error_of_duals)
             step = max(1, _CACHED // best.shape[1])
             for start in range(0, len(best), step):
                 some = best[start : start + step]
@@ -270,7 +275,12 @@ class NearestPoints:
                 for own, other in zip(a[:, start : start + step, None], b, strict=True):
                     np.add(own, other, out=apart)
                     np.maximum(some, apart, out=some)
-        return np.asarray(best)
+        return np.maximum(best, best.T) if mirrored else best
+
+
+def _compressed(weights: Array) -> Any:
+    """Return weights as a sparse matrix if few points have some, which is then faster to multiply."""
+    return sparse.csr_array(weights) if np.count_nonzero(weights) < _SPARSE * weights.size else weights
 
 
 def _mean(rows: Array) -> Array:
