@@ -86,6 +86,11 @@ MEASUREMENTS = {
     "scaling": Measurement("benchmarks/scaling.py", ("scaling",), (*NMF, "src/gibbsot/distributed")),
     "stream": Measurement("benchmarks/stream.py", ("scaling",), NMF),
     "peers": Measurement("benchmarks/peers.py", ("use_with",), (*ENGINE, "src/gibbsot/compat")),
+    "peers_tests": Measurement(
+        "tools/peers.py SciPy GUDHI pyemd torchcfm",
+        ("use_with",),
+        (*ENGINE, "src/gibbsot/compat"),
+    ),
     "topics": Measurement("examples/topics.py", ("guides/topics",), NMF),
     "single_cells": Measurement("examples/single_cells.py", ("guides/single_cells",), NMF),
     "regimes": Measurement("benchmarks/regimes.py --quick", ("README", "benchmarks")),
