@@ -46,7 +46,7 @@ class Crossover(Method):
 
     name = "crossover"
     about = "potentials choose arcs: in many dimensions those of bids or of an assignment, else annealed ones"
-    suits = "everything else that is large, and all problems without compiled kernels"
+    suits = "everything else that is large, and without compiled kernels all problems off the line"
 
     def accepts(self, cost: Cost) -> bool:
         """Accept every cost."""
