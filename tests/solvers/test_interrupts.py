@@ -20,11 +20,11 @@ from gibbsot.io.budget import Budget
 if native.name() == "numpy":
     pytest.skip("the engine is compiled", allow_module_level=True)
 
-# Each begins a computation of many seconds in one call.
+# Each begins a computation of several seconds in one call.
 WORK = {
-    "dense": "solve_dense(rng.random((4000, 4000)), rng.random(4000), rng.random(4000))",
-    "batch in threads": "solve_dense(rng.random((1500, 1500)), *rng.random((2, 40, 1500)), threads=2)",
-    "one long problem in a thread": "solve_dense(rng.random((4000, 4000)), one_hot, rng.random((2, 4000)), threads=2)",
+    "dense": "solve_dense(rng.random((7000, 7000)), rng.random(7000), rng.random(7000))",
+    "batch in threads": "solve_dense(rng.random((1500, 1500)), *rng.random((2, 120, 1500)), threads=2)",
+    "one long problem in a thread": "solve_dense(rng.random((7000, 7000)), one_hot, rng.random((2, 7000)), threads=2)",
     "arcs": "long_arcs()",
     "k-d queries": "long_queries()",
     "points": "gibbsot.solve(*rng.dirichlet(np.ones(60000), 2), gibbsot.PointCost(X[:60000], X[60000:]))",
@@ -34,7 +34,7 @@ WORK = {
     "sparse pairs": "gibbsot.solve(None, None, few_pairs())",
     "diagrams": "long_diagrams()",
     "crossovers in threads": "long_crossovers()",
-    "costs of their own, all arcs": "gibbsot.solve_batch(None, None, list(rng.random((4, 2500, 2500))), n_jobs=2)",
+    "costs of their own, all arcs": "gibbsot.solve_batch(None, None, list(rng.random((2, 2500, 2500))) * 40, n_jobs=2)",
     "costs of their own, points": "gibbsot.solve_batch(None, None, [clouds] * 4, n_jobs=2)",
 }
 PREPARE = """
@@ -49,7 +49,7 @@ PREPARE = """
     rng = np.random.default_rng(0)
     X = rng.random((120000, 2))
     clouds = gibbsot.PointCost(X[:60000], X[60000:])
-    one_hot = rng.random((2, 4000))
+    one_hot = rng.random((2, 7000))
     one_hot[0, 1:] = 0
     pair = gibbsot.Problem(*rng.dirichlet(np.ones(2500), (2, 4)), rng.random((2500, 2500)))
 
