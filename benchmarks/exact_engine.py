@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from scipy.ndimage import zoom
-from sklearn.datasets import load_sample_image
 
 import data
 from gibbsot import Cost, DenseCost, GridCost, PointCost, datasets, solve, solve_batch
@@ -213,6 +212,8 @@ def _gap_alone(kind: str, n: int) -> float:
 
 def photograph(name: str, n: int) -> Array:
     """Return weights of the middle of a photograph in grey, n x n pixels by linear interpolation."""
+    from sklearn.datasets import load_sample_image  # 100 MB, which the peaks of other problems would have
+
     grey = load_sample_image(name).mean(axis=2)
     side = min(grey.shape)
     top, left = ((length - side) // 2 for length in grey.shape)
